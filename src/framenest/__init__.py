@@ -1,0 +1,52 @@
+"""Framenest: one ranking of a video's frames per question; every frame budget is a prefix of it."""
+
+from framenest import errors
+from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
+from framenest.discovery import CandidatePool
+from framenest.errors import (
+    BudgetError,
+    ConfigError,
+    FramenestError,
+    IndexMismatch,
+    MissingExtra,
+    ScorerError,
+    StoreError,
+    VideoError,
+)
+from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.index import SparseIndex
+from framenest.mec import MEC
+from framenest.protocols import Decoder, Scorer, Store
+from framenest.result import Prefix, Ranking
+from framenest.video import open_video
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MEC",
+    "PRESETS",
+    "BudgetError",
+    "CandidatePool",
+    "ConfigError",
+    "Decoder",
+    "DiscoveryConfig",
+    "FrameBatch",
+    "FramenestError",
+    "ImageSpec",
+    "IndexConfig",
+    "IndexMismatch",
+    "MECConfig",
+    "MissingExtra",
+    "Prefix",
+    "Ranking",
+    "RankingConfig",
+    "Scorer",
+    "ScorerError",
+    "SparseIndex",
+    "Store",
+    "StoreError",
+    "VideoError",
+    "VideoInfo",
+    "errors",
+    "open_video",
+]

@@ -1,0 +1,56 @@
+"""Low-resolution appearance f_n and local visual change Δ_n."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.frames import Pixels
+
+GRID = 2.0**24
+"""Descriptors lie on multiples of 1/GRID: then every product and sum of their dot products is exact in
+float64, and no similarity depends on the BLAS, its threads or the order of summation."""
+
+BLACK = 1e-12
+
+
+def gray(thumbnails: Pixels) -> NDArray[np.float64]:
+    """Intensity in [0, 1] of (n, h, w, 3) thumbnails: (n, h, w)."""
+    red, green, blue = (thumbnails[..., channel].astype(np.float64) for channel in range(3))
+    return (0.299 * red + 0.587 * green + 0.114 * blue) / 255.0
+
+
+def encode(thumbnails: Pixels) -> NDArray[np.float32]:
+    """Eq. descriptor: gray thumbnails (n, h, w, 3) as unit vectors (n, h·w).
+
+    A black thumbnail has no direction; it gets the constant unit vector, as any other flat one has.
+
+    >>> encode(np.zeros((1, 2, 2, 3), np.uint8)).tolist()
+    [[0.5, 0.5, 0.5, 0.5]]
+    """
+    vectors = gray(thumbnails).reshape(len(thumbnails), -1)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    flat = np.full_like(vectors, 1 / np.sqrt(vectors.shape[1]))
+    unit = np.where(norms < BLACK, flat, vectors / np.maximum(norms, BLACK))
+    return (np.floor(unit * GRID + 0.5) / GRID).astype(np.float32)
+
+
+def change(
+    frames: NDArray[np.int64],
+    appearance: NDArray[np.float32],
+    probes: NDArray[np.int64],
+    probe_appearance: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Eq. visual-change: Δ_n = ½ max ‖f_n − f_m‖₂ over the probes just before and just after frame n.
+
+    frames: (n,) with appearance (n, d); probes: (P,) ascending with probe_appearance (P, d).
+    The neighbours lie on the probe grid, for zoom frames too. A lone probe has none, and no change.
+    """
+    before = np.searchsorted(probes, frames, side="left") - 1
+    after = np.searchsorted(probes, frames, side="right")
+    distance = np.zeros(len(frames))
+    for neighbour, exists in ((before, before >= 0), (after, after < len(probes))):
+        mine = appearance[exists].astype(np.float64)
+        other = probe_appearance[neighbour[exists]].astype(np.float64)
+        distance[exists] = np.maximum(distance[exists], np.sqrt(((mine - other) ** 2).sum(axis=1)))
+    return (0.5 * distance).astype(np.float32)

@@ -1,0 +1,78 @@
+"""Arrays and a JSON header in one file: safetensors, with a format number and a checksum; no pickles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from framenest.errors import StoreError
+
+Array = NDArray[Any]
+
+
+class DamagedFile(Exception):
+    """The bytes are not what was written."""
+
+
+def pack(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """One self-checking byte string.
+
+    >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
+    >>> header["format"], arrays["x"].tolist()
+    (1, [0, 1, 2])
+    """
+    text = json.dumps(header, sort_keys=True, ensure_ascii=False)
+    whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
+    return save(whole, metadata={"header": text, "checksum": _checksum(text, whole)})
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and arrays of `pack`; DamagedFile where any byte has changed."""
+    try:
+        arrays = load(data)
+        metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        text, checksum = metadata["header"], metadata["checksum"]
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
+    if checksum != _checksum(text, arrays):
+        raise DamagedFile("its checksum does not match")
+    header: dict[str, Any] = json.loads(text)
+    return header, arrays
+
+
+def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that others see the old one or the whole new one, never a part."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(temporary).chmod(0o666 & ~mask)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error

@@ -1,0 +1,50 @@
+"""Everything Framenest raises on purpose.
+
+FramenestError
+├── VideoError      unreadable, no video stream, empty, changed
+├── IndexMismatch   an index or ranking that does not belong to this video or this version
+├── BudgetError     a frame budget that the ranking cannot serve
+├── ConfigError     a setting outside its range
+├── ScorerError     a scorer that cannot run or returned nonsense
+├── MissingExtra    an optional dependency is not installed; names the exact pip line
+└── StoreError      the cache or an output cannot be read or written
+"""
+
+from __future__ import annotations
+
+
+class FramenestError(Exception):
+    """Base of every error that Framenest raises on purpose. The message is one line for a person."""
+
+
+class VideoError(FramenestError):
+    """The video cannot be used."""
+
+
+class IndexMismatch(FramenestError):
+    """An index or a ranking does not fit the video or this version of Framenest."""
+
+
+class BudgetError(FramenestError):
+    """A frame budget that the ranking cannot serve."""
+
+
+class ConfigError(FramenestError):
+    """A setting outside its allowed range."""
+
+
+class ScorerError(FramenestError):
+    """A scorer cannot run, or returned something that is not a relevance."""
+
+
+class MissingExtra(FramenestError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, extra: str, package: str) -> None:
+        super().__init__(f"{package} is not installed; run: pip install 'framenest[{extra}]'")
+        self.extra = extra
+        self.package = package
+
+
+class StoreError(FramenestError):
+    """The cache or an output cannot be read or written."""

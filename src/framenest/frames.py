@@ -1,0 +1,121 @@
+"""VideoInfo, ImageSpec, FrameBatch: pixels travel with their frame numbers and seconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class VideoInfo:
+    """What is known of a video once its timeline has been read.
+
+    `num_frames` and `duration` (seconds) come from the packets that are really there, never from a
+    header. `start` is the first frame's presentation time in the file; every other time in Framenest
+    counts from that frame. `width` and `height` are those of an upright frame with square pixels.
+    """
+
+    path: str
+    fingerprint: str
+    num_frames: int
+    duration: float
+    fps: float
+    width: int
+    height: int
+    codec: str
+    start: float = 0.0
+    constant_rate: bool = True
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"notes": list(self.notes)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> VideoInfo:
+        return cls(**{**data, "notes": tuple(data.get("notes", ()))})
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """A picture size for the decoder's scaler to produce, in upright square pixels.
+
+    fit:
+      "short"   the short side becomes `short`, the long side follows (rounded, at least 1)
+      "squash"  exactly (`width`, `height`), the aspect ratio is not kept
+      "crop"    the short side becomes `short`, then the centre (`width`, `height`) is cut out
+
+    >>> ImageSpec.short_side(32).size(640, 360)
+    (57, 32)
+    """
+
+    fit: Literal["short", "squash", "crop"]
+    width: int = 0
+    height: int = 0
+    short: int = 0
+    resample: Literal["area", "bilinear", "bicubic"] = "area"
+
+    @classmethod
+    def short_side(cls, short: int) -> ImageSpec:
+        return cls("short", short=short)
+
+    @classmethod
+    def squash(
+        cls, width: int, height: int, resample: Literal["area", "bilinear", "bicubic"] = "area"
+    ) -> ImageSpec:
+        return cls("squash", width=width, height=height, resample=resample)
+
+    @classmethod
+    def crop(
+        cls, short: int, width: int, height: int, resample: Literal["area", "bilinear", "bicubic"] = "area"
+    ) -> ImageSpec:
+        return cls("crop", width=width, height=height, short=short, resample=resample)
+
+    def scaled(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) of the whole picture after scaling, before any crop."""
+        if self.fit == "squash":
+            return self.width, self.height
+        if width <= height:
+            return self.short, max(1, int(self.short * height / width + 0.5))
+        return max(1, int(self.short * width / height + 0.5)), self.short
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) of the result for a picture of the given size."""
+        return (self.width, self.height) if self.fit != "short" else self.scaled(width, height)
+
+    def cut(self, pixels: Pixels) -> Pixels:
+        """The centre of a scaled picture (h, w, 3), where the fit is "crop"; else the picture itself."""
+        if self.fit != "crop":
+            return pixels
+        top = (pixels.shape[0] - self.height) // 2
+        left = (pixels.shape[1] - self.width) // 2
+        return pixels[top : top + self.height, left : left + self.width]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameBatch:
+    """Some frames of one video.
+
+    frames: (n,) int64 frame numbers; seconds: (n,) float64 from the first frame of the video;
+    pixels: one (n, H, W, 3) uint8 RGB array per size that was asked for.
+    """
+
+    frames: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    pixels: tuple[Pixels, ...]
+
+    def __post_init__(self) -> None:
+        n = len(self.frames)
+        if len(self.seconds) != n or any(len(p) != n for p in self.pixels):
+            raise ValueError(f"FrameBatch parts disagree on the number of frames: {self!r}")
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(str(p.shape) for p in self.pixels)
+        return f"FrameBatch(frames={self.frames.shape}, seconds={self.seconds.shape}, pixels=({shapes}))"

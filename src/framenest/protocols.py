@@ -1,0 +1,83 @@
+"""The seams: what a decoder, a scorer and a store must offer to be used by the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+
+Array = NDArray[Any]
+Encoded = Mapping[str, Array]
+"""A scorer's question-free features: named arrays whose first axis is the frame."""
+
+Progress = Callable[[str, int, int], None]
+"""Called as progress(stage, done, total) while long work goes on."""
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """Exact frames of one video by number."""
+
+    name: str
+    """Of the implementation; enters cache keys with `version`."""
+    version: str
+
+    @property
+    def info(self) -> VideoInfo: ...
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """(N,) presentation time of every frame, counted from the first; ascending."""
+        ...
+
+    def read(
+        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
+    ) -> Iterator[FrameBatch]:
+        """Decode frames by number, in the order asked, in batches of bounded memory.
+
+        `sizes` names the pictures wanted of each frame; None is the original size, upright, with
+        square pixels. A frame that will not decode is left out: `FrameBatch.frames` says which came.
+        """
+        ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """How well a frame matches a question.
+
+    Works in two steps, so that what does not depend on the question is computed once per video.
+    """
+
+    name: str
+    """Enters cache keys and ranking files with `version`."""
+    version: str
+    inputs: tuple[ImageSpec, ...]
+    """The pictures `encode` wants of each frame; the decoder's scaler makes them."""
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        """Question-free features of n frames; `frames.pixels` are in the order of `inputs`."""
+        ...
+
+    def match(
+        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
+    ) -> NDArray[np.float32]:
+        """(n,) relevance in [0, 1]. `reference`: the probes' features, for scorers that normalise over
+        the video."""
+        ...
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Where indexes and features are kept. Values are a JSON header and named arrays."""
+
+    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        """The value under a key such as "index/3f2a…", or None. A damaged entry is reported and None."""
+        ...
+
+    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Keep a value; readers see the old value or the whole new one, never a part."""
+        ...

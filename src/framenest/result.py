@@ -1,0 +1,210 @@
+"""Ranking and Prefix: what a user keeps. A ranking file serves any budget without the video or a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.archive import write_atomic
+from framenest.config import MECConfig
+from framenest.discovery import CandidatePool, Candidates
+from framenest.errors import BudgetError, IndexMismatch, StoreError
+from framenest.frames import VideoInfo
+from framenest.ranking import Greedy
+
+FORMAT = 1
+
+_PER_RANK = {
+    "frames": np.int64,
+    "seconds": np.float64,
+    "is_zoom": np.bool_,
+    "relevance": np.float32,
+    "change": np.float32,
+    "observability": np.float32,
+    "evidence": np.float32,
+    "coverage": np.float64,
+    "diversity": np.float64,
+    "utility": np.float64,
+}
+_PER_CANDIDATE = {name: _PER_RANK[name] for name in list(_PER_RANK)[:7]}
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """A selection of frames, in time order.
+
+    frames: (K,) int64; seconds: (K,) float64; ranks: (K,) int64 from 1, or None where the selector
+    does not rank. `complete` says that fewer than `budget` frames exist and all of them are here.
+    """
+
+    video: VideoInfo
+    budget: int
+    frames: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    ranks: NDArray[np.int64] | None
+    complete: bool = False
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __repr__(self) -> str:
+        return f"Prefix({self.video.path!r}, budget={self.budget}, frames={self.frames.tolist()})"
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """One ranking of a video's frames for a question; every budget is a prefix of it.
+
+    Arrays go by rank, best first, all (M,): frames int64, seconds float64, relevance, change,
+    observability, evidence float32, coverage, diversity, utility float64, is_zoom bool.
+    `pool` holds all candidates with their cues; `stats` counts and stage seconds.
+
+    >>> ranking.prefix(8).frames                       # doctest: +SKIP
+    array([  12,  480, ...])
+    """
+
+    video: VideoInfo
+    question: str | None
+    scorer: str
+    config: MECConfig
+    frames: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    is_zoom: NDArray[np.bool_]
+    relevance: NDArray[np.float32]
+    change: NDArray[np.float32]
+    observability: NDArray[np.float32]
+    evidence: NDArray[np.float32]
+    coverage: NDArray[np.float64]
+    diversity: NDArray[np.float64]
+    utility: NDArray[np.float64]
+    pool: Candidates
+    stats: dict[str, Any]
+
+    @classmethod
+    def from_greedy(
+        cls, pool: CandidatePool, greedy: Greedy, config: MECConfig, stats: dict[str, Any]
+    ) -> Ranking:
+        by_rank = {name: getattr(pool, name)[greedy.order] for name in _PER_CANDIDATE}
+        return cls(
+            video=pool.video,
+            question=pool.question,
+            scorer=pool.scorer,
+            config=config,
+            coverage=greedy.coverage,
+            diversity=greedy.diversity,
+            utility=greedy.utility,
+            pool=pool.candidates,
+            stats=stats,
+            **by_rank,
+        )
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __repr__(self) -> str:
+        return (
+            f"Ranking({self.video.path!r}, question={self.question!r}, scorer={self.scorer!r}, "
+            f"frames={self.frames.shape}, pool={len(self.pool)})"
+        )
+
+    def prefix(self, budget: int) -> Prefix:
+        """The first `budget` ranks, in time order."""
+        if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1:
+            raise BudgetError(f"a frame budget must be a whole number, 1 or more, not {budget!r}")
+        everything = len(self) == len(self.pool)
+        if budget > len(self) and not everything:
+            raise BudgetError(
+                f"this ranking has {len(self)} ranks, too few for a budget of {budget}; "
+                f"rank again with horizon={budget} (--horizon {budget})"
+            )
+        chosen = np.argsort(self.frames[:budget], kind="stable")
+        return Prefix(
+            video=self.video,
+            budget=int(budget),
+            frames=self.frames[chosen],
+            seconds=self.seconds[chosen],
+            ranks=chosen.astype(np.int64) + 1,
+            complete=budget > len(self),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "kind": "ranking",
+            "video": self.video.to_json(),
+            "question": self.question,
+            "scorer": self.scorer,
+            "config": self.config.to_json(),
+            "stats": self.stats,
+            "ranks": _columns(self, _PER_RANK),
+            "pool": _columns(self.pool, _PER_CANDIDATE)
+            | {"active": list(self.pool.active), "anchors": list(self.pool.anchors)},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Ranking:
+        pool = data["pool"]
+        return cls(
+            video=VideoInfo.from_json(data["video"]),
+            question=data["question"],
+            scorer=data["scorer"],
+            config=MECConfig.from_json(data["config"]),
+            pool=Candidates(
+                active=tuple(pool["active"]),
+                anchors=tuple(pool["anchors"]),
+                **_arrays(pool, _PER_CANDIDATE),
+            ),
+            stats=data["stats"],
+            **_arrays(data["ranks"], _PER_RANK),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the ranking as JSON."""
+        write_atomic(Path(path), self.dumps().encode())
+
+    def dumps(self) -> str:
+        """The ranking as JSON text."""
+        return json.dumps(self.to_json(), ensure_ascii=False) + "\n"
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ranking:
+        """Read a ranking written by `save`."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
+        except ValueError as error:
+            raise StoreError(f"{path}: not a ranking file ({error})") from error
+        if not isinstance(data, dict) or data.get("kind") != "ranking":
+            raise StoreError(f"{path}: not a ranking file")
+        if data.get("format") != FORMAT:
+            raise IndexMismatch(
+                f"{path}: this ranking has format {data.get('format')}, "
+                f"this version of Framenest reads format {FORMAT}"
+            )
+        try:
+            return cls.from_json(data)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{path}: damaged ranking file ({error!r})") from error
+
+
+def _columns(source: object, names: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    return {name: _plain(getattr(source, name)) for name in names}
+
+
+def _plain(array: NDArray[Any]) -> list[Any]:
+    """JSON values that read back bit for bit; float32 in its own shortest digits."""
+    if array.dtype == np.float32:
+        return [float(str(value)) for value in array]
+    values: list[Any] = array.tolist()
+    return values
+
+
+def _arrays(data: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    return {name: np.array(data[name], dtype=kind) for name, kind in names.items()}

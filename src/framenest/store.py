@@ -1,0 +1,102 @@
+"""Where indexes and features are kept between runs: a directory of self-checking files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from framenest.archive import Array, DamagedFile, pack, unpack, write_atomic
+from framenest.errors import StoreError, VideoError
+
+
+class DamagedEntry(UserWarning):
+    """A cache entry was damaged; it is made anew."""
+
+
+def cache_dir() -> Path:
+    """FRAMENEST_CACHE, or the user's cache directory."""
+    chosen = os.environ.get("FRAMENEST_CACHE")
+    return Path(chosen).expanduser() if chosen else user_cache_path("framenest")
+
+
+def digest(*parts: object) -> str:
+    """A short stable name for what the parts say; they must be made of JSON values."""
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+class DirectoryStore:
+    """One file per key under a directory; safe with many processes, since files are renamed into place.
+
+    >>> store = DirectoryStore("/tmp/example")              # doctest: +SKIP
+    >>> store.put("index/ab12", {"format": 1}, {"x": x})    # doctest: +SKIP
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
+        self.root = Path(root).expanduser() if root is not None else cache_dir()
+
+    def path(self, key: str) -> Path:
+        kind, name = key.split("/")
+        return self.root / kind / name[:2] / f"{name}.safetensors"
+
+    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        path = self.path(key)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
+        try:
+            return unpack(data)
+        except DamagedFile as error:
+            warnings.warn(f"{path}: damaged cache entry, made anew: {error}", DamagedEntry, stacklevel=2)
+            return None
+
+    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        write_atomic(self.path(key), pack(header, arrays))
+
+    def size(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes by kind of entry."""
+        sizes: dict[str, tuple[int, int]] = {}
+        for kind in sorted(p for p in self.root.glob("*") if p.is_dir()):
+            files = [f.stat().st_size for f in kind.rglob("*") if f.is_file()]
+            sizes[kind.name] = (len(files), sum(files))
+        return sizes
+
+    def clear(self, kinds: tuple[str, ...]) -> int:
+        """Remove all entries of some kinds; returns the bytes freed."""
+        freed = 0
+        for kind, (_, size) in self.size().items():
+            if kind in kinds:
+                shutil.rmtree(self.root / kind, ignore_errors=True)
+                freed += size
+        return freed
+
+    def fingerprint(self, path: str) -> str:
+        """Hash of a file's whole content, remembered by (path, size, modification time, inode)."""
+        try:
+            stat = Path(path).stat()
+        except OSError as error:
+            raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+        seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
+        note = self.root / "fingerprints" / digest(seen[0])[:2] / f"{digest(seen[0])}.json"
+        try:
+            kept = json.loads(note.read_text())
+            if kept["seen"] == seen:
+                return str(kept["fingerprint"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        with Path(path).open("rb") as file:
+            fingerprint = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        with suppress(StoreError):  # a read-only cache only costs the next run this hash
+            write_atomic(note, json.dumps({"seen": seen, "fingerprint": fingerprint}).encode())
+        return fingerprint

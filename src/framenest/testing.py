@@ -1,0 +1,14 @@
+"""Fakes for tests against the pipeline, without a model or a video file.
+
+>>> import numpy as np
+>>> from framenest import MEC
+>>> from framenest.testing import ArrayDecoder, TableScorer
+>>> clip = ArrayDecoder(np.zeros((100, 36, 64, 3), np.uint8), fps=10)
+>>> MEC(scorer=TableScorer({42: 1.0})).rank(clip, "anything").frames[0]    # doctest: +SKIP
+42
+"""
+
+from framenest.scorers.table import TableScorer
+from framenest.video.pictures import ArrayDecoder
+
+__all__ = ["ArrayDecoder", "TableScorer"]

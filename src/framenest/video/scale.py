@@ -1,0 +1,96 @@
+"""From a decoded frame to upright, square-pixel RGB pictures of the sizes asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import av
+import numpy as np
+from av.sidedata.sidedata import Type as SideData
+from av.video.reformatter import Interpolation, VideoReformatter
+
+from framenest.frames import ImageSpec, Pixels
+
+# Bit-exact, so that an index does not depend on the processor's vector units.
+_EXACT = (
+    Interpolation.ACCURATE_RND
+    | Interpolation.BITEXACT
+    | Interpolation.FULL_CHR_H_INT
+    | Interpolation.FULL_CHR_H_INP
+)
+_RESAMPLE = {
+    "area": Interpolation.AREA | _EXACT,
+    "bilinear": Interpolation.BILINEAR | _EXACT,
+    "bicubic": Interpolation.BICUBIC | _EXACT,
+}
+
+
+@dataclass(frozen=True)
+class Orientation:
+    """How stored pixels are turned upright: rotate by quarter turns counter-clockwise, then mirror."""
+
+    quarter_turns: int = 0
+    mirror: bool = False
+
+    @classmethod
+    def of(cls, frame: av.VideoFrame) -> Orientation:
+        """From the frame's display matrix; angles that are no quarter turns are left alone."""
+        matrix = frame.side_data.get(SideData.DISPLAYMATRIX)  # type: ignore[call-overload]  # the stub says str
+        if matrix is None:
+            return cls()
+        values = np.frombuffer(bytes(matrix), dtype=np.int32).astype(np.float64)
+        a, b, c, d = values[0], values[1], values[3], values[4]
+        mirror = a * d - b * c < 0
+        if mirror:
+            a, b = -a, -b
+        angle = float(np.degrees(np.arctan2(-b, a)))
+        turns = round(angle / 90)
+        return cls(turns % 4, mirror) if abs(angle - 90 * turns) < 1 else cls()
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        turned = np.rot90(pixels, self.quarter_turns) if self.quarter_turns else pixels
+        return turned[:, ::-1] if self.mirror else turned
+
+    def swap(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) before turning, of a picture that is to have this size after it."""
+        return (height, width) if self.quarter_turns % 2 else (width, height)
+
+
+def display_size(width: int, height: int, aspect: Fraction | None, turn: Orientation) -> tuple[int, int]:
+    """Size of the upright picture with square pixels."""
+    if aspect is not None and aspect > 0 and aspect != 1:
+        width = max(1, int(width * aspect + Fraction(1, 2)))
+    return turn.swap(width, height)
+
+
+class Scaler:
+    """Turns decoded frames into pictures of fixed sizes, straight from YUV in one step each.
+
+    width, height: of the upright full-size picture. Frames of a stream that changes its size
+    midway all come out at the sizes of the first.
+    """
+
+    def __init__(self, width: int, height: int, sizes: tuple[ImageSpec | None, ...]) -> None:
+        self.sizes = sizes
+        self._full = (width, height)
+        self._reformatters = [VideoReformatter() for _ in sizes]
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """(height, width) of each picture."""
+        return [(s.size(*self._full) if s else self._full)[::-1] for s in self.sizes]
+
+    def __call__(self, frame: av.VideoFrame) -> list[Pixels]:
+        turn = Orientation.of(frame)
+        return [self._one(frame, turn, *pair) for pair in zip(self.sizes, self._reformatters, strict=True)]
+
+    def _one(
+        self, frame: av.VideoFrame, turn: Orientation, spec: ImageSpec | None, reformatter: VideoReformatter
+    ) -> Pixels:
+        width, height = turn.swap(*(spec.scaled(*self._full) if spec else self._full))
+        flags = _RESAMPLE[spec.resample if spec else "bicubic"]
+        scaled = reformatter.reformat(
+            frame, width=width, height=height, format="rgb24", interpolation=flags, threads=1
+        )
+        pixels = turn.apply(np.asarray(scaled.to_ndarray(), dtype=np.uint8))
+        return spec.cut(pixels) if spec else pixels

@@ -1,0 +1,96 @@
+"""Opening a file with FFmpeg: one video stream, clear errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import av
+from av.error import FFmpegError
+
+from framenest.errors import VideoError
+
+Packet: TypeAlias = "av.Packet[av.VideoStream]"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A video file that can be opened again and again, always at the same stream."""
+
+    path: str
+
+    def open(self) -> Opened:
+        try:
+            container = av.open(self.path)
+        except FFmpegError as error:
+            raise VideoError(f"{self.path}: not a video that FFmpeg can read ({error.strerror})") from error
+        streams = [s for s in container.streams.video if not _is_cover_art(s)]
+        if not streams:
+            kinds = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
+            container.close()
+            raise VideoError(f"{self.path}: no video stream in this file (it holds {kinds})")
+        best = container.streams.best("video")  # chosen as FFmpeg does
+        stream = best if isinstance(best, av.VideoStream) and not _is_cover_art(best) else streams[0]
+        if stream.codec_context is None:
+            container.close()
+            raise VideoError(f"{self.path}: no decoder for its video codec")
+        # One decoder thread: frame threads conceal damage differently from run to run.
+        stream.codec_context.thread_count = 1
+        return Opened(container, stream)
+
+
+def _is_cover_art(stream: av.VideoStream) -> bool:
+    return bool(stream.disposition & av.stream.Disposition.attached_pic)
+
+
+def check_file(path: str) -> None:
+    """Refuse what cannot be a video file, with one clear line."""
+    file = Path(path)
+    if not file.exists():
+        raise VideoError(f"{path}: no such file")
+    if not file.is_file():
+        raise VideoError(f"{path}: not a file")
+    if file.stat().st_size == 0:
+        raise VideoError(f"{path}: the file is empty")
+    if not os.access(path, os.R_OK):
+        raise VideoError(f"{path}: no permission to read this file")
+
+
+@dataclass
+class Opened:
+    """One open container, positioned somewhere in its video stream."""
+
+    container: av.container.InputContainer
+    stream: av.VideoStream
+    errors: int = 0
+    """Packets so far that the decoder refused."""
+
+    @property
+    def context(self) -> av.VideoCodecContext:
+        return self.stream.codec_context
+
+    def packets(self) -> Iterator[Packet]:
+        """The stream's packets in decode order, from here to the end of what can be read.
+
+        A truncated or damaged container ends here, as it does for FFmpeg's own tools.
+        """
+        try:
+            for packet in self.container.demux(self.stream):
+                if packet.size > 0:
+                    yield packet
+        except (FFmpegError, EOFError):
+            return
+
+    def decode(self, packet: Packet | None) -> list[av.VideoFrame]:
+        """Decode one packet (None: drain). A damaged packet yields no frame, and decoding goes on."""
+        try:
+            return self.context.decode(packet)
+        except (FFmpegError, EOFError):
+            self.errors += packet is not None
+            return []
+
+    def close(self) -> None:
+        self.container.close()
