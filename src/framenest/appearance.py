@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +30,7 @@ def encode(thumbnails: Pixels) -> NDArray[np.float32]:
     >>> encode(np.zeros((1, 2, 2, 3), np.uint8)).tolist()
     [[0.5, 0.5, 0.5, 0.5]]
     """
-    vectors = gray(thumbnails).reshape(len(thumbnails), -1)
+    vectors = gray(thumbnails).reshape(len(thumbnails), math.prod(thumbnails.shape[1:3]))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     flat = np.full_like(vectors, 1 / np.sqrt(vectors.shape[1]))
     unit = np.where(norms < BLACK, flat, vectors / np.maximum(norms, BLACK))

@@ -122,6 +122,7 @@ class _Reader:
         self._opened: Opened | None = None
         self._packets: Iterator[Packet] = iter(())
         self._next = 0
+        self._seeks = timeline.seekable
         self.damage: list[int] = []
         """Packets since the last start whose frames are damaged."""
 
@@ -197,56 +198,65 @@ class _Reader:
     def _move(self, packet: int) -> Opened:
         """Make `packet` the next one to be read."""
         ahead = packet - self._next
-        if self._opened is None or ahead < 0 or ahead > _SEEK_SAVES:
-            self._jump(packet)
-        while self._next < packet and next(self._packets, None) is not None:
+        far = self._opened is None or ahead < 0 or ahead > _SEEK_SAVES
+        if far and not (self._seeks and packet > 0 and self._seek(packet)):
+            self._restart()
+        while self._next < packet:
+            next(self._packets, None)
             self._next += 1
         assert self._opened is not None
         return self._opened
 
-    def _jump(self, packet: int) -> None:
-        if self._timeline.seekable and packet > 0 and self._seek(packet):
-            return
+    def _restart(self) -> None:
         self.close()
         self._opened = self._source.open()
         self._packets = self._opened.packets()
         self._next = 0
 
     def _seek(self, packet: int) -> bool:
-        """Seek so that a known packet at or before `packet` comes next; False where that fails."""
-        timeline = self._timeline
+        """Seek so that `packet` comes next; False, and no more seeks in this file, where it does not."""
         if self._opened is None:
             self._opened = self._source.open()
-        goal = packet
+        timeline, goal = self._timeline, packet
         for _ in range(3):
-            time = min(t for t in (int(timeline.dts[goal]), int(timeline.pts[goal])))
             try:
+                time = min(int(timeline.dts[goal]), int(timeline.pts[goal]))
                 self._opened.container.seek(time, stream=self._opened.stream, backward=True)
             except av.error.FFmpegError:
-                return False
+                break
             self._packets = self._opened.packets()
-            first = next(self._packets, None)
-            landed = self._number(first, packet) if first is not None else None
-            if first is not None and landed is not None:
-                self._next = landed
-                self._packets = _chain(first, self._packets)
+            found = self._find(packet)
+            if found is not None:
+                self._packets = _chain(found, self._packets)
+                self._next = packet
                 return True
-            if goal == 0:
-                return False
             goal = timeline.previous_key(goal)
+        self._seeks = False
         return False
 
+    def _find(self, packet: int) -> Packet | None:
+        """Read on to a known packet; None where it does not come, or is not the one it should be.
+
+        Some containers make up timestamps and positions after a seek, so the packets read on the way
+        are checked against the timeline by their sizes.
+        """
+        timeline, number = self._timeline, None
+        for found in self._packets:
+            number = self._number(found, packet) if number is None else number + 1
+            if number is None or number > packet or found.size != timeline.size[number]:
+                return None
+            if number == packet:
+                return found if found.is_keyframe == timeline.key[packet] else None
+        return None
+
     def _number(self, found: Packet, at_most: int) -> int | None:
-        """The number of a packet met after a seek, if it is known and not past `at_most`."""
+        """The number of the first packet after a seek, if it is one at or before `at_most`."""
         timeline = self._timeline
-        if found.pos is not None and found.pos >= 0 and timeline.pos[0] >= 0:
-            same = np.flatnonzero(timeline.pos[: at_most + 1] == found.pos)
-        elif found.dts is not None:
-            same = np.flatnonzero(timeline.dts[: at_most + 1] == found.dts)
-        else:
+        known, mine = (timeline.pos, found.pos) if timeline.pos.min() >= 0 else (timeline.dts, found.dts)
+        if mine is None:
             return None
-        matches = [int(n) for n in same if found.pts is None or timeline.pts[n] == found.pts]
-        return matches[0] if len(matches) == 1 else None
+        matches = np.flatnonzero(known[: at_most + 1] == mine)
+        return int(matches[0]) if len(matches) == 1 else None
 
 
 def _chain(first: Packet, rest: Iterator[Packet]) -> Iterator[Packet]:

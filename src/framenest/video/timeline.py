@@ -24,6 +24,7 @@ class Timeline:
     pts: NDArray[np.int64]  # (p,) presentation time in units of time_base, NO_TIME where absent
     dts: NDArray[np.int64]  # (p,)
     pos: NDArray[np.int64]  # (p,) byte position in the file, -1 where unknown
+    size: NDArray[np.int64]  # (p,) bytes
     key: NDArray[np.bool_]  # (p,)
     packet: NDArray[np.int64]  # (N,) packet of each frame
     frame: NDArray[np.int64]  # (p,) frame of each packet, -1 for a discarded one
@@ -82,6 +83,7 @@ def scan(source: Source) -> Timeline:
                 NO_TIME if packet.pts is None else packet.pts,
                 NO_TIME if packet.dts is None else packet.dts,
                 -1 if packet.pos is None else packet.pos,
+                packet.size,
                 packet.is_keyframe,
                 packet.is_discard,
                 packet.duration or 0,
@@ -92,8 +94,8 @@ def scan(source: Source) -> Timeline:
         rate = opened.stream.average_rate or opened.stream.guessed_rate or Fraction(25)
     finally:
         opened.close()
-    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    pts, dts, pos, key, discard, duration = (np.ascontiguousarray(column) for column in table.T)
+    table = np.array(rows, dtype=np.int64).reshape(-1, 7)
+    pts, dts, pos, size, key, discard, duration = (np.ascontiguousarray(column) for column in table.T)
     shown = np.flatnonzero(discard == 0)
     if (pts[shown] != NO_TIME).all():
         order = shown[np.argsort(pts[shown], kind="stable")]
@@ -101,7 +103,7 @@ def scan(source: Source) -> Timeline:
     else:
         order = decoded_order(source, len(pts))
         times, seekable = _invented_times(dts, order, 1 / (rate * time_base)), False
-    return _assemble(pts, dts, pos, key.astype(bool), order, times, duration, time_base, seekable)
+    return _assemble(pts, dts, pos, size, key.astype(bool), order, times, duration, time_base, seekable)
 
 
 def _identifiable(dts: NDArray[np.int64], pos: NDArray[np.int64]) -> bool:
@@ -141,6 +143,7 @@ def _assemble(
     pts: NDArray[np.int64],
     dts: NDArray[np.int64],
     pos: NDArray[np.int64],
+    size: NDArray[np.int64],
     key: NDArray[np.bool_],
     order: NDArray[np.int64],
     times: NDArray[np.int64],
@@ -160,5 +163,5 @@ def _assemble(
         last = int(durations[order[-1]]) or typical
         duration = float(seconds[-1]) + last * base
     return Timeline(
-        pts, dts, pos, key, order.astype(np.int64), frame, seconds, start, duration, time_base, seekable
+        pts, dts, pos, size, key, order.astype(np.int64), frame, seconds, start, duration, time_base, seekable
     )

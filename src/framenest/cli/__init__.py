@@ -1,0 +1,53 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+
+import rich_click as click
+
+import framenest
+from framenest.cli.ranks import index, rank
+from framenest.cli.results import extract, show
+from framenest.cli.terminal import fail, warnings_as_notes
+from framenest.cli.upkeep import cache, models
+from framenest.errors import FramenestError
+
+__all__ = ["app", "main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(framenest.__version__, prog_name="framenest")
+def app() -> None:
+    """One ranking of a video's frames per question; every frame budget is a prefix of it.
+
+    \b
+    framenest models fetch tags
+    framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json
+    framenest show kiln.json
+    framenest extract kiln.json -k 8 --to frames/
+    """
+
+
+for command in (rank, show, extract, index, models, cache):
+    app.add_command(command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; errors are one line on stderr and exit code 2."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        with warnings_as_notes():
+            result = app.main(given, prog_name="framenest", standalone_mode=False)
+    except FramenestError as error:
+        if "--debug" in given:
+            raise
+        fail(str(error))
+        sys.exit(2)
+    except click.ClickException as error:
+        fail(error.format_message())
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        fail("interrupted")
+        sys.exit(130)
+    sys.exit(result if isinstance(result, int) else 0)

@@ -1,0 +1,111 @@
+"""Options shared by commands; those of the method are generated from the config fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import rich_click as click
+
+from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
+from framenest.store import DirectoryStore
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+METHOD_PANEL = "The method (defaults are the paper's)"
+
+
+def common(command: Command) -> Command:
+    """--cache, --quiet, --debug."""
+    for option in (
+        click.option("--debug", is_flag=True, help="Show the traceback of an error.", expose_value=False),
+        click.option("--quiet", is_flag=True, help="No progress bars."),
+        click.option(
+            "--cache",
+            "cache",
+            metavar="DIR",
+            type=click.Path(file_okay=False),
+            callback=lambda _c, _p, value: DirectoryStore(value),
+            help="Where indexes, features and models are kept. "
+            "[default: $FRAMENEST_CACHE, or the user's cache]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def scorer(command: Command) -> Command:
+    return click.option(
+        "--scorer",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        help="Who scores relevance: a name from `framenest models`, or table:FILE for scores of your own "
+        "(CSV or JSON of frame or seconds → score).",
+    )(command)
+
+
+def method(command: Command) -> Command:
+    """--preset and one option per field of the three configs."""
+    for config in (RankingConfig, DiscoveryConfig, IndexConfig):
+        command = _of_config(command, config)
+    return click.option(
+        "--preset",
+        type=click.Choice(list(PRESETS)),
+        default="paper",
+        show_default=True,
+        help="The paper's configuration or one of its ablations.",
+        panel=METHOD_PANEL,
+    )(command)
+
+
+def index_settings(command: Command) -> Command:
+    """One option per field of IndexConfig."""
+    return _of_config(command, IndexConfig)
+
+
+def _of_config(command: Command, config: type) -> Command:
+    hints = get_type_hints(config)
+    for entry in reversed(fields(config)):
+        flag = "--" + entry.name.replace("_", "-")
+        kind, help_text = _plain_type(hints[entry.name]), entry.metadata["help"]
+        if entry.default not in (None, MISSING):
+            shown = f"{entry.default:g}" if isinstance(entry.default, float) else str(entry.default)
+            help_text += f" (paper: {shown})"
+        shape: dict[str, Any] = {"default": None, "help": help_text, "panel": METHOD_PANEL}
+        if kind is bool:
+            option = click.option(f"{flag}/--no-{flag[2:]}", entry.name, **shape)
+        elif get_origin(hints[entry.name]) is not None and isinstance(kind, tuple):
+            option = click.option(flag, entry.name, type=click.Choice(kind), **shape)
+        else:
+            option = click.option(flag, entry.name, type=kind, metavar=kind.__name__.upper(), **shape)
+        command = option(command)
+    return command
+
+
+def _plain_type(hint: Any) -> Any:
+    """int, float or bool; the choices of a Literal; the type beside None of an optional."""
+    if isinstance(hint, type):
+        return hint
+    arguments = [a for a in get_args(hint) if a is not type(None)]
+    return arguments[0] if isinstance(arguments[0], type) else tuple(arguments)
+
+
+def config_from(preset: str, settings: dict[str, Any]) -> MECConfig:
+    """The preset with what the command line sets."""
+    return MECConfig.preset(preset).with_settings({k: v for k, v in settings.items() if v is not None})
+
+
+class Budgets(click.ParamType[list[int]]):
+    """8 or 8,16,32."""
+
+    name = "K"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
+        try:
+            return [int(part) for part in str(value).split(",")]
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a frame budget; give a whole number, or several with commas", param, ctx
+            )

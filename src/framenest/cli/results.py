@@ -1,0 +1,83 @@
+"""framenest show, framenest extract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from framenest import extract as extraction
+from framenest.cli import options
+from framenest.cli.ranks import check_writable
+from framenest.cli.terminal import note, out, print_facts, print_prefix, print_ranks, progress_bar
+from framenest.errors import StoreError
+from framenest.frames import ImageSpec
+from framenest.report import contact_sheet
+from framenest.result import Ranking
+from framenest.store import DirectoryStore
+
+
+@click.command()
+@click.argument("ranking")
+@click.option("-k", "--budget", type=int, default=16, show_default=True, help="How many ranks to show.")
+@options.common
+def show(ranking: str, budget: int, cache: DirectoryStore, quiet: bool) -> None:
+    """Show a RANKING file: the first ranks, their times and why they were chosen.
+
+    \b
+    framenest show kiln.json -k 32
+    """
+    loaded = Ranking.load(ranking)
+    prefix = loaded.prefix(budget)
+    print_facts(loaded)
+    print_ranks(loaded, len(prefix))
+    print_prefix(prefix)
+
+
+@click.command()
+@click.argument("ranking")
+@click.option("-k", "--budget", type=int, required=True, help="How many frames.")
+@click.option("--to", "folder", required=True, metavar="DIR", help="Where the images go.")
+@click.option("--format", "kind", type=click.Choice(extraction.FORMATS), default="jpg", show_default=True)
+@click.option("--sheet", metavar="FILE", help="Also draw all frames with ranks and times on one picture.")
+@click.option("--video", metavar="PATH", help="Where the video is now, if it has moved.")
+@options.common
+def extract(
+    ranking: str,
+    budget: int,
+    folder: str,
+    kind: str,
+    sheet: str | None,
+    video: str | None,
+    cache: DirectoryStore,
+    quiet: bool,
+) -> None:
+    """Write the K frames of a RANKING as images: original size, in time order.
+
+    File names carry frame, seconds and rank. Refuses when the video has changed since it was ranked.
+
+    \b
+    framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
+    """
+    loaded = Ranking.load(ranking)
+    prefix = loaded.prefix(budget)
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise StoreError(f"{folder}: is a file; give a folder")
+    check_writable(target / "frame")
+    if sheet is not None:
+        check_writable(Path(sheet))
+    decoder = extraction.reopen(loaded.video, path=video, store=cache)
+    with progress_bar(quiet) as progress:
+        files = extraction.extract(decoder, prefix, target, format=kind, progress=progress)
+    if prefix.complete:
+        note(f"this short video has only {len(prefix)} candidate frames; all of them are here")
+    out.print(f"{len(files)} frames in {folder}", soft_wrap=True, markup=False)
+    if sheet is not None:
+        batches = extraction.read_prefix(decoder, prefix, ImageSpec.short_side(240))
+        pictures = [picture for batch in batches for picture in batch.pixels[0]]
+        try:
+            contact_sheet(prefix, pictures, title=loaded.question).save(sheet)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{sheet}: cannot be written ({error})") from error
+        out.print(f"contact sheet in {sheet}", soft_wrap=True, markup=False)

@@ -1,0 +1,140 @@
+"""What the commands print: tables and facts to stdout, progress and errors to stderr."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from framenest.protocols import Progress as ProgressCall
+from framenest.report.sheet import clock
+from framenest.result import Prefix, Ranking
+from framenest.store import DamagedEntry
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def note(text: str) -> None:
+    err.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
+
+
+def fail(text: str) -> None:
+    err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[ProgressCall]:
+    """A progress call that draws bars on a terminal; silent elsewhere or when quiet."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=err, disable=quiet or not err.is_terminal, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def call(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield call
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Damaged cache entries are told in one line each."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, DamagedEntry):
+            note(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DamagedEntry)
+        warnings.showwarning = show
+        yield
+
+
+def print_facts(ranking: Ranking) -> None:
+    """What was ranked, how, and what was not seen."""
+    video, stats = ranking.video, ranking.stats
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", justify="right")
+    facts.add_column(overflow="fold")
+    rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
+    facts.add_row("video", escape(video.path))
+    facts.add_row(
+        "", f"{clock(video.duration)}, {video.num_frames:,} frames, {rate}, {video.width}×{video.height}"
+    )
+    facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
+    facts.add_row("scorer", escape(ranking.scorer))
+    facts.add_row("looked at", f"{stats['probes']} probes + {stats['zoom']} zoom frames")
+    facts.add_row("not seen", f"up to {stats['largest_gap_seconds']:.2f} s between two probes")
+    spent = ", ".join(f"{stage} {value:.2f}" for stage, value in stats["seconds"].items() if value >= 0.005)
+    facts.add_row("seconds", spent or "none worth telling")
+    for text in (*video.notes, *_losses(stats)):
+        facts.add_row("[yellow]note[/]", escape(text))
+    out.print(facts)
+
+
+def _losses(stats: dict[str, Any]) -> list[str]:
+    replaced = sum(used >= 0 for _, used in stats["substitutes"])
+    dropped = len(stats["substitutes"]) - replaced
+    said = []
+    if replaced:
+        said.append(f"{replaced} frames would not decode; an earlier neighbour stands in for each")
+    if dropped:
+        said.append(f"{dropped} frames would not decode and had no neighbour to stand in")
+    return said
+
+
+def print_ranks(ranking: Ranking, count: int) -> None:
+    """The first ranks with their evidence parts."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    for heading in ("rank", "time", "frame"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("from", no_wrap=True)
+    for heading in ("evid.", "relev.", "change", "observ.", "cover.", "divers.", "utility"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for i in range(min(count, len(ranking))):
+        parts = (ranking.evidence, ranking.relevance, ranking.change, ranking.observability)
+        choice = (ranking.coverage, ranking.diversity, ranking.utility)
+        table.add_row(
+            str(i + 1),
+            clock(float(ranking.seconds[i])),
+            str(int(ranking.frames[i])),
+            "zoom" if ranking.is_zoom[i] else "probe",
+            *(f"{float(column[i]):.3f}" for column in (*parts, *choice)),
+        )
+    out.print(table)
+    if count < len(ranking):
+        out.print(f"[dim]{len(ranking) - count} more ranks[/]")
+
+
+def print_prefix(prefix: Prefix) -> None:
+    """The frames of one budget, in time order."""
+    times = " ".join(clock(float(s)) for s in prefix.seconds)
+    short = f" (all {len(prefix)} candidates of this short video)" if prefix.complete else ""
+    out.print(f"[bold]K={prefix.budget}[/]{short}  {times}", soft_wrap=True)
+
+
+def bytes_text(count: int) -> str:
+    """
+    >>> bytes_text(14_246_826)
+    '13.6 MiB'
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

@@ -1,0 +1,76 @@
+"""The original frames of a prefix, as image files or pixels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
+from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.protocols import Decoder, Progress
+from framenest.result import Prefix
+from framenest.store import DirectoryStore
+from framenest.video import open_video
+
+FORMATS = ("jpg", "png")
+
+
+def reopen(
+    video: VideoInfo, *, path: str | os.PathLike[str] | None = None, store: DirectoryStore | None = None
+) -> Decoder:
+    """The video that a ranking was made from, at another path if it has moved; refused where it changed."""
+    where = os.fspath(path) if path is not None else video.path
+    if not Path(where).exists():
+        raise VideoError(f"{where}: no such file; say where the video is now with --video")
+    fps = video.fps if Path(where).is_dir() else None
+    decoder = open_video(where, fps=fps, store=store)
+    if decoder.info.fingerprint != video.fingerprint:
+        raise IndexMismatch(f"{where}: this video has changed since it was ranked; rank it again")
+    return decoder
+
+
+def read_prefix(decoder: Decoder, prefix: Prefix, size: ImageSpec | None = None) -> Iterator[FrameBatch]:
+    """The frames of a prefix in time order, at their original size unless told otherwise."""
+    return decoder.read(prefix.frames, sizes=(size,))
+
+
+def file_name(prefix: Prefix, place: int, suffix: str) -> str:
+    """Sorts by time, and carries frame, seconds and rank: "f0001234_t000049.360s_r003.jpg"."""
+    frame, seconds = int(prefix.frames[place]), float(prefix.seconds[place])
+    rank = "" if prefix.ranks is None else f"_r{int(prefix.ranks[place]):03d}"
+    return f"f{frame:07d}_t{seconds:010.3f}s{rank}.{suffix}"
+
+
+def extract(
+    decoder: Decoder,
+    prefix: Prefix,
+    folder: str | Path,
+    *,
+    format: str = "jpg",  # noqa: A002 - the word the command line uses
+    quality: int = 95,
+    progress: Progress = lambda *_: None,
+) -> list[Path]:
+    """Write the frames of a prefix into a folder; returns the files in time order."""
+    if format not in FORMATS:
+        raise ConfigError(f"format = {format!r} is not allowed; it must be one of {', '.join(FORMATS)}")
+    target = Path(folder)
+    files: list[Path] = []
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for batch in read_prefix(decoder, prefix):
+            for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
+                place = int(np.searchsorted(prefix.frames, number))
+                file = target / file_name(prefix, place, format)
+                picture = Image.fromarray(pixels)
+                picture.save(file, quality=quality, subsampling=0) if format == "jpg" else picture.save(file)
+                files.append(file)
+                progress("extracting", len(files), len(prefix))
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
+    if len(files) < len(prefix):
+        raise VideoError(f"{len(prefix) - len(files)} of {len(prefix)} frames could not be decoded any more")
+    return files

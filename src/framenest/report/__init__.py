@@ -1,0 +1,5 @@
+"""Pictures of rankings."""
+
+from framenest.report.sheet import contact_sheet
+
+__all__ = ["contact_sheet"]

