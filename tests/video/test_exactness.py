@@ -9,7 +9,6 @@ import pytest
 
 from framenest import ImageSpec, VideoError, open_video
 from framenest.video.pyav import PyAVDecoder
-from framenest.video.scale import Scaler
 from framenest.video.timeline import NO_TIME
 from media import encode_video, number_in, numbered_picture, numbered_video, sequential_decode
 
@@ -70,7 +69,7 @@ def check_against_sequential_decode(path, seed, amount=50):
     """Same frame, same pixels, matched by presentation time; frames that no decode gives are left out."""
     decoder = PyAVDecoder(str(path), "fingerprint")
     timeline, size = decoder.timeline, ImageSpec.short_side(48)
-    scaler = Scaler(decoder.info.width, decoder.info.height, (size,))
+    scaler = decoder.scaler((size,))
     expected: dict[int | None, list[str]] = {}
     in_order = []
 

@@ -40,7 +40,11 @@ class PyAVDecoder:
         opened = self._source.open()
         try:
             self._prefix = x264.build_message(opened)
-            self._info = _describe(path, fingerprint, self.timeline, opened)
+            first = _first_frame(opened)
+            if first is None:
+                raise VideoError(f"{path}: none of its {len(self.timeline)} frames can be decoded")
+            self._turn = Orientation.of(first)
+            self._info = _describe(path, fingerprint, self.timeline, opened, first, self._turn)
         finally:
             opened.close()
 
@@ -56,9 +60,13 @@ class PyAVDecoder:
         self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
     ) -> Iterator[FrameBatch]:
         wanted = checked_frames(frames, self._info)
-        scaler = Scaler(self._info.width, self._info.height, tuple(sizes))
+        scaler = self.scaler(sizes)
         pictures = in_asked_order(wanted, lambda ascending: self._pictures(ascending, scaler))
         return batched(pictures, scaler.shapes(), self.seconds)
+
+    def scaler(self, sizes: Sequence[ImageSpec | None]) -> Scaler:
+        """Makes upright pictures of these sizes from frames of this video."""
+        return Scaler(self._info.width, self._info.height, self._turn, tuple(sizes))
 
     def _pictures(self, wanted: NDArray[np.int64], scaler: Scaler) -> Iterator[tuple[int, list[Pixels]]]:
         """(frame number, one picture per size) for ascending frame numbers; undecodable ones are left out."""
@@ -264,12 +272,16 @@ def _chain(first: Packet, rest: Iterator[Packet]) -> Iterator[Packet]:
     yield from rest
 
 
-def _describe(path: str, fingerprint: str, timeline: Timeline, opened: Opened) -> VideoInfo:
-    first = _first_frame(opened)
-    if first is None:
-        raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")
+def _describe(
+    path: str,
+    fingerprint: str,
+    timeline: Timeline,
+    opened: Opened,
+    first: av.VideoFrame,
+    turn: Orientation,
+) -> VideoInfo:
     stream = opened.stream
-    width, height = display_size(first.width, first.height, stream.sample_aspect_ratio, Orientation.of(first))
+    width, height = display_size(first.width, first.height, stream.sample_aspect_ratio, turn)
     return VideoInfo(
         path=path,
         fingerprint=fingerprint,

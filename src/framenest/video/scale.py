@@ -35,7 +35,11 @@ class Orientation:
 
     @classmethod
     def of(cls, frame: av.VideoFrame) -> Orientation:
-        """From the frame's display matrix; angles that are no quarter turns are left alone."""
+        """From the frame's display matrix; angles that are no quarter turns are left alone.
+
+        Asked once per video: looking at a frame's side data ties it into a reference cycle, which keeps
+        its full-size pixels until the next garbage collection.
+        """
         matrix = frame.side_data.get(SideData.DISPLAYMATRIX)  # type: ignore[call-overload]  # the stub says str
         if matrix is None:
             return cls()
@@ -67,12 +71,15 @@ def display_size(width: int, height: int, aspect: Fraction | None, turn: Orienta
 class Scaler:
     """Turns decoded frames into pictures of fixed sizes, straight from YUV in one step each.
 
-    width, height: of the upright full-size picture. Frames of a stream that changes its size
-    midway all come out at the sizes of the first.
+    width, height: of the upright full-size picture; turn: how stored pixels become upright. Frames of
+    a stream that changes its size midway all come out at the sizes of the first.
     """
 
-    def __init__(self, width: int, height: int, sizes: tuple[ImageSpec | None, ...]) -> None:
+    def __init__(
+        self, width: int, height: int, turn: Orientation, sizes: tuple[ImageSpec | None, ...]
+    ) -> None:
         self.sizes = sizes
+        self._turn = turn
         self._full = (width, height)
         self._reformatters = [VideoReformatter() for _ in sizes]
 
@@ -81,16 +88,13 @@ class Scaler:
         return [(s.size(*self._full) if s else self._full)[::-1] for s in self.sizes]
 
     def __call__(self, frame: av.VideoFrame) -> list[Pixels]:
-        turn = Orientation.of(frame)
-        return [self._one(frame, turn, *pair) for pair in zip(self.sizes, self._reformatters, strict=True)]
+        return [self._one(frame, *pair) for pair in zip(self.sizes, self._reformatters, strict=True)]
 
-    def _one(
-        self, frame: av.VideoFrame, turn: Orientation, spec: ImageSpec | None, reformatter: VideoReformatter
-    ) -> Pixels:
-        width, height = turn.swap(*(spec.scaled(*self._full) if spec else self._full))
+    def _one(self, frame: av.VideoFrame, spec: ImageSpec | None, reformatter: VideoReformatter) -> Pixels:
+        width, height = self._turn.swap(*(spec.scaled(*self._full) if spec else self._full))
         flags = _RESAMPLE[spec.resample if spec else "bicubic"]
         scaled = reformatter.reformat(
             frame, width=width, height=height, format="rgb24", interpolation=flags, threads=1
         )
-        pixels = turn.apply(np.asarray(scaled.to_ndarray(), dtype=np.uint8))
+        pixels = self._turn.apply(np.asarray(scaled.to_ndarray(), dtype=np.uint8))
         return spec.cut(pixels) if spec else pixels

@@ -1,0 +1,41 @@
+# make demo      set up, and rank a real-content video for a question
+# make test      set up, lint, type-check, run the core tests
+# make test-all  everything, behind every extra
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+QUESTION ?= Where is the cup of coffee?
+
+.PHONY: demo test test-all lint types core-tests models clean
+
+demo: $(VENV)/installed models demo/photos.mp4
+	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
+	$(BIN)/framenest extract demo/ranking.json -k 8 --to demo/frames --sheet demo/sheet.png
+
+demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
+	$(BIN)/python examples/demo_video.py $@
+
+test: lint types core-tests
+
+test-all: test
+
+lint: $(VENV)/installed
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+core-tests: $(VENV)/installed models
+	$(BIN)/python -m pytest
+
+models: $(VENV)/installed
+	$(BIN)/framenest models fetch tags
+
+$(VENV)/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

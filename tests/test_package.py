@@ -1,0 +1,94 @@
+"""The package as a whole: light to import, its rooms in order, its public names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import framenest
+
+SOURCE = Path(framenest.__file__).parent
+
+# Data flows one way: a module imports only from rooms before its own.
+ROOMS = [
+    ["errors", "timing"],
+    ["config", "frames"],
+    ["protocols"],
+    ["archive"],
+    ["store"],
+    ["models"],
+    ["video"],
+    ["probes", "appearance"],
+    ["observability"],
+    ["index", "features"],
+    ["sight"],
+    ["discovery"],
+    ["ranking"],
+    ["result"],
+    ["scorers"],
+    ["mec"],
+    ["extract"],
+    ["report"],
+    ["testing"],
+    ["cli"],
+    ["__main__"],
+]
+
+
+def room_of(module):
+    return next(i for i, room in enumerate(ROOMS) if module in room)
+
+
+def imported_rooms(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "framenest":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("framenest."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("framenest."))
+
+
+def test_a_module_imports_only_from_rooms_before_it():
+    for path in SOURCE.rglob("*.py"):
+        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for other in imported_rooms(path):
+            assert other == own or room_of(other) < room_of(own), f"{path.name} imports {other}"
+
+
+def test_importing_framenest_loads_no_model_library():
+    heavy = ["torch", "transformers", "onnxruntime", "ai_edge_litert", "tokenizers", "rich_click"]
+    code = f"import sys, framenest; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names():
+    assert sorted(framenest.__all__) == framenest.__all__ or set(framenest.__all__) <= set(dir(framenest))
+    for name in framenest.__all__:
+        assert getattr(framenest, name) is not None
+
+
+def test_errors_form_one_tree():
+    errors = [v for v in vars(framenest.errors).values() if isinstance(v, type)]
+    assert all(issubclass(e, framenest.FramenestError) for e in errors)
+    assert len(errors) == 8
+
+
+def test_docstring_examples():
+    import doctest
+    import importlib
+
+    run = 0
+    for path in SOURCE.rglob("*.py"):
+        name = ".".join(("framenest", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        )
+        if name.endswith("__main__"):
+            continue
+        result = doctest.testmod(importlib.import_module(name))
+        assert result.failed == 0, name
+        run += result.attempted
+    assert run >= 10
