@@ -22,11 +22,12 @@ def open_video(
     video: str | os.PathLike[str] | Decoder | np.ndarray[Any, Any],
     *,
     fps: float | None = None,
+    stream: int | None = None,
     store: DirectoryStore | None = None,
 ) -> Decoder:
     """A decoder for a path, a folder of numbered images (needs fps), or frames (n, H, W, 3) (needs fps).
 
-    A Decoder is returned as it is.
+    A Decoder is returned as it is. `stream` picks one of several video streams of a file.
 
     >>> open_video(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
     2.0
@@ -44,7 +45,8 @@ def open_video(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
         check_file(path)
-        return PyAVDecoder(path, (store or DirectoryStore()).fingerprint(path))
+        store = store or DirectoryStore()
+        return PyAVDecoder(path, store.fingerprint(path), stream=stream, store=store)
     if isinstance(video, Decoder):
         return video
     raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder or an array of frames")

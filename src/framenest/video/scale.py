@@ -45,7 +45,7 @@ class Orientation:
             return cls()
         values = np.frombuffer(bytes(matrix), dtype=np.int32).astype(np.float64)
         a, b, c, d = values[0], values[1], values[3], values[4]
-        mirror = a * d - b * c < 0
+        mirror = bool(a * d - b * c < 0)
         if mirror:
             a, b = -a, -b
         angle = float(np.degrees(np.arctan2(-b, a)))

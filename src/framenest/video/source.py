@@ -1,4 +1,4 @@
-"""Opening a file with FFmpeg: one video stream, clear errors."""
+"""Opening a file or an address with FFmpeg: one video stream, clear errors."""
 
 from __future__ import annotations
 
@@ -18,28 +18,45 @@ Packet: TypeAlias = "av.Packet[av.VideoStream]"
 
 @dataclass(frozen=True)
 class Source:
-    """A video file that can be opened again and again, always at the same stream."""
+    """A video that can be opened again and again, always at the same stream.
+
+    `stream` counts the file's streams from 0, as FFmpeg does; None is the one FFmpeg would choose.
+    """
 
     path: str
+    stream: int | None = None
 
     def open(self) -> Opened:
         try:
             container = av.open(self.path)
         except FFmpegError as error:
             raise VideoError(f"{self.path}: not a video that FFmpeg can read ({error.strerror})") from error
-        streams = [s for s in container.streams.video if not _is_cover_art(s)]
-        if not streams:
-            kinds = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
+        try:
+            stream = self._choose(container)
+        except VideoError:
             container.close()
-            raise VideoError(f"{self.path}: no video stream in this file (it holds {kinds})")
-        best = container.streams.best("video")  # chosen as FFmpeg does
-        stream = best if isinstance(best, av.VideoStream) and not _is_cover_art(best) else streams[0]
-        if stream.codec_context is None:
-            container.close()
-            raise VideoError(f"{self.path}: no decoder for its video codec")
+            raise
         # One decoder thread: frame threads conceal damage differently from run to run.
         stream.codec_context.thread_count = 1
         return Opened(container, stream)
+
+    def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
+        streams = [s for s in container.streams.video if not _is_cover_art(s)]
+        if not streams:
+            kinds = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
+            raise VideoError(f"{self.path}: no video stream in this file (it holds {kinds})")
+        numbers = [s.index for s in streams]
+        if self.stream is None:
+            best = container.streams.best("video")
+            chosen = streams[numbers.index(best.index)] if best and best.index in numbers else streams[0]
+        elif self.stream in numbers:
+            chosen = streams[numbers.index(self.stream)]
+        else:
+            there = ", ".join(map(str, numbers))
+            raise VideoError(f"{self.path}: stream {self.stream} is no video; its video streams are {there}")
+        if chosen.codec_context is None:
+            raise VideoError(f"{self.path}: no decoder for its video codec")
+        return chosen
 
 
 def _is_cover_art(stream: av.VideoStream) -> bool:

@@ -1,0 +1,174 @@
+"""Reading a timeline: from the file's header where that says it all, else from one pass over the packets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from av.error import FFmpegError
+from numpy.typing import NDArray
+
+from framenest.video.mp4 import composition_offsets
+from framenest.video.source import Opened, Packet, Source
+from framenest.video.timeline import NO_TIME, Ints, Timeline
+
+_CHECKED = 48  # packets compared with the header's word at each of three places
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """What is known of each packet, in decode order."""
+
+    pts: Ints
+    dts: Ints
+    pos: Ints
+    size: Ints
+    key: NDArray[np.bool_]
+    discard: NDArray[np.bool_]
+    duration: Ints
+    bytes_read: int
+
+    def __len__(self) -> int:
+        return len(self.pts)
+
+
+def scan(source: Source) -> Timeline:
+    """The timeline of a video stream; nothing is decoded unless the stream carries no times."""
+    opened = source.open()
+    try:
+        time_base = opened.stream.time_base or Fraction(1, 90000)
+        rate = opened.stream.average_rate or opened.stream.guessed_rate or Fraction(25)
+        table = _from_header(source.path, opened)
+    finally:
+        opened.close()
+    if table is None:
+        table = _from_packets(source)
+    shown = np.flatnonzero(~table.discard)
+    if (table.pts[shown] != NO_TIME).all():
+        order = shown[np.argsort(table.pts[shown], kind="stable")]
+        ticks = table.pts[order]
+    else:
+        order = _decoded_order(source, len(table))
+        ticks = _invented_ticks(table.dts, order, 1 / (rate * time_base))
+    typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
+    last = int(table.duration[order[-1]]) or typical if len(order) else 0
+    return Timeline(
+        table.pts,
+        table.dts,
+        table.pos,
+        table.size,
+        table.key,
+        order.astype(np.int64),
+        ticks,
+        last,
+        time_base,
+        table.bytes_read,
+    )
+
+
+def _row(packet: Packet) -> tuple[int, int, int, int, bool, bool, int]:
+    return (
+        NO_TIME if packet.pts is None else packet.pts,
+        NO_TIME if packet.dts is None else packet.dts,
+        -1 if packet.pos is None else packet.pos,
+        packet.size,
+        packet.is_keyframe,
+        packet.is_discard,
+        packet.duration or 0,
+    )
+
+
+def _from_packets(source: Source) -> _Table:
+    opened = source.open()
+    try:
+        rows = np.array([_row(packet) for packet in opened.packets()], dtype=np.int64).reshape(-1, 7)
+    finally:
+        opened.close()
+    pts, dts, pos, size, key, discard, duration = (np.ascontiguousarray(column) for column in rows.T)
+    reached = max(int((pos + size).max()), int(size.sum())) if len(rows) else 0
+    return _Table(pts, dts, pos, size, key.astype(bool), discard.astype(bool), duration, reached)
+
+
+def _from_header(path: str, opened: Opened) -> _Table | None:
+    """From the index of an MP4 or MOV file, if it is complete and true where packets are compared with it."""
+    stream = opened.stream
+    entries = stream.index_entries
+    if "mp4" not in opened.container.format.name or not stream.frames or len(entries) != stream.frames:
+        return None
+    rows = [(e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard) for e in entries]
+    dts, pos, size, key, discard = (np.ascontiguousarray(c) for c in np.array(rows, dtype=np.int64).T)
+    if int((pos + size).max()) > opened.container.size:
+        return None  # cut short: only reading tells how far it goes
+    offsets, header_bytes = composition_offsets(path, stream.id)
+    if offsets is None:
+        offsets = np.zeros(len(dts), dtype=np.int64)
+    if len(offsets) != len(dts):
+        return None
+    duration = np.append(np.diff(dts), 0)
+    table = _Table(
+        dts + offsets, dts, pos, size, key.astype(bool), discard.astype(bool), duration, header_bytes
+    )
+    return _checked(table, opened)
+
+
+def _checked(table: _Table, opened: Opened) -> _Table | None:
+    """The table with its presentation times fixed to the packets' own; None where packets disagree."""
+    middle, end = len(table) // 2, len(table) - 1
+    seen = 0
+    shift = None
+    for place in (0, middle, end):
+        try:
+            opened.container.seek(int(table.dts[place]), stream=opened.stream, backward=True)
+        except FFmpegError:
+            return None
+        for packet, _ in zip(opened.packets(), range(_CHECKED), strict=False):
+            row = _row(packet)
+            number = int(np.searchsorted(table.dts, row[1]))
+            if number >= len(table) or row[0] == NO_TIME:
+                return None
+            shift = row[0] - int(table.pts[number]) if shift is None else shift
+            known = (table.pts[number] + shift, table.dts[number], table.pos[number], table.size[number])
+            flags = (table.key[number], table.discard[number])
+            if row[:4] != known or row[4:6] != flags:
+                return None
+            table.duration[number] = row[6]
+            seen += packet.size
+    if shift is None:
+        return None
+    return _Table(
+        table.pts + shift,
+        table.dts,
+        table.pos,
+        table.size,
+        table.key,
+        table.discard,
+        table.duration,
+        table.bytes_read + seen,
+    )
+
+
+def _decoded_order(source: Source, count: int) -> Ints:
+    """Packets in the order in which their frames are shown, for streams without timestamps.
+
+    Only decoding tells it: the whole stream is decoded once.
+    """
+    opened = source.open()
+    order: list[int | None] = []
+    try:
+        for number, packet in enumerate(opened.packets()):
+            packet.pts = packet.dts = number
+            order += [frame.pts for frame in opened.decode(packet)]
+        order += [frame.pts for frame in opened.decode(None)]
+    finally:
+        opened.close()
+    known = [number for number in order if number is not None and 0 <= number < count]
+    return np.array(list(dict.fromkeys(known)), dtype=np.int64)
+
+
+def _invented_ticks(dts: Ints, order: Ints, step: Fraction) -> Ints:
+    """Times for frames that carry none: the decode times in order, else `step` ticks apart."""
+    mine = np.sort(dts[order])
+    if mine.size and mine[0] != NO_TIME and (np.diff(mine) > 0).all():
+        return mine
+    return np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
