@@ -49,7 +49,7 @@ def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
     assert (code, err) == (0, "")
     assert "Where is it?" in out
     assert "24 probes" in out
-    assert "between two probes" in out
+    assert "at a stretch, between probes" in out
     assert all(f"K={k}" in out for k in (2, 4, 8))
     saved = Ranking.load(output)
     assert 150 <= saved.frames[0] < 160

@@ -27,7 +27,7 @@ def test_the_defaults_are_the_papers():
         (lambda: IndexConfig(base_probes=2.5), r"base_probes = 2.5"),
         (lambda: IndexConfig(saturation=0), r"saturation = 0 .* more than 0"),
         (lambda: IndexConfig(saturation=float("nan")), r"saturation = nan"),
-        (lambda: IndexConfig(probing="random"), r"probing = 'random' .* one of uniform"),
+        (lambda: IndexConfig(probing="random"), r"probing = 'random' .* one of uniform, keyframes"),
         (lambda: IndexConfig(blur_kernel=4), r"blur_kernel = 4 .* odd"),
         (lambda: IndexConfig(exposure_mean=1.5), r"exposure_mean = 1.5 .* between 0 and 1"),
         (lambda: IndexConfig(start=-1), r"start = -1"),

@@ -30,7 +30,7 @@ def test_activation_is_not_moved_up_by_rounding():
 
 def test_ties_go_to_the_earlier_segment_and_probe():
     assert activate(np.ones(16, np.float32), 4, 0.5) == [0, 1]
-    assert anchors(scores(0.1, 0.5, 0.5, 0.1, 0.7, 0.7), [0, 1], 4) == [1, 4]
+    assert anchors(scores(0.1, 0.5, 0.5, 0.1, 0.7, 0.7), [0, 1], 4, 1) == [1, 4]
 
 
 def test_several_anchors_in_a_segment():
@@ -65,6 +65,6 @@ def test_the_paper_pool_has_at_most_640_candidates(seed):
     rng = np.random.default_rng(seed)
     probes = np.sort(rng.choice(50_000, 512, replace=False))
     values = rng.random(512).astype(np.float32)
-    chosen = anchors(values, activate(values, 4, 0.25), 4)
+    chosen = anchors(values, activate(values, 4, 0.25), 4, 1)
     assert len(chosen) == 32
     assert len(zoom(probes, chosen, 2)) <= 128

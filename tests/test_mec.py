@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from framenest import (
     MEC,
     BudgetError,
     ConfigError,
     DiscoveryConfig,
+    ImageSpec,
     IndexConfig,
     IndexMismatch,
     MECConfig,
@@ -21,6 +23,7 @@ from framenest import (
     open_video,
 )
 from framenest.protocols import Decoder, Scorer
+from framenest.store import UnwritableCache
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_picture, numbered_video
 
@@ -34,7 +37,7 @@ class CountingDecoder:
     def __init__(self, decoder, lost=()):
         self._decoder, self._lost = decoder, set(lost)
         self.name, self.version = decoder.name, decoder.version
-        self.info, self.seconds = decoder.info, decoder.seconds
+        self.info, self.seconds, self.key_frames = decoder.info, decoder.seconds, decoder.key_frames
         self.asked = []
 
     def read(self, frames, *, sizes=(None,)):
@@ -260,8 +263,6 @@ def test_arrays_files_and_decoders_are_videos_alike(frames, tmp_path):
     from_array = MEC(SMALL, scorer).rank(frames, "Where?", fps=10)
     from_decoder = MEC(SMALL, scorer).rank(ArrayDecoder(frames, fps=10), "Where?")
     assert_identical(from_array, from_decoder)
-    from PIL import Image
-
     for i, picture in enumerate(frames):
         Image.fromarray(picture).save(tmp_path / f"frame{i}.png")
     assert_identical(from_array, MEC(SMALL, scorer).rank(tmp_path, "Where?", fps=10))
@@ -273,6 +274,151 @@ def test_an_index_of_another_video_is_refused(tmp_path):
     numbered_video(path, 41)
     with pytest.raises(IndexMismatch, match="has changed since it was indexed"):
         MEC(SMALL, None, store=tmp_path / "b").discover(index, None)
+
+
+def test_a_file_replaced_between_stages_is_noticed(tmp_path):
+    path = numbered_video(tmp_path / "video.mp4", 40)
+    mec = MEC(SMALL, None)
+    index = mec.index(path)
+    numbered_video(path, 50)
+    with pytest.raises(IndexMismatch, match="has changed since it was indexed"):
+        mec.discover(index, None)
+
+
+def test_discovery_follows_the_index_it_is_given(clip, tmp_path):
+    """An index made with other settings keeps them: thumbnails, window, what the ranking file says."""
+    config = IndexConfig(base_probes=24, extra_probes=0, thumbnail=16, start=4.0, end=8.0)
+    index = MEC(MECConfig(config), None).index(clip)
+    other = MEC(SMALL, None)
+    pool = other.discover(index, None)
+    assert pool.config.index == config
+    assert pool.num_frames == 101
+    assert pool.appearance.shape[1] == 16 * 24
+    assert other.order(pool).config.index == config
+
+
+def test_a_window_has_its_own_n_and_t(clip):
+    """4 s to 8 s of 25 fps: N = 101, T = 4.04 s; probes ⌊10 + 4.04/40·100⌋ = 20."""
+    config = IndexConfig(base_probes=10, extra_probes=100, saturation=40.0, start=4.0, end=8.0)
+    index = MEC(MECConfig(config), None).index(clip)
+    assert index.num_frames == 101
+    assert len(index) == 20
+    assert index.frames[[0, -1]].tolist() == [100, 200]
+
+
+def test_zoom_frames_are_measured_against_the_probes(clip):
+    """Change of a zoom frame looks at the probes beside it; its relevance is relative to the probes."""
+    seen = []
+
+    class Relative(TableScorer):
+        def match(self, encoded, question, *, reference=None):
+            seen.append((encoded["frame"].tolist(), reference["frame"].tolist()))
+            return np.zeros(len(encoded["frame"]), np.float32)
+
+    mec = MEC(SMALL, Relative({0: 0.0}))
+    index = mec.index(clip)
+    pool = mec.discover(index, "Where?")
+    assert [reference for _, reference in seen] == [index.frames.tolist()] * 2
+    zoom = pool.frames[pool.is_zoom][0]
+    beside = np.searchsorted(index.frames, zoom)
+    look = pool.appearance[pool.frames == zoom][0].astype(float)
+    distances = [np.linalg.norm(look - index.appearance[i].astype(float)) for i in (beside - 1, beside)]
+    assert pool.change[pool.frames == zoom][0] == pytest.approx(max(distances) / 2, rel=1e-5)
+
+
+def test_another_scorer_version_does_not_get_old_features(clip, tmp_path):
+    class Versioned(TableScorer):
+        def __init__(self, version, value):
+            super().__init__({0: 0.0})
+            self.version, self.value = version, value
+
+        def encode(self, frames):
+            return {"value": np.full(len(frames), self.value)}
+
+        def match(self, encoded, question, *, reference=None):
+            return encoded["value"].astype(np.float32)
+
+    assert MEC(SMALL, Versioned("1", 0.25), store=tmp_path).rank(clip, "x").relevance[0] == 0.25
+    assert MEC(SMALL, Versioned("2", 0.75), store=tmp_path).rank(clip, "x").relevance[0] == 0.75
+
+
+def test_large_features_stay_off_the_disk_unless_asked_for(clip, tmp_path):
+    class Heavy(TableScorer):
+        def encode(self, frames):
+            return {"frame": frames.frames, "load": np.zeros((len(frames), 2**19), np.float32)}
+
+    for kept in (False, True):
+        store = tmp_path / str(kept)
+        MEC(MECConfig(IndexConfig(36, 0)), Heavy({0: 1.0}), store=store, keep_features=kept).rank(clip, "x")
+        assert ((store / "features").exists()) == kept
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_the_work(clip, tmp_path):
+    (tmp_path / "cache").write_text("a file where the cache should be")
+    with pytest.warns(UnwritableCache, match="not kept for the next run"):
+        ranking = MEC(SMALL, None, store=tmp_path / "cache").rank(clip, None)
+    assert len(ranking) == 20
+
+
+def test_no_scorer_is_loaded_without_a_question(frames):
+    """No weights are here, and none are needed."""
+    assert len(MEC(SMALL).rank(frames, None, fps=10)) == 20
+
+
+def test_any_store_will_do(clip):
+    class Memory(dict):
+        def put(self, key, header, arrays):
+            self[key] = dict(header), dict(arrays)
+
+    memory = Memory()
+    first = MEC(SMALL, None, store=memory).rank(clip, None)
+    again = MEC(SMALL, None, store=memory).rank(clip, None)
+    assert_identical(first, again)
+    assert again.stats["decoded"] == 0
+    assert sorted(key.split("/")[0] for key in memory) == ["features", "index"]
+
+
+def test_a_scorer_may_ask_for_any_kind_of_picture(clip):
+    class Pictures(TableScorer):
+        inputs = (ImageSpec.short_side(8), ImageSpec.crop(10, 6, 4), ImageSpec.squash(5, 3))
+
+        def encode(self, frames):
+            shapes = [p.shape[1:] for p in frames.pixels]
+            assert shapes == [(8, 12, 3), (4, 6, 3), (3, 5, 3)]
+            return {"flat": frames.pixels[0].reshape(len(frames), 8 * 12 * 3)}
+
+        def match(self, encoded, question, *, reference=None):
+            return np.zeros(len(encoded["flat"]), np.float32)
+
+    assert len(MEC(SMALL, Pictures({0: 1.0})).rank(clip, "x")) == 20
+
+
+def test_the_stretch_not_seen_includes_the_ends(clip):
+    """One probe, on the first frame: the rest of the 12 s is not seen."""
+    index = MEC(MECConfig(IndexConfig(base_probes=1, extra_probes=0)), None).index(clip)
+    assert index.largest_gap == pytest.approx(299 / 25)
+
+
+def test_a_folder_index_can_be_used_by_another_mec(frames, tmp_path):
+    for i, picture in enumerate(frames[:40]):
+        Image.fromarray(picture).save(tmp_path / f"{i}.png")
+    MEC(SMALL, None).index(tmp_path, fps=25).save(tmp_path / "folder.index")
+    index = SparseIndex.load(tmp_path / "folder.index")
+    assert len(MEC(SMALL, None, store=tmp_path / "other").discover(index, None)) > 0
+
+
+@pytest.mark.parametrize("probing", ["uniform", "keyframes"])
+def test_probing_is_recorded(clip, tmp_path, probing):
+    config = MECConfig(IndexConfig(base_probes=24, extra_probes=0, probing=probing))
+    decoder = CountingDecoder(open_video(clip))
+    ranking = MEC(config, None).rank(decoder, None)
+    ranking.save(tmp_path / "r.json")
+    loaded = Ranking.load(tmp_path / "r.json")
+    assert loaded.config.index.probing == probing
+    assert loaded.stats["probes"] == ranking.stats["probes"]
+    if probing == "keyframes":  # a key frame every 2 s, probes 0.52 s apart: four intervals at the most
+        assert set(decoder.key_frames.tolist()) <= set(ranking.pool.frames.tolist())
+        assert ranking.stats["largest_gap_seconds"] <= 4 * 299 / 23 / 25 + 1e-9
 
 
 def test_progress_is_told(clip):

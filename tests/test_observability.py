@@ -14,22 +14,22 @@ def test_sharpness_of_a_step_by_hand():
     """
     row = np.repeat([0.0, 1.0], 10)
     step = np.tile(row, (20, 1))[None]
-    assert sharpness(step)[0] == 0
+    assert sharpness(step, 9)[0] == 0
     both = np.maximum(step[0], step[0].T)[None]
     horizontal = vertical = (10 - 10 * 8 / 9) / 10
-    assert np.isclose(sharpness(both)[0], 1 - max(horizontal, vertical))
+    assert np.isclose(sharpness(both, 9)[0], 1 - max(horizontal, vertical))
 
 
 def test_flat_and_tiny_pictures_are_not_sharp():
-    assert sharpness(np.full((1, 32, 57), 0.5))[0] == 0
-    assert sharpness(np.full((1, 1, 1), 0.5))[0] == 0
-    assert sharpness(np.random.default_rng(0).random((1, 1, 40)))[0] == 0  # no vertical neighbours
+    assert sharpness(np.full((1, 32, 57), 0.5), 9)[0] == 0
+    assert sharpness(np.full((1, 1, 1), 0.5), 9)[0] == 0
+    assert sharpness(np.random.default_rng(0).random((1, 1, 40)), 9)[0] == 0  # no vertical neighbours
 
 
 def test_noise_is_sharper_than_its_blur():
     noise = np.random.default_rng(0).random((1, 32, 57))
     blurred = (noise + np.roll(noise, 1, 2) + np.roll(noise, 2, 2) + np.roll(noise, 1, 1)) / 4
-    assert sharpness(noise)[0] > sharpness(blurred)[0] > 0
+    assert sharpness(noise, 9)[0] > sharpness(blurred, 9)[0] > 0
 
 
 def test_exposedness_by_hand():
@@ -37,16 +37,18 @@ def test_exposedness_by_hand():
     middle = round(0.5 * 255)
     pixel = np.array([[[[middle, middle, 255]]]], dtype=np.uint8)
     near = math.exp(-((middle / 255 - 0.5) ** 2) / 0.08)
-    assert np.isclose(exposedness(pixel)[0], near * near * math.exp(-0.25 / 0.08))
+    assert np.isclose(exposedness(pixel, 0.5, 0.2)[0], near * near * math.exp(-0.25 / 0.08))
     black_and_gray = np.array([[[[0, 0, 0], [middle, middle, middle]]]], dtype=np.uint8)
-    assert np.isclose(exposedness(black_and_gray)[0], (math.exp(-0.25 / 0.08) ** 3 + near**3) / 2)
+    assert np.isclose(exposedness(black_and_gray, 0.5, 0.2)[0], (math.exp(-0.25 / 0.08) ** 3 + near**3) / 2)
 
 
 def test_observability_is_the_product():
     thumbnails = np.random.default_rng(1).integers(0, 256, (5, 32, 57, 3), dtype=np.uint8)
     from framenest.appearance import gray
 
-    expected = sharpness(gray(thumbnails)) * exposedness(thumbnails)
-    assert observability(thumbnails).dtype == np.float32
-    assert np.allclose(observability(thumbnails), expected)
-    assert ((observability(thumbnails) >= 0) & (observability(thumbnails) <= 1)).all()
+    expected = sharpness(gray(thumbnails), 9) * exposedness(thumbnails, 0.5, 0.2)
+    assert observability(thumbnails, 9, 0.5, 0.2).dtype == np.float32
+    assert np.allclose(observability(thumbnails, 9, 0.5, 0.2), expected)
+    assert (
+        (observability(thumbnails, 9, 0.5, 0.2) >= 0) & (observability(thumbnails, 9, 0.5, 0.2) <= 1)
+    ).all()

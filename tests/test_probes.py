@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framenest.probes import interior, probe_count, probe_grid, segments
+from framenest.probes import interior, probe_count, probe_grid, segments, snap_to_keys
 
 PAPER = {"base": 256, "extra": 256, "saturation": 1800.0}
 
@@ -65,3 +65,38 @@ def test_interior_points_are_distinct_and_strictly_between(a, width, count):
     assert len(points) == min(count, width - 1)
     assert len(set(points.tolist())) == len(points)
     assert all(a < p < a + width for p in points.tolist())
+
+
+def snapped(grid, keys):
+    return snap_to_keys(np.array(grid), np.array(keys, dtype=np.int64)).tolist()
+
+
+def test_probes_move_to_the_nearest_key_frame_of_their_cell():
+    """Cells of 0, 10, 20, 30 end at 5, 15, 25: 12 is nearer to 10 than 14; cell 20 has none."""
+    assert snapped([0, 10, 20, 30], [0, 12, 14, 29]) == [0, 12, 29]
+    assert snapped([0, 10, 20], [4, 5, 6]) == [4, 6]  # 5 is a midpoint and belongs to the right cell
+    assert snapped([0, 10, 20], [8, 12]) == [8]  # a tie goes to the earlier
+    assert snapped([7], [0, 50]) == [7]
+
+
+def test_a_gap_of_more_than_four_intervals_keeps_its_middle_probe():
+    """Keys only at 0 and 100, probes every 10: the gap of ten intervals keeps 50, then more on each side."""
+    kept = snapped(range(0, 101, 10), [0, 100])
+    assert kept[0] == 0
+    assert kept[-1] == 100
+    assert 50 in kept
+    assert max(np.diff(kept)) <= 40
+    assert snapped(range(0, 41, 10), [0, 40]) == [0, 40]  # exactly four intervals may stay open
+
+
+@given(st.integers(2, 60), st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_key_frame_probes_are_keys_or_grid_points_and_leave_no_long_gap(count, step, seed):
+    rng = np.random.default_rng(seed)
+    grid = np.arange(count) * step
+    keys = np.unique(rng.integers(0, grid[-1] + 1, int(rng.integers(1, count + 1))))
+    probes = snap_to_keys(grid, keys)
+    assert (np.diff(probes) > 0).all()
+    assert set(probes.tolist()) <= set(keys.tolist()) | set(grid.tolist())
+    assert len(probes) <= count
+    gaps = np.diff([grid[0], *probes, grid[-1]])
+    assert gaps.max() <= 4 * step + step  # a key may lie half an interval off its probe at either end

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from framenest.errors import StoreError
-
-Array = NDArray[Any]
+from framenest.frames import Array
 
 
 class DamagedFile(Exception):
@@ -60,8 +58,15 @@ def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that others see the old one or the whole new one, never a part."""
+    """Write a file so that others see the old one or the whole new one, never a part.
+
+    A symbolic link keeps pointing where it does; a device or pipe is written to as it is.
+    """
     try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:

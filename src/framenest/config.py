@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from framenest.errors import ConfigError
 
-Probing = Literal["uniform"]
+Probing = Literal["uniform", "keyframes"]
 
 
 def setting(default: Any, help: str) -> Any:  # noqa: A002 - the word the command line uses
@@ -37,7 +37,7 @@ class IndexConfig:
     base_probes: int = setting(256, "P0: probes of a very short video.")
     extra_probes: int = setting(256, "P1: probes added as the video gets longer.")
     saturation: float = setting(1800.0, "τp: seconds of video at which all extra probes are used.")
-    probing: Probing = setting("uniform", "How probes are placed.")
+    probing: Probing = setting("uniform", "Where probes lie: an exact grid, or on key frames (much faster).")
     thumbnail: int = setting(32, "d: short side of the thumbnails, in pixels.")
     blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.")
     exposure_mean: float = setting(0.5, "μ: the best exposed intensity.")

@@ -40,7 +40,7 @@ def activate(scores: NDArray[np.float32], length: int, ratio: float) -> list[int
     return sorted(best(means, wanted))
 
 
-def anchors(scores: NDArray[np.float32], active: list[int], length: int, count: int = 1) -> list[int]:
+def anchors(scores: NDArray[np.float32], active: list[int], length: int, count: int) -> list[int]:
     """Positions of the `count` best probes of each active segment, ascending; ties go to the earlier."""
     parts = segments(len(scores), length)
     return sorted(

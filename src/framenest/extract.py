@@ -15,6 +15,7 @@ from framenest.protocols import Decoder, Progress
 from framenest.result import Prefix
 from framenest.store import DirectoryStore
 from framenest.video import open_video
+from framenest.video.remote import is_remote
 
 FORMATS = ("jpg", "png")
 
@@ -24,10 +25,10 @@ def reopen(
 ) -> Decoder:
     """The video that a ranking was made from, at another path if it has moved; refused where it changed."""
     where = os.fspath(path) if path is not None else video.path
-    if not Path(where).exists():
+    if not is_remote(where) and not Path(where).exists():
         raise VideoError(f"{where}: no such file; say where the video is now with --video")
     fps = video.fps if Path(where).is_dir() else None
-    decoder = open_video(where, fps=fps, store=store)
+    decoder = open_video(where, fps=fps, stream=video.stream, store=store)
     if decoder.info.fingerprint != video.fingerprint:
         raise IndexMismatch(f"{where}: this video has changed since it was ranked; rank it again")
     return decoder

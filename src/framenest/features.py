@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.frames import Pixels
-
-Array = NDArray[Any]
+from framenest.frames import Array, Pixels
 
 FORMAT = 1
 

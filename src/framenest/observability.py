@@ -12,7 +12,7 @@ from framenest.appearance import gray
 from framenest.frames import Pixels
 
 
-def sharpness(intensity: NDArray[np.float64], kernel: int = 9) -> NDArray[np.float64]:
+def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64]:
     """How much reblurring takes away: 1 − max over directions of the blur estimate β. (n, h, w) → (n,).
 
     A direction without any variation counts as wholly blurred, so a flat picture is not sharp.
@@ -41,10 +41,10 @@ def _mean_filter(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDAr
     return filtered
 
 
-def exposedness(thumbnails: Pixels, mean: float = 0.5, sigma: float = 0.2) -> NDArray[np.float64]:
+def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.float64]:
     """Mean over pixels of Π_c exp(−(I_c − μ)² / 2σ²). (n, h, w, 3) → (n,).
 
-    >>> exposedness(np.full((1, 1, 1, 3), 128, np.uint8)).round(3).tolist()
+    >>> exposedness(np.full((1, 1, 1, 3), 128, np.uint8), mean=0.5, sigma=0.2).round(3).tolist()
     [1.0]
     """
     weight = np.array([math.exp(-((level / 255 - mean) ** 2) / (2 * sigma**2)) for level in range(256)])
@@ -54,9 +54,7 @@ def exposedness(thumbnails: Pixels, mean: float = 0.5, sigma: float = 0.2) -> ND
     return result
 
 
-def observability(
-    thumbnails: Pixels, kernel: int = 9, mean: float = 0.5, sigma: float = 0.2
-) -> NDArray[np.float32]:
+def observability(thumbnails: Pixels, kernel: int, mean: float, sigma: float) -> NDArray[np.float32]:
     """O_n = sharpness · exposedness, in [0, 1]. (n, h, w, 3) → (n,)."""
     sharp = sharpness(gray(thumbnails), kernel)
     return (sharp * exposedness(thumbnails, mean, sigma)).astype(np.float32)

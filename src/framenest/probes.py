@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,3 +53,38 @@ def interior(a: int, b: int, count: int) -> NDArray[np.int64]:
         return np.arange(a + 1, b, dtype=np.int64)
     steps = np.arange(1, count + 1, dtype=np.int64)
     return a + (2 * (b - a) * steps + (count + 1)) // (2 * (count + 1))
+
+
+def snap_to_keys(grid: NDArray[np.int64], keys: NDArray[np.int64], longest: float = 4.0) -> NDArray[np.int64]:
+    """Move each probe to the key frame nearest to it in its cell; drop those whose cell has none.
+
+    A cell runs between the midpoints to the neighbouring probes. Where dropping would leave a gap of
+    more than `longest` probe intervals, the probe nearest the gap's middle stays, exact.
+
+    >>> snap_to_keys(np.array([0, 10, 20, 30]), np.array([0, 12, 14, 29])).tolist()
+    [0, 12, 29]
+    """
+    if len(grid) < 2:
+        return grid
+    middles = (grid[:-1] + grid[1:]) / 2
+    cells = np.searchsorted(middles, keys, side="right")
+    inside = (keys >= grid[0]) & (keys <= grid[-1])
+    moved: dict[int, int] = {}
+    for key, cell in zip(keys[inside].tolist(), cells[inside].tolist(), strict=True):
+        if cell not in moved or abs(key - grid[cell]) < abs(moved[cell] - grid[cell]):
+            moved[cell] = key
+    widest = longest * float(grid[-1] - grid[0]) / (len(grid) - 1)
+    frames = sorted(moved.values())
+    dropped = np.array([int(p) for i, p in enumerate(grid) if i not in moved], dtype=np.int64)
+    edges = [int(grid[0]), *frames, int(grid[-1])]
+    stay = [p for a, b in pairwise(edges) for p in _fill(a, b, dropped, widest)]
+    return np.array(sorted({*frames, *stay}), dtype=np.int64)
+
+
+def _fill(a: int, b: int, dropped: NDArray[np.int64], widest: float) -> list[int]:
+    """Dropped probes that stay, so that no stretch between a and b is wider than `widest`."""
+    within = dropped[(dropped > a) & (dropped < b)]
+    if b - a <= widest or not len(within):
+        return []
+    middle = int(within[np.argmin(np.abs(within - (a + b) / 2))])
+    return [*_fill(a, middle, within, widest), middle, *_fill(middle, b, within, widest)]

@@ -8,9 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
 
-Array = NDArray[Any]
 Encoded = Mapping[str, Array]
 """A scorer's question-free features: named arrays whose first axis is the frame."""
 
@@ -32,6 +31,11 @@ class Decoder(Protocol):
     @property
     def seconds(self) -> NDArray[np.float64]:
         """(N,) presentation time of every frame, counted from the first; ascending."""
+        ...
+
+    @property
+    def key_frames(self) -> NDArray[np.int64]:
+        """Frame numbers that decode without any other frame, ascending."""
         ...
 
     def read(

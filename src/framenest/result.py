@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from framenest.archive import write_atomic
 from framenest.config import MECConfig
 from framenest.discovery import CandidatePool, Candidates
-from framenest.errors import BudgetError, IndexMismatch, StoreError
+from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError
 from framenest.frames import VideoInfo
 from framenest.ranking import Greedy
 
 FORMAT = 1
+_STATS = ("candidates", "probes", "zoom", "largest_gap_seconds", "substitutes", "decoded", "seconds")
 
 _PER_RANK = {
     "frames": np.int64,
@@ -160,13 +161,13 @@ class Ranking:
                 anchors=tuple(pool["anchors"]),
                 **_arrays(pool, _PER_CANDIDATE),
             ),
-            stats=data["stats"],
+            stats={name: data["stats"][name] for name in _STATS} | data["stats"],
             **_arrays(data["ranks"], _PER_RANK),
         )
 
     def save(self, path: str | Path) -> None:
         """Write the ranking as JSON."""
-        write_atomic(Path(path), self.dumps().encode())
+        write_atomic(Path(path), self.dumps().encode(errors="surrogatepass"))
 
     def dumps(self) -> str:
         """The ranking as JSON text."""
@@ -176,10 +177,10 @@ class Ranking:
     def load(cls, path: str | Path) -> Ranking:
         """Read a ranking written by `save`."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
         except OSError as error:
             raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreError(f"{path}: not a ranking file ({error})") from error
         if not isinstance(data, dict) or data.get("kind") != "ranking":
             raise StoreError(f"{path}: not a ranking file")
@@ -190,7 +191,7 @@ class Ranking:
             )
         try:
             return cls.from_json(data)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise StoreError(f"{path}: damaged ranking file ({error!r})") from error
 
 
@@ -207,4 +208,8 @@ def _plain(array: NDArray[Any]) -> list[Any]:
 
 
 def _arrays(data: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    return {name: np.array(data[name], dtype=kind) for name, kind in names.items()}
+    arrays = {name: np.array(data[name], dtype=kind) for name, kind in names.items()}
+    lengths = {len(array) for array in arrays.values()}
+    if len(lengths) != 1 or any(array.ndim != 1 for array in arrays.values()):
+        raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+    return arrays

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from framenest.features import Features
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Decoder, Progress, Scorer, Store
-from framenest.store import digest
+from framenest.store import digest, keep
 from framenest.timing import Timing
 
 KEPT_BY_DEFAULT = 64 * 2**20
@@ -29,15 +29,16 @@ class Sight:
         progress: Progress,
         timing: Timing,
         *,
-        keep: bool = False,
+        keep_all: bool = False,
     ) -> None:
         self.decoder = decoder
         self._scorer = scorer
         self._thumbnail = ImageSpec.short_side(thumbnail)
+        self._pictures = (self._thumbnail, *(scorer.inputs if scorer else ()))
         self._store = store
         self._progress = progress
         self._timing = timing
-        self._keep = keep
+        self._keep_all = keep_all
         who = [scorer.name, scorer.version] if scorer else None
         name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who)
         self._key = f"features/{name}"
@@ -51,8 +52,8 @@ class Sight:
         parts = [*self._decode(wanted, stage)]
         if parts or self._seen is None:
             self._seen = Features.gather([*([self._seen] if self._seen else [self._nothing()]), *parts])
-            if self._keep or self._seen.nbytes < KEPT_BY_DEFAULT:
-                self._store.put(self._key, self._seen.header(), self._seen.arrays())
+            if self._keep_all or self._seen.nbytes < KEPT_BY_DEFAULT:
+                keep(self._store, self._key, self._seen.header(), self._seen.arrays())
         return self._seen.take(np.intersect1d(frames, self._seen.frames))
 
     def decodable(
@@ -89,8 +90,7 @@ class Sight:
         if not len(frames):
             return []
         parts, done = [], 0
-        inputs = self._scorer.inputs if self._scorer else ()
-        batches = self.decoder.read(frames, sizes=(self._thumbnail, *inputs))
+        batches = self.decoder.read(frames, sizes=self._pictures)
         self._progress(stage, 0, len(frames))
         while True:
             with self._timing("decode"):
@@ -121,8 +121,7 @@ class Sight:
 
     def _nothing(self) -> Features:
         """No frames, in the shapes that this scorer's features have."""
-        width, height = self._thumbnail.size(self.decoder.info.width, self.decoder.info.height)
-        inputs = self._scorer.inputs if self._scorer else ()
-        sizes = [(height, width), *((s.height, s.width) for s in inputs)]
-        pixels = tuple(np.zeros((0, h, w, 3), np.uint8) for h, w in sizes)
+        info = self.decoder.info
+        sizes = [spec.size(info.width, info.height) for spec in self._pictures]
+        pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
         return self._encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))

@@ -14,12 +14,22 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from framenest.archive import Array, DamagedFile, pack, unpack, write_atomic
+from framenest.archive import DamagedFile, pack, unpack, write_atomic
 from framenest.errors import StoreError, VideoError
+from framenest.frames import Array
+from framenest.protocols import Store
 
 
-class DamagedEntry(UserWarning):
+class CacheWarning(UserWarning):
+    """The cache does not do what it should; work goes on without it."""
+
+
+class DamagedEntry(CacheWarning):
     """A cache entry was damaged; it is made anew."""
+
+
+class UnwritableCache(CacheWarning):
+    """An entry could not be kept; the next run makes it again."""
 
 
 def cache_dir() -> Path:
@@ -31,6 +41,14 @@ def cache_dir() -> Path:
 def digest(*parts: object) -> str:
     """A short stable name for what the parts say; they must be made of JSON values."""
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Put a value that can be made again; where that fails, say so and go on."""
+    try:
+        store.put(key, header, arrays)
+    except StoreError as error:
+        warnings.warn(f"not kept for the next run: {error}", UnwritableCache, stacklevel=2)
 
 
 class DirectoryStore:
@@ -51,7 +69,7 @@ class DirectoryStore:
         path = self.path(key)
         try:
             data = path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
@@ -95,8 +113,12 @@ class DirectoryStore:
                 return str(kept["fingerprint"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
-        with Path(path).open("rb") as file:
-            fingerprint = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        try:
+            with Path(path).open("rb") as file:
+                hashed = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        except OSError as error:
+            raise VideoError(f"{path}: cannot be read ({error.strerror})") from error
+        fingerprint = hashed.hexdigest()
         with suppress(StoreError):  # a read-only cache only costs the next run this hash
             write_atomic(note, json.dumps({"seen": seen, "fingerprint": fingerprint}).encode())
         return fingerprint

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from framenest import MEC, FrameBatch, MissingExtra, ScorerError
+from framenest import MEC, FrameBatch, MissingExtra, ScorerError, models
 from framenest.protocols import Scorer
 from framenest.scorers.calibration import logistic, standardise
 from framenest.store import DirectoryStore
@@ -126,18 +126,21 @@ def test_without_the_detectors_runtime_it_says_so(tags_store, monkeypatch):
 
     without(monkeypatch, "ai_edge_litert")
     scorer = TagScorer(tags_store)
-    assert scorer.version == "1 (logistic, without the detector)"
+    assert scorer.version == "1 (logistic, relative to the video, without the detector)"
     assert len(scorer.inputs) == 1
     encoded = scorer.encode(pictures(np.random.default_rng(0), 2, scorer))
     assert list(encoded) == ["classes"]
     assert scorer.match(encoded, "a dog").shape == (2,)
 
 
-def test_a_broken_model_file_is_a_scorer_error(tags_store, tmp_path):
+@pytest.mark.parametrize("damaged", [file.name for file in models.TAGS])
+def test_a_broken_model_file_is_a_scorer_error(tags_store, tmp_path, damaged):
     store = DirectoryStore(tmp_path / "broken")
     folder = store.root / "models"
     folder.mkdir(parents=True)
     for file in (tags_store.root / "models").iterdir():
-        (folder / file.name).write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(ScorerError, match="cannot be loaded"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    broken = folder / damaged
+    broken.write_bytes(bytes(broken.stat().st_size))
+    with pytest.raises(ScorerError, match="cannot be loaded; run: framenest models fetch tags"):
         MEC(scorer="tags", store=store).scorer  # noqa: B018

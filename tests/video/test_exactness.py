@@ -9,6 +9,7 @@ import pytest
 
 from framenest import ImageSpec, VideoError, open_video
 from framenest.video.pyav import PyAVDecoder
+from framenest.video.source import Source
 from framenest.video.timeline import NO_TIME
 from media import encode_video, number_in, numbered_picture, numbered_video, sequential_decode
 
@@ -67,7 +68,7 @@ def test_pixels_are_those_of_a_sequential_decode(kind, tmp_path):
 
 def check_against_sequential_decode(path, seed, amount=50):
     """Same frame, same pixels, matched by presentation time; frames that no decode gives are left out."""
-    decoder = PyAVDecoder(str(path), "fingerprint")
+    decoder = PyAVDecoder(Source.at(str(path)), "fingerprint")
     timeline, size = decoder.timeline, ImageSpec.short_side(48)
     scaler = decoder.scaler((size,))
     expected: dict[int | None, list[str]] = {}

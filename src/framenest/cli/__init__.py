@@ -50,4 +50,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted")
         sys.exit(130)
+    except Exception as error:
+        if "--debug" in given:
+            raise
+        fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " "))
+        sys.exit(2)
     sys.exit(result if isinstance(result, int) else 0)

@@ -35,6 +35,20 @@ def common(command: Command) -> Command:
     return command
 
 
+def video(command: Command) -> Command:
+    """--fps, --stream, --decoder."""
+    fps = click.option("--fps", type=float, help="Frame rate of a folder of numbered images.")
+    stream = click.option("--stream", type=int, help="Which stream of the file; FFmpeg's choice by default.")
+    decoder = click.option(
+        "--decoder",
+        default="pyav",
+        show_default=True,
+        metavar="NAME",
+        help="pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.",
+    )
+    return fps(stream(decoder(command)))
+
+
 def scorer(command: Command) -> Command:
     return click.option(
         "--scorer",

@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
+from rich.markup import escape
 
 from framenest.cli import options
-from framenest.cli.terminal import note, out, print_facts, print_prefix, print_ranks, progress_bar
-from framenest.errors import BudgetError, ConfigError, FramenestError, StoreError
+from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
+from framenest.config import MECConfig
+from framenest.errors import BudgetError, ConfigError, StoreError, VideoError
+from framenest.index import choose_probes
 from framenest.mec import MEC
+from framenest.protocols import Decoder
 from framenest.report.sheet import clock
 from framenest.result import Ranking
 from framenest.store import DirectoryStore
+from framenest.video import open_video
 
 TOP = 8
 
@@ -46,7 +51,7 @@ TOP = 8
 @click.option(
     "--no-question", is_flag=True, help="Rank by change, observability, coverage and diversity alone."
 )
-@click.option("--fps", type=float, help="Frame rate of a folder of numbered images.")
+@options.video
 @click.option("--keep-features", is_flag=True, help="Keep features on disk even where they take over 64 MiB.")
 @options.scorer
 @options.method
@@ -59,6 +64,8 @@ def rank(
     questions: str | None,
     no_question: bool,
     fps: float | None,
+    stream: int | None,
+    decoder: str,
     keep_features: bool,
     scorer: str,
     preset: str,
@@ -68,7 +75,8 @@ def rank(
 ) -> None:
     """Rank the frames of VIDEO for QUESTION: one ranking, any budget.
 
-    VIDEO is a file, or a folder of numbered images with --fps.
+    VIDEO is a file, an address (http, https; s3 and others with the extra `remote`), or a folder of
+    numbered images with --fps.
 
     \b
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json -k 8,16
@@ -77,26 +85,35 @@ def rank(
     """
     asked = _questions(question, questions, no_question)
     sizes = [size for group in budgets for size in group]
-    if any(size < 1 for size in sizes):
-        raise BudgetError(f"a frame budget must be 1 or more, not {min(sizes)}")
     config = options.config_from(preset, settings)
     targets = _targets(output, asked, many=questions is not None)
-    with progress_bar(quiet) as progress:
-        mec = MEC(
-            config,
-            None if no_question else scorer,
-            store=cache,
-            progress=progress,
-            keep_features=keep_features,
+    bars = Bars(quiet)
+    mec = MEC(
+        config, None if no_question else scorer, store=cache, progress=bars, keep_features=keep_features
+    )
+    opened = open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache)
+    _check_budgets(sizes, opened, config)
+    for text, target in zip(asked, targets, strict=True):
+        with bars:
+            ranking = mec.rank(opened, text)
+        if target == "-":
+            out.file.write(ranking.dumps())
+            continue
+        if target is not None:
+            ranking.save(target)
+        _print(ranking, sizes, target)
+
+
+def _check_budgets(sizes: list[int], video: Decoder, config: MECConfig) -> None:
+    """Refuse a budget that the ranking cannot serve, before the work."""
+    if any(size < 1 for size in sizes):
+        raise BudgetError(f"a frame budget must be 1 or more, not {min(sizes)}")
+    horizon = config.ranking.horizon
+    if sizes and max(sizes) > horizon and len(choose_probes(video, config.index)[1]) > horizon:
+        raise BudgetError(
+            f"a ranking of {horizon} ranks is too short for a budget of {max(sizes)}; "
+            f"give --horizon {max(sizes)}"
         )
-        for text, target in zip(asked, targets, strict=True):
-            ranking = mec.rank(video, text, fps=fps)
-            if target == "-":
-                out.file.write(ranking.dumps())
-                continue
-            if target is not None:
-                ranking.save(target)
-            _print(ranking, sizes, target)
 
 
 def _print(ranking: Ranking, sizes: list[int], target: str | None) -> None:
@@ -105,7 +122,7 @@ def _print(ranking: Ranking, sizes: list[int], target: str | None) -> None:
     for size in sizes:
         print_prefix(ranking.prefix(size))
     if target is not None:
-        out.print(f"[dim]written to[/] {target}", soft_wrap=True)
+        out.print(f"[dim]written to[/] {escape(target)}", soft_wrap=True)
 
 
 def _questions(question: str | None, file: str | None, none: bool) -> list[str | None]:
@@ -123,17 +140,21 @@ def _questions(question: str | None, file: str | None, none: bool) -> list[str |
 
 def _read_questions(file: Path) -> list[str]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
-    if text.lstrip().startswith("["):
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{file}: not a text in UTF-8 ({error.reason})") from error
+    if text.lstrip()[:1] in ("[", "{"):
         try:
             entries = [e["question"] if isinstance(e, dict) else e for e in json.loads(text)]
-        except (ValueError, KeyError) as error:
-            raise ConfigError(f"{file}: not a JSON list of questions ({error})") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{file}: not a JSON list of questions ({error!r})") from error
+        if not all(isinstance(entry, str) for entry in entries):
+            raise ConfigError(f"{file}: every question must be a text")
     else:
         entries = text.splitlines()
-    found = [e.strip() for e in entries if isinstance(e, str) and e.strip()]
+    found = [entry.strip() for entry in entries if entry.strip()]
     if not found:
         raise ConfigError(f"{file}: no questions in this file")
     return found
@@ -159,28 +180,40 @@ def _slug(text: str) -> str:
 
 def check_writable(file: Path) -> None:
     """Refuse an output that could not be written."""
-    if file.is_dir():
-        raise StoreError(f"{file}: is a directory; give a file name")
-    folder = next(p for p in (file.absolute().parent, *file.absolute().parents) if p.exists())
-    if (
-        not folder.is_dir()
-        or not os.access(folder, os.W_OK)
-        or (file.exists() and not os.access(file, os.W_OK))
-    ):
-        raise StoreError(f"{file}: cannot be written (no permission)")
+    try:
+        if file.is_dir():
+            raise StoreError(f"{file}: is a directory; give a file name")
+        check_writable_folder(file.parent)
+        if file.exists() and not os.access(file, os.W_OK):
+            raise StoreError(f"{file}: cannot be written (no permission)")
+        if len(os.fsencode(file.name)) > 255:
+            raise StoreError(f"{file}: cannot be written (the name is too long)")
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be written ({error.strerror})") from error
+
+
+def check_writable_folder(folder: Path) -> None:
+    """Refuse a folder that could not be made or written into."""
+    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise StoreError(
+            f"{folder}: cannot be written ({'no permission' if there.is_dir() else 'not a folder'})"
+        )
 
 
 @click.command()
 @click.option_panel("Options")
 @click.option_panel(options.METHOD_PANEL)
 @click.argument("videos", nargs=-1, required=True)
-@click.option("--fps", type=float, help="Frame rate of folders of numbered images.")
+@options.video
 @options.scorer
 @options.index_settings
 @options.common
 def index(
     videos: tuple[str, ...],
     fps: float | None,
+    stream: int | None,
+    decoder: str,
     scorer: str,
     cache: DirectoryStore,
     quiet: bool,
@@ -194,18 +227,18 @@ def index(
     framenest index lectures/*.mp4
     """
     config = options.config_from("paper", settings)
-    failed = 0
+    bars, failed = Bars(quiet), 0
+    mec = MEC(config, None if scorer == "none" else scorer, store=cache, progress=bars)
     for video in videos:
-        with progress_bar(quiet) as progress:
-            mec = MEC(config, None if scorer == "none" else scorer, store=cache, progress=progress)
-            try:
-                made = mec.index(video, fps=fps)
-            except FramenestError as error:
-                if len(videos) == 1:
-                    raise
-                note(str(error))
-                failed += 1
-                continue
+        try:
+            with bars:
+                made = mec.index(open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache))
+        except VideoError as error:
+            if len(videos) == 1:
+                raise
+            note(str(error))
+            failed += 1
+            continue
         lost = f", {len(made.substitutes)} undecodable" if len(made.substitutes) else ""
         out.print(
             f"{video}: {len(made)} probes over {clock(made.video.duration)}, "
@@ -216,4 +249,4 @@ def index(
         for text in made.video.notes:
             note(f"{video}: {text}")
     if failed:
-        raise FramenestError(f"{failed} of {len(videos)} videos could not be indexed")
+        raise VideoError(f"{failed} of {len(videos)} videos could not be indexed")

@@ -8,8 +8,8 @@ import rich_click as click
 
 from framenest import extract as extraction
 from framenest.cli import options
-from framenest.cli.ranks import check_writable
-from framenest.cli.terminal import note, out, print_facts, print_prefix, print_ranks, progress_bar
+from framenest.cli.ranks import check_writable, check_writable_folder
+from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
 from framenest.errors import StoreError
 from framenest.frames import ImageSpec
 from framenest.report import contact_sheet
@@ -19,16 +19,16 @@ from framenest.store import DirectoryStore
 
 @click.command()
 @click.argument("ranking")
-@click.option("-k", "--budget", type=int, default=16, show_default=True, help="How many ranks to show.")
+@click.option("-k", "--budget", type=int, help="How many ranks to show. [default: 16, or all if fewer]")
 @options.common
-def show(ranking: str, budget: int, cache: DirectoryStore, quiet: bool) -> None:
+def show(ranking: str, budget: int | None, cache: DirectoryStore, quiet: bool) -> None:
     """Show a RANKING file: the first ranks, their times and why they were chosen.
 
     \b
     framenest show kiln.json -k 32
     """
     loaded = Ranking.load(ranking)
-    prefix = loaded.prefix(budget)
+    prefix = loaded.prefix(min(16, len(loaded)) if budget is None else budget)
     print_facts(loaded)
     print_ranks(loaded, len(prefix))
     print_prefix(prefix)
@@ -62,14 +62,15 @@ def extract(
     loaded = Ranking.load(ranking)
     prefix = loaded.prefix(budget)
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise StoreError(f"{folder}: is a file; give a folder")
-    check_writable(target / "frame")
+    check_writable_folder(target)
     if sheet is not None:
         check_writable(Path(sheet))
+        if Path(sheet).suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
+            raise StoreError(f"{sheet}: a contact sheet is a .png, .jpg or .webp file")
     decoder = extraction.reopen(loaded.video, path=video, store=cache)
-    with progress_bar(quiet) as progress:
-        files = extraction.extract(decoder, prefix, target, format=kind, progress=progress)
+    bars = Bars(quiet)
+    with bars:
+        files = extraction.extract(decoder, prefix, target, format=kind, progress=bars)
     if prefix.complete:
         note(f"this short video has only {len(prefix)} candidate frames; all of them are here")
     out.print(f"{len(files)} frames in {folder}", soft_wrap=True, markup=False)
@@ -77,6 +78,7 @@ def extract(
         batches = extraction.read_prefix(decoder, prefix, ImageSpec.short_side(240))
         pictures = [picture for batch in batches for picture in batch.pixels[0]]
         try:
+            Path(sheet).parent.mkdir(parents=True, exist_ok=True)
             contact_sheet(prefix, pictures, title=loaded.question).save(sheet)
         except (OSError, ValueError) as error:
             raise StoreError(f"{sheet}: cannot be written ({error})") from error

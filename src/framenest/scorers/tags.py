@@ -21,9 +21,10 @@ from framenest.errors import MissingExtra, ScorerError
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.protocols import Encoded
 from framenest.scorers.calibration import logistic, standardise
-from framenest.store import DirectoryStore, digest
+from framenest.store import DirectoryStore, digest, keep
 
 CLASSES, OBJECTS = 1000, 90
+PROMPT = "a photo of a "
 SHARPNESS = 0.05  # temperature of the match between a question and label names
 NAMED = 10  # labels of a frame that describe it
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
@@ -47,7 +48,8 @@ class TagScorer:
         self._classifier = _Classifier(files["mobilenetv2-7.onnx"])
         self._detector = _Detector.load(files["efficientdet_lite0.tflite"])
         self._text = _Text(files["all-minilm-l6-v2-int8.onnx"], files["all-minilm-l6-v2-tokenizer.json"])
-        self.version = "1 (logistic)" if self._detector else "1 (logistic, without the detector)"
+        parts = "" if self._detector else ", without the detector"
+        self.version = f"1 (logistic, relative to the video{parts})"
         crop = ImageSpec.crop(256, 224, 224, "bilinear")
         self.inputs: tuple[ImageSpec, ...] = (
             (crop, ImageSpec.squash(320, 320, "bilinear")) if self._detector else (crop,)
@@ -101,15 +103,15 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
 def _label_vectors(text: _Text, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
     """Sentence vectors of all label names; computed once per machine."""
     names = {"classes": _names("imagenet.txt"), "objects": _names("coco.txt")}
-    key = f"text/{digest(names)}"
+    key = f"text/{digest(names, PROMPT, [file.sha256 for file in models.TAGS])}"
     kept = store.get(key)
     if kept is not None:
         return kept[1]
     vectors = {
-        kind: np.where([[n != "-"] for n in listed], text.many([f"a photo of a {n}" for n in listed]), 0)
+        kind: np.where([[n != "-"] for n in listed], text.many([PROMPT + n for n in listed]), 0)
         for kind, listed in names.items()
     }
-    store.put(key, {"kind": "text", "format": 1}, vectors)
+    keep(store, key, {"kind": "text", "format": 1}, vectors)
     return vectors
 
 
@@ -147,7 +149,7 @@ class _Detector:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError:
             return None
-        with _quiet_stderr():
+        with _quiet_stderr(), _loading(path):
             return cls(Interpreter(str(path), num_threads=os.cpu_count()))
 
     def __call__(self, pixels: Pixels) -> NDArray[np.float32]:
@@ -181,7 +183,8 @@ class _Text:
         except ImportError as error:
             raise MissingExtra("tags", "tokenizers") from error
         self._session = _onnx(model)
-        self._tokenizer = Tokenizer.from_file(str(tokenizer))
+        with _loading(tokenizer):
+            self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(256)
 
@@ -211,7 +214,16 @@ def _onnx(path: Any) -> Any:
         import onnxruntime
     except ImportError as error:
         raise MissingExtra("tags", "onnxruntime") from error
-    try:
+    with _loading(path):
         return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own exceptions share no public base
-        raise ScorerError(f"{path}: this model file cannot be loaded ({error})") from error
+
+
+@contextmanager
+def _loading(path: Any) -> Iterator[None]:
+    """The runtimes' own exceptions share no public base; each means that the file is not right."""
+    try:
+        yield
+    except Exception as error:
+        raise ScorerError(
+            f"{path}: this model file cannot be loaded; run: framenest models fetch tags ({error})"
+        ) from error

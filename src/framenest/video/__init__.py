@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from framenest.errors import VideoError
+from framenest.errors import ConfigError, VideoError
 from framenest.protocols import Decoder
 from framenest.store import DirectoryStore
 from framenest.video.pictures import ArrayDecoder, ImageFolderDecoder
 from framenest.video.pyav import PyAVDecoder
-from framenest.video.source import check_file
+from framenest.video.remote import find, is_remote
+from framenest.video.source import Source, check_file
 
 __all__ = ["ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video"]
 
@@ -23,11 +24,15 @@ def open_video(
     *,
     fps: float | None = None,
     stream: int | None = None,
+    decoder: str = "pyav",
     store: DirectoryStore | None = None,
 ) -> Decoder:
-    """A decoder for a path, a folder of numbered images (needs fps), or frames (n, H, W, 3) (needs fps).
+    """A decoder for a path, an address, a folder of numbered images or frames (n, H, W, 3).
 
-    A Decoder is returned as it is. `stream` picks one of several video streams of a file.
+    The last two need fps. Addresses: http(s), and with the extra `remote` whatever fsspec can open.
+
+    A Decoder is returned as it is. `stream` picks one of several video streams of a file; `decoder`
+    is "pyav", or "torchcodec" (with the extra of that name), "torchcodec:cuda" for a GPU.
 
     >>> open_video(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
     2.0
@@ -37,7 +42,11 @@ def open_video(
             raise VideoError("an array of frames needs its frame rate; give fps=")
         return ArrayDecoder(video, fps)
     if isinstance(video, (str, os.PathLike)):
-        path = os.fspath(video)
+        path, store = os.fspath(video), store or DirectoryStore()
+        if is_remote(path):
+            found = find(path, store)
+            source = Source(path, stream, found.local, found.open_file)
+            return PyAVDecoder(source, found.fingerprint, store=store)
         if Path(path).is_dir():
             return ImageFolderDecoder(path, fps)
         if fps is not None:
@@ -45,8 +54,17 @@ def open_video(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
         check_file(path)
-        store = store or DirectoryStore()
-        return PyAVDecoder(path, store.fingerprint(path), stream=stream, store=store)
+        file = PyAVDecoder(Source.at(path, stream), store.fingerprint(path), store=store)
+        return file if decoder == "pyav" else _other(decoder, file)
     if isinstance(video, Decoder):
         return video
     raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder or an array of frames")
+
+
+def _other(name: str, file: PyAVDecoder) -> Decoder:
+    kind, _, device = name.partition(":")
+    if kind != "torchcodec":
+        raise ConfigError(f"there is no decoder {name!r}; choose from pyav, torchcodec, torchcodec:cuda")
+    from framenest.video.torchcodec import TorchCodecDecoder
+
+    return TorchCodecDecoder(file, device=device or "cpu")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.errors import VideoError
-from framenest.frames import FrameBatch, Pixels, VideoInfo
+from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
 
 MAX_FRAMES = 64
 MAX_BYTES = 64 * 2**20
@@ -26,15 +26,33 @@ def checked_frames(frames: Sequence[int] | NDArray[np.int64], info: VideoInfo) -
     return wanted
 
 
+def picture_shapes(width: int, height: int, sizes: Sequence[ImageSpec | None]) -> list[tuple[int, int]]:
+    """(height, width) of each picture of a frame of the given size."""
+    return [(spec.size(width, height) if spec else (width, height))[::-1] for spec in sizes]
+
+
+def picture_bytes(shapes: Sequence[tuple[int, int]]) -> int:
+    """Bytes of all pictures of one frame."""
+    return sum(3 * height * width for height, width in shapes)
+
+
+def batch_size(shapes: Sequence[tuple[int, int]]) -> int:
+    """How many frames may be held at once."""
+    return max(1, min(MAX_FRAMES, MAX_BYTES // max(1, picture_bytes(shapes))))
+
+
 def in_asked_order(
-    wanted: NDArray[np.int64], ascending: Callable[[NDArray[np.int64]], Iterator[Picture]]
+    wanted: NDArray[np.int64],
+    ascending: Callable[[NDArray[np.int64]], Iterator[Picture]],
+    shapes: Sequence[tuple[int, int]],
 ) -> Iterator[Picture]:
     """Serve frame numbers in any order, repeats included, through a reader that wants them ascending."""
     if wanted.size and (np.diff(wanted) > 0).all():
         yield from ascending(wanted)
         return
-    for at in range(0, len(wanted), MAX_FRAMES):
-        some = wanted[at : at + MAX_FRAMES]
+    step = batch_size(shapes)
+    for at in range(0, len(wanted), step):
+        some = wanted[at : at + step]
         found = dict(ascending(np.unique(some)))
         for number in some.tolist():
             if number in found:
@@ -45,8 +63,7 @@ def batched(
     pictures: Iterator[Picture], shapes: Sequence[tuple[int, int]], seconds: NDArray[np.float64]
 ) -> Iterator[FrameBatch]:
     """Gather pictures into batches; `shapes` are the (height, width) of each size."""
-    frame_bytes = sum(3 * height * width for height, width in shapes)
-    most = max(1, min(MAX_FRAMES, MAX_BYTES // max(1, frame_bytes)))
+    most = batch_size(shapes)
     numbers: list[int] = []
     rows: list[list[Pixels]] = []
     for number, row in pictures:

@@ -6,9 +6,9 @@ alone, without reading the video data. Everything else (sizes, positions, edit l
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -17,17 +17,16 @@ from numpy.typing import NDArray
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl"}
 
 
-def composition_offsets(path: str, track: int) -> tuple[NDArray[np.int64] | None, int]:
+def composition_offsets(file: BinaryIO, track: int) -> tuple[NDArray[np.int64] | None, int]:
     """(offset of each sample in decode order or None where the file has none, bytes of the header read).
 
     Offsets are those stored; where some are negative, FFmpeg shifts decode times, not these.
     """
-    with Path(path).open("rb") as file:
-        for kind, body in _boxes(file, 0, Path(path).stat().st_size):
-            if kind == b"moov":
-                file.seek(body.start)
-                header = file.read(len(body))
-                return _offsets(header, track), len(header)
+    for kind, body in _boxes(file, 0, file.seek(0, io.SEEK_END)):
+        if kind == b"moov":
+            file.seek(body.start)
+            header = file.read(len(body))
+            return _offsets(header, track), len(header)
     return None, 0
 
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from framenest.errors import VideoError
 from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
-from framenest.video.batches import batched, checked_frames, in_asked_order
+from framenest.video.batches import batched, checked_frames, picture_shapes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
@@ -33,7 +33,43 @@ def resized(image: Image.Image, spec: ImageSpec | None, width: int, height: int)
     return spec.cut(pixels) if spec else pixels
 
 
-class ArrayDecoder:
+class _Stills:
+    """What both decoders share: `_info` is known, and `_image` opens a frame as an RGB image."""
+
+    _info: VideoInfo
+
+    @property
+    def info(self) -> VideoInfo:
+        return self._info
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        return np.arange(self._info.num_frames) / self._info.fps
+
+    @property
+    def key_frames(self) -> NDArray[np.int64]:
+        return np.arange(self._info.num_frames)
+
+    def read(
+        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
+    ) -> Iterator[FrameBatch]:
+        wanted = checked_frames(frames, self._info)
+        shapes = picture_shapes(self._info.width, self._info.height, sizes)
+        return batched(self._pictures(wanted, sizes), shapes, self.seconds)
+
+    def _pictures(
+        self, numbers: NDArray[np.int64], sizes: Sequence[ImageSpec | None]
+    ) -> Iterator[tuple[int, list[Pixels]]]:
+        for number in numbers.tolist():
+            image = self._image(number)
+            if image is not None:
+                yield number, [resized(image, s, self._info.width, self._info.height) for s in sizes]
+
+    def _image(self, number: int) -> Image.Image | None:
+        raise AssertionError
+
+
+class ArrayDecoder(_Stills):
     """Frames in memory behind the Decoder protocol.
 
     pixels: (n, H, W, 3) uint8 RGB; fps: frames per second.
@@ -54,35 +90,18 @@ class ArrayDecoder:
             raise VideoError(f"an array of frames must be uint8 RGB, not {pixels.dtype}")
         if not len(pixels) or not pixels.shape[1] or not pixels.shape[2]:
             raise VideoError(f"an array of frames must not be empty; this one is {pixels.shape}")
-        _check_fps(fps)
-        self._pixels = pixels
+        fps = checked_fps(fps)
+        self._frames = pixels
         digest = hashlib.blake2b(f"{pixels.shape} {fps}".encode(), digest_size=16)
         digest.update(np.ascontiguousarray(pixels).data)
         count, height, width = pixels.shape[:3]
         self._info = _still_info("<array>", digest.hexdigest(), count, fps, width, height, "raw")
 
-    @property
-    def info(self) -> VideoInfo:
-        return self._info
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        return np.arange(self._info.num_frames) / self._info.fps
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
-    ) -> Iterator[FrameBatch]:
-        wanted = checked_frames(frames, self._info)
-        shapes = _shapes(self._info, sizes)
-        pictures = ((n, self._pictures(n, sizes)) for n in wanted.tolist())
-        return batched(pictures, shapes, self.seconds)
-
-    def _pictures(self, number: int, sizes: Sequence[ImageSpec | None]) -> list[Pixels]:
-        image = Image.fromarray(self._pixels[number])
-        return [resized(image, spec, self._info.width, self._info.height) for spec in sizes]
+    def _image(self, number: int) -> Image.Image:
+        return Image.fromarray(self._frames[number])
 
 
-class ImageFolderDecoder:
+class ImageFolderDecoder(_Stills):
     """A folder of images as a video: files in the order of their names, frame9 before frame10."""
 
     name = "images"
@@ -91,53 +110,30 @@ class ImageFolderDecoder:
     def __init__(self, folder: str, fps: float | None) -> None:
         if fps is None:
             raise VideoError(f"{folder}: a folder of images needs its frame rate; give --fps (or fps=)")
-        _check_fps(fps)
-        self._files = sorted(
-            (f for f in Path(folder).iterdir() if f.suffix.lower() in IMAGE_SUFFIXES), key=_natural
-        )
+        fps = checked_fps(fps)
+        digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
+        try:
+            images = [f for f in Path(folder).iterdir() if f.suffix.lower() in IMAGE_SUFFIXES and f.is_file()]
+            self._files = sorted(images, key=_natural)
+            for file in self._files:
+                digest.update(file.name.encode(errors="surrogateescape") + b"\0" + file.read_bytes())
+        except OSError as error:
+            raise VideoError(f"{error.filename}: cannot be read ({error.strerror})") from error
         if not self._files:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
             raise VideoError(f"{folder}: no images in this folder (looked for {suffixes})")
-        digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
-        for file in self._files:
-            digest.update(file.name.encode() + b"\0" + file.read_bytes())
-        first = _open_image(self._files[0])
+        first = self._image(0)
         if first is None:
             raise VideoError(f"{self._files[0]}: not an image that can be read")
-        self._info = _still_info(
-            folder, digest.hexdigest(), len(self._files), fps, first.width, first.height, "images"
-        )
+        count = len(self._files)
+        self._info = _still_info(folder, digest.hexdigest(), count, fps, first.width, first.height, "images")
 
-    @property
-    def info(self) -> VideoInfo:
-        return self._info
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        return np.arange(self._info.num_frames) / self._info.fps
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
-    ) -> Iterator[FrameBatch]:
-        wanted = checked_frames(frames, self._info)
-        pictures = in_asked_order(wanted, lambda numbers: self._pictures(numbers, sizes))
-        return batched(pictures, _shapes(self._info, sizes), self.seconds)
-
-    def _pictures(
-        self, numbers: NDArray[np.int64], sizes: Sequence[ImageSpec | None]
-    ) -> Iterator[tuple[int, list[Pixels]]]:
-        for number in numbers.tolist():
-            image = _open_image(self._files[number])
-            if image is not None:
-                yield number, [resized(image, s, self._info.width, self._info.height) for s in sizes]
-
-
-def _open_image(file: Path) -> Image.Image | None:
-    try:
-        with Image.open(file) as image:
-            return ImageOps.exif_transpose(image).convert("RGB")
-    except (UnidentifiedImageError, OSError, SyntaxError):
-        return None
+    def _image(self, number: int) -> Image.Image | None:
+        try:
+            with Image.open(self._files[number]) as image:
+                return ImageOps.exif_transpose(image).convert("RGB")
+        except (UnidentifiedImageError, OSError, SyntaxError):
+            return None
 
 
 def _natural(file: Path) -> tuple[list[tuple[int, str]], str]:
@@ -146,17 +142,14 @@ def _natural(file: Path) -> tuple[list[tuple[int, str]], str]:
     return [(int(p), "") if p.isdecimal() else (-1, p) for p in parts], file.name
 
 
-def _check_fps(fps: float) -> None:
+def checked_fps(fps: float) -> float:
+    """A frame rate as a float, refused where it is none."""
     if not (np.isfinite(fps) and fps > 0):
         raise VideoError(f"a frame rate must be more than 0, not {fps!r}")
+    return float(fps)
 
 
 def _still_info(
     path: str, fingerprint: str, count: int, fps: float, width: int, height: int, codec: str
 ) -> VideoInfo:
-    return VideoInfo(path, fingerprint, count, count / fps, float(fps), width, height, codec)
-
-
-def _shapes(info: VideoInfo, sizes: Sequence[ImageSpec | None]) -> list[tuple[int, int]]:
-    full = (info.width, info.height)
-    return [(s.size(*full) if s else full)[::-1] for s in sizes]
+    return VideoInfo(path, fingerprint, count, count / fps, fps, width, height, codec)

@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from framenest.errors import VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.protocols import Store
-from framenest.store import digest
+from framenest.store import digest, keep
 from framenest.video import x264
-from framenest.video.batches import Picture, batched, checked_frames, in_asked_order
+from framenest.video.batches import (
+    Picture,
+    batched,
+    checked_frames,
+    in_asked_order,
+    picture_bytes,
+    picture_shapes,
+)
 from framenest.video.parallel import cores, ordered
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler, display_size
@@ -31,21 +38,20 @@ class PyAVDecoder:
     """Exact frames of a video file, by number.
 
     fingerprint: of the video's content; with a store, the timeline is kept there under it.
-    stream: which of the file's streams, None for the one FFmpeg would choose.
 
-    >>> decoder = PyAVDecoder("kiln.mp4", fingerprint="…")    # doctest: +SKIP
-    >>> next(decoder.read([0, 250])).pixels[0].shape          # doctest: +SKIP
+    >>> decoder = PyAVDecoder(Source.at("kiln.mp4"), fingerprint="…")    # doctest: +SKIP
+    >>> next(decoder.read([0, 250])).pixels[0].shape                     # doctest: +SKIP
     (2, 720, 1280, 3)
     """
 
     name = "pyav"
     version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
 
-    def __init__(
-        self, path: str, fingerprint: str, *, stream: int | None = None, store: Store | None = None
-    ) -> None:
-        self._source = Source(path, stream)
-        key = f"timeline/{digest(fingerprint, stream, self.version, FORMAT)}"
+    def __init__(self, source: Source, fingerprint: str, *, store: Store | None = None) -> None:
+        self._source = source
+        if source.stream is not None:
+            fingerprint = f"{fingerprint}-{source.stream}"
+        key = f"timeline/{digest(fingerprint, self.version, FORMAT)}"
         kept = store.get(key) if store else None
         if kept:
             header, arrays = kept
@@ -55,8 +61,10 @@ class PyAVDecoder:
             header = self._describe(fingerprint)
             if store:
                 parts, arrays = self.timeline.to_parts()
-                store.put(key, header | {"timeline": parts}, arrays)
-        self._info = VideoInfo.from_json(header["video"] | {"path": path})
+                keep(store, key, header | {"timeline": parts}, arrays)
+        self._info = VideoInfo.from_json(header["video"] | {"path": source.path})
+        self.stream_index = int(header["stream_index"])
+        """The number of the stream in the file, also where it was FFmpeg's choice."""
         self._turn = Orientation(*header["turn"])
         self._message = bytes.fromhex(header["x264"])
 
@@ -78,8 +86,8 @@ class PyAVDecoder:
         self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
     ) -> Iterator[FrameBatch]:
         wanted = checked_frames(frames, self._info)
-        shapes = self.scaler(sizes).shapes()
-        pictures = in_asked_order(wanted, lambda ascending: self._pictures(ascending, sizes))
+        shapes = picture_shapes(self._info.width, self._info.height, sizes)
+        pictures = in_asked_order(wanted, lambda ascending: self._pictures(ascending, sizes), shapes)
         return batched(pictures, shapes, self.seconds)
 
     def scaler(self, sizes: Sequence[ImageSpec | None]) -> Scaler:
@@ -95,8 +103,8 @@ class PyAVDecoder:
             _Worker(Reader(self._source, self.timeline, self._message), self.scaler(sizes))
             for _ in range(count)
         ]
-        item_bytes = sum(3 * height * width for height, width in self.scaler(sizes).shapes())
-        return ordered(runs, workers, item_bytes=item_bytes)
+        shapes = picture_shapes(self._info.width, self._info.height, sizes)
+        return ordered(runs, workers, item_bytes=picture_bytes(shapes))
 
     def _describe(self, fingerprint: str) -> dict[str, Any]:
         """What is kept of a video beside its timeline."""
@@ -110,6 +118,7 @@ class PyAVDecoder:
             if first is None:
                 raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")
             stream, turn = opened.stream, Orientation.of(first)
+            stream_index = stream.index
             width, height = display_size(first.width, first.height, stream.sample_aspect_ratio, turn)
             info = VideoInfo(
                 path=path,
@@ -123,11 +132,13 @@ class PyAVDecoder:
                 start=timeline.start,
                 constant_rate=timeline.constant_rate,
                 notes=_notes(timeline, opened),
+                stream=self._source.stream,
             )
         finally:
             opened.close()
         return {
             "video": info.to_json(),
+            "stream_index": stream_index,
             "turn": [turn.quarter_turns, turn.mirror],
             "x264": message.hex(),
         }
@@ -156,10 +167,14 @@ def _first_frame(opened: Opened) -> av.VideoFrame | None:
 
 
 def _notes(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
-    promised = opened.container.duration
-    if promised is None:
+    """What of the video is missing, by the header's word."""
+    stream, container = opened.stream, opened.container
+    if stream.duration is not None and stream.time_base is not None:
+        seconds, margin = float(stream.duration * stream.time_base), 0.5
+    elif container.duration is not None:  # of all streams together: sound may outlast the picture
+        seconds, margin = container.duration / av.time_base - max(0.0, timeline.start), 1.0
+    else:
         return ()
-    seconds = promised / av.time_base - max(0.0, timeline.start)
-    if seconds - timeline.duration > max(1.0, 0.05 * seconds):
+    if seconds - timeline.duration > margin + 0.01 * seconds:
         return (f"the header promises {seconds:.1f} s of video, {timeline.duration:.1f} s are there",)
     return ()

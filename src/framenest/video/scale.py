@@ -83,10 +83,6 @@ class Scaler:
         self._full = (width, height)
         self._reformatters = [VideoReformatter() for _ in sizes]
 
-    def shapes(self) -> list[tuple[int, int]]:
-        """(height, width) of each picture."""
-        return [(s.size(*self._full) if s else self._full)[::-1] for s in self.sizes]
-
     def __call__(self, frame: av.VideoFrame) -> list[Pixels]:
         return [self._one(frame, *pair) for pair in zip(self.sizes, self._reformatters, strict=True)]
 

@@ -39,7 +39,7 @@ def scan(source: Source) -> Timeline:
     try:
         time_base = opened.stream.time_base or Fraction(1, 90000)
         rate = opened.stream.average_rate or opened.stream.guessed_rate or Fraction(25)
-        table = _from_header(source.path, opened)
+        table = _from_header(source, opened)
     finally:
         opened.close()
     if table is None:
@@ -90,7 +90,7 @@ def _from_packets(source: Source) -> _Table:
     return _Table(pts, dts, pos, size, key.astype(bool), discard.astype(bool), duration, reached)
 
 
-def _from_header(path: str, opened: Opened) -> _Table | None:
+def _from_header(source: Source, opened: Opened) -> _Table | None:
     """From the index of an MP4 or MOV file, if it is complete and true where packets are compared with it."""
     stream = opened.stream
     entries = stream.index_entries
@@ -100,7 +100,8 @@ def _from_header(path: str, opened: Opened) -> _Table | None:
     dts, pos, size, key, discard = (np.ascontiguousarray(c) for c in np.array(rows, dtype=np.int64).T)
     if int((pos + size).max()) > opened.container.size:
         return None  # cut short: only reading tells how far it goes
-    offsets, header_bytes = composition_offsets(path, stream.id)
+    with source.file() as file:
+        offsets, header_bytes = composition_offsets(file, stream.id)
     if offsets is None:
         offsets = np.zeros(len(dts), dtype=np.int64)
     if len(offsets) != len(dts):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import av
 from av.error import FFmpegError
@@ -20,15 +20,29 @@ Packet: TypeAlias = "av.Packet[av.VideoStream]"
 class Source:
     """A video that can be opened again and again, always at the same stream.
 
-    `stream` counts the file's streams from 0, as FFmpeg does; None is the one FFmpeg would choose.
+    `path` is what the user calls it. `stream` counts the file's streams from 0, as FFmpeg does; None is
+    the one FFmpeg would choose. `local` is what FFmpeg opens, the path itself unless it lies elsewhere;
+    None where it is read through `open_file` alone.
     """
 
     path: str
     stream: int | None = None
+    local: str | None = None
+    open_file: Callable[[], BinaryIO] | None = None
+
+    @classmethod
+    def at(cls, path: str, stream: int | None = None) -> Source:
+        """A file on this machine."""
+        where = str(Path(path).absolute())
+        return cls(where, stream, where)
+
+    def file(self) -> BinaryIO:
+        """The bytes of the file, for reading its header."""
+        return self.open_file() if self.open_file else Path(self.local or self.path).open("rb")
 
     def open(self) -> Opened:
         try:
-            container = av.open(self.path)
+            container = av.open(self.local or self.file(), "r", metadata_errors="replace")
         except FFmpegError as error:
             raise VideoError(f"{self.path}: not a video that FFmpeg can read ({error.strerror})") from error
         try:

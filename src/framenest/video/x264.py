@@ -1,7 +1,7 @@
 """Old x264 coded 4:4:4 video wrongly, and decoders work around it, if they know which x264 it was.
 
 The build number stands in a message (SEI) in the first packet only. FFmpeg forgets it when a decoder
-is flushed, and then returns green frames without an error. So the message is put in front of the key
+is flushed, and then returns green frames and raises nothing. So the message is put in front of the key
 packet that decoding starts from.
 """
 

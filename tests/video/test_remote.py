@@ -1,0 +1,107 @@
+"""Videos at an address: with and without ranges, and through fsspec."""
+
+import http.server
+import threading
+from contextlib import suppress
+
+import pytest
+
+from framenest import MEC, IndexConfig, MECConfig, VideoError, open_video
+from framenest.store import DirectoryStore
+from media import number_in, numbered_video
+
+SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves one file; with ranges or without."""
+
+    data = b""
+    ranges = True
+    asked: list[str]
+
+    def do_GET(self):
+        if self.path != "/clip.mp4":
+            self.send_error(404)
+            return
+        wanted = self.headers.get("Range")
+        type(self).asked.append(wanted or "all")
+        if wanted and self.ranges:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start, end = int(first), min(int(last or len(self.data)), len(self.data) - 1)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{end}/{len(self.data)}")
+        else:
+            start, end = 0, len(self.data) - 1
+            self.send_response(200)
+        self.send_header("Content-Length", str(end - start + 1))
+        self.send_header("ETag", '"v1"')
+        if self.ranges:
+            self.send_header("Accept-Ranges", "bytes")
+        self.end_headers()
+        with suppress(BrokenPipeError, ConnectionResetError):  # FFmpeg hangs up when it has seen enough
+            self.wfile.write(self.data[start : end + 1])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(params=[True, False], ids=["ranges", "no-ranges"])
+def server(request, clip):
+    class Mine(Handler):
+        data, ranges, asked = clip.read_bytes(), request.param, []
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mine) as served:
+        thread = threading.Thread(target=served.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_port}", Mine
+        served.shutdown()
+        thread.join()
+
+
+def test_http(server, clip, tmp_path):
+    address, handler = server
+    decoder = open_video(f"{address}/clip.mp4", store=DirectoryStore(tmp_path))
+    assert decoder.info.path == f"{address}/clip.mp4"
+    assert decoder.info.num_frames == 300
+    wanted = [0, 77, 151, 299]
+    found = [number_in(p) for batch in decoder.read(wanted) for p in batch.pixels[0]]
+    assert found == wanted
+    if not handler.ranges:
+        assert len(handler.asked) == 1  # fetched whole, once
+
+
+def test_http_rankings_match_the_file(server, clip, tmp_path):
+    address, _ = server
+    remote = MEC(SMALL, None, store=tmp_path).rank(f"{address}/clip.mp4", None)
+    local = MEC(SMALL, None, store=tmp_path).rank(clip, None)
+    assert remote.frames.tolist() == local.frames.tolist()
+    assert remote.evidence.tobytes() == local.evidence.tobytes()
+
+
+def test_what_is_not_there(server):
+    address, _ = server
+    with pytest.raises(VideoError, match=r"nothing.mp4: the server answers 404"):
+        open_video(f"{address}/nothing.mp4")
+    with pytest.raises(VideoError, match="cannot be reached"):
+        open_video("http://127.0.0.1:9/clip.mp4")
+
+
+def test_fsspec(clip, tmp_path):
+    fsspec = pytest.importorskip("fsspec", reason="needs the extra `remote`")
+    fsspec.filesystem("memory").pipe("/bucket/clip.mp4", clip.read_bytes())
+    decoder = open_video("memory://bucket/clip.mp4", store=DirectoryStore(tmp_path))
+    wanted = [5, 123, 290]
+    assert [number_in(p) for batch in decoder.read(wanted) for p in batch.pixels[0]] == wanted
+    with pytest.raises(VideoError, match="cannot be opened"):
+        open_video("memory://bucket/nothing.mp4")
+
+
+def test_a_changed_remote_video_is_another_video(tmp_path):
+    fsspec = pytest.importorskip("fsspec", reason="needs the extra `remote`")
+    memory = fsspec.filesystem("memory")
+    for count in (20, 30):
+        path = numbered_video(tmp_path / "v.mp4", count)
+        memory.pipe("/bucket/v.mp4", path.read_bytes())
+        found = open_video("memory://bucket/v.mp4", store=DirectoryStore(tmp_path / "s")).info
+        assert found.num_frames == count
