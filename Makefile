@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all lint types core-tests models clean
+.PHONY: demo test test-all test-torchcodec system-ffmpeg lint types core-tests models clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -17,7 +17,19 @@ demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 
 test: lint types core-tests
 
-test-all: test
+test-all: test test-torchcodec
+
+# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
+test-torchcodec: $(VENV)/torch-installed system-ffmpeg
+	$(BIN)/python -m pytest tests/video/test_conformance.py
+
+$(VENV)/torch-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-torch]'
+	touch $@
+
+# A system package, only where FFmpeg's shared libraries are missing and apt can install them.
+system-ffmpeg:
+	ldconfig -p | grep -q libavcodec.so || (apt-get update -q && apt-get install -y -q ffmpeg)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check

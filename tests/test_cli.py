@@ -2,8 +2,10 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 
 import av
 import numpy as np
@@ -66,6 +68,31 @@ def test_the_installed_command_works(clip, tmp_path):
     )
     assert json.loads(done.stdout)["question"] is None
     assert done.stderr == ""
+
+
+def on_a_terminal(*arguments):
+    """What a command writes to a terminal, bars and all."""
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-m", "framenest", *map(str, arguments)], stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # the terminal is gone when the process is
+        while chunk := os.read(ours, 4096):
+            written += chunk
+    os.close(ours)
+    assert done.wait(timeout=60) == 0
+    return written.decode()
+
+
+def test_bars_are_gone_before_the_result_is_printed(clip, tmp_path):
+    settings = [a for a in FAST if a != "--quiet"]
+    written = on_a_terminal("rank", clip, "--no-question", "-o", tmp_path / "r.json", *settings)
+    assert "probes" in written
+    erased = max(written.rfind("\x1b[2K"), written.rfind("\x1b[1A"))
+    assert 0 < erased < written.index("question")
+    assert written.rstrip().endswith("r.json")
 
 
 def test_every_config_field_is_an_option_and_reaches_the_config(capsys, clip, tmp_path):
@@ -221,6 +248,10 @@ def bad_inputs(tmp_path, clip):
     empty.touch()
     folder = tmp_path / "folder"
     folder.mkdir()
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("Où?".encode("latin-1"))
+    listed = tmp_path / "listed.json"
+    listed.write_text('{"questions": ["a"]}')
     unwritable = tmp_path / "file"
     unwritable.write_text("x")
     return {
@@ -233,11 +264,14 @@ def bad_inputs(tmp_path, clip):
         "fps of a file": ([clip, "--no-question", "--fps", "5"], "fps is for folders"),
         "K=0": ([clip, "--no-question", "-k", "0"], "1 or more, not 0"),
         "K no number": ([clip, "--no-question", "-k", "many"], "'many' is not a frame budget"),
-        "K too large": ([clip, "--no-question", "-k", "21", *FAST], "--horizon 21"),
+        "K too large": ([clip, "--no-question", "-k", "21", *FAST], "give --horizon 21"),
         "empty question": ([clip, ""], "the question is empty"),
         "no question": ([clip], "the question is empty"),
         "two questions": ([clip, "x", "--no-question"], "not several of them"),
         "no questions in file": ([clip, "--questions", empty], "no questions in this file"),
+        "output name too long": ([clip, "--no-question", "-o", tmp_path / ("x" * 300)], "too long"),
+        "questions not in UTF-8": ([clip, "--questions", latin], "not a text in UTF-8"),
+        "questions not a list": ([clip, "--questions", listed], "not a JSON list of questions"),
         "unwritable output": ([clip, "--no-question", "-o", unwritable / "r.json"], "cannot be written"),
         "output is a folder": ([clip, "--no-question", "-o", folder], "is a directory"),
         "bad setting": ([clip, "--no-question", "--activation", "2"], "activation = 2.0 is not allowed"),
@@ -282,6 +316,51 @@ def test_bad_ranking_files(capsys, ranking, tmp_path):
             assert (code, message in err) == (2, True), err
     code, _, err = run(capsys, "show", ranking, "-k", "21")
     assert (code, "too few for a budget of 21" in err) == (2, True)
+
+
+def test_odd_names_and_links(capsys, clip, tmp_path):
+    """Brackets are no markup, a colon is no protocol, a link stays a link, a path holds from anywhere."""
+    video = tmp_path / "a:b [bold]x[red].mp4"
+    video.write_bytes(clip.read_bytes())
+    target = tmp_path / "real.json"
+    target.write_text("old")
+    link = tmp_path / "[red]x.json"
+    link.symlink_to(target)
+    code, out, err = run(capsys, "rank", video, "--no-question", "-o", link, *FAST)
+    assert (code, err) == (0, "")
+    assert "[bold]x[red].mp4" in out
+    assert link.is_symlink()
+    assert Ranking.load(target).video.path == str(video)
+
+
+def test_a_question_is_shown_as_it_is(capsys, clip, table):
+    assert "[red]Where?[/]" in run(capsys, "rank", clip, "[red]Where?[/]", "--scorer", table, *FAST)[1]
+
+
+def test_show_defaults_to_what_there_is(capsys, clip, tmp_path):
+    output = tmp_path / "r.json"
+    run(capsys, "rank", clip, "--no-question", "-o", output, *FAST, "--horizon", "5")
+    code, out, _ = run(capsys, "show", output)
+    assert (code, "K=5" in out) == (0, True)
+
+
+def test_an_unexpected_error_is_one_line_too(capsys, clip, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("first line\nsecond line")
+
+    monkeypatch.setattr("framenest.mec.greedy", broken)
+    code, _, err = run(capsys, "rank", clip, "--no-question", *FAST)
+    assert code == 2
+    assert err == "error: unexpected RuntimeError: first line second line (--debug shows where)\n"
+
+
+def test_sheets_are_checked_before_the_work(capsys, ranking, tmp_path):
+    out = tmp_path / "out"
+    code, _, err = run(capsys, "extract", ranking, "-k", "2", "--to", out, "--sheet", tmp_path / "s.xyz")
+    assert (code, "is a .png, .jpg or .webp file" in err, out.exists()) == (2, True, False)
+    deep = tmp_path / "new" / "sheet.png"
+    assert run(capsys, "extract", ranking, "-k", "2", "--to", out, "--sheet", deep, "--quiet")[0] == 0
+    assert deep.exists()
 
 
 def test_a_truncated_file_works_on_what_is_there_and_says_how_much(capsys, tmp_path):

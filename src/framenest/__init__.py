@@ -16,9 +16,10 @@ from framenest.errors import (
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.index import SparseIndex
 from framenest.mec import MEC
-from framenest.protocols import Decoder, Scorer, Store
-from framenest.result import Prefix, Ranking
+from framenest.protocols import Decoder, Embedder, Scorer, Selector, Store
+from framenest.result import Prefix, Ranking, Selection
 from framenest.video import open_video
+from framenest.workspace import Workspace
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "ConfigError",
     "Decoder",
     "DiscoveryConfig",
+    "Embedder",
     "FrameBatch",
     "FramenestError",
     "ImageSpec",
@@ -42,11 +44,14 @@ __all__ = [
     "RankingConfig",
     "Scorer",
     "ScorerError",
+    "Selection",
+    "Selector",
     "SparseIndex",
     "Store",
     "StoreError",
     "VideoError",
     "VideoInfo",
+    "Workspace",
     "errors",
     "open_video",
 ]

@@ -85,3 +85,27 @@ class Store(Protocol):
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Keep a value; readers see the old value or the whole new one, never a part."""
         ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """What some scorers also offer, for selectors that need vectors."""
+
+    def frame_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
+        """(n, d) vectors of encoded frames."""
+        ...
+
+    def text_vector(self, question: str) -> NDArray[np.floating[Any]]:
+        """(d,) vector of a question, in the same space."""
+        ...
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """Chooses frames for several budgets at once. Made with a Workspace."""
+
+    name: str
+
+    def select(self, video: Any, question: str | None, budgets: Sequence[int]) -> Any:
+        """A Selection with a Prefix for each budget."""
+        ...

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,23 +176,7 @@ class Ranking:
     @classmethod
     def load(cls, path: str | Path) -> Ranking:
         """Read a ranking written by `save`."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
-        except (ValueError, RecursionError) as error:
-            raise StoreError(f"{path}: not a ranking file ({error})") from error
-        if not isinstance(data, dict) or data.get("kind") != "ranking":
-            raise StoreError(f"{path}: not a ranking file")
-        if data.get("format") != FORMAT:
-            raise IndexMismatch(
-                f"{path}: this ranking has format {data.get('format')}, "
-                f"this version of Framenest reads format {FORMAT}"
-            )
-        try:
-            return cls.from_json(data)
-        except (KeyError, TypeError, ValueError, ConfigError) as error:
-            raise StoreError(f"{path}: damaged ranking file ({error!r})") from error
+        return _load(path, "ranking", cls.from_json)
 
 
 def _columns(source: object, names: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
@@ -213,3 +197,104 @@ def _arrays(data: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, NDAr
     if len(lengths) != 1 or any(array.ndim != 1 for array in arrays.values()):
         raise ValueError(f"columns of different lengths: {sorted(lengths)}")
     return arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What a selector chose for a question: one Prefix per budget; `stats`: candidates, seconds."""
+
+    video: VideoInfo
+    question: str | None
+    selector: str
+    scorer: str
+    prefixes: dict[int, Prefix]
+    stats: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Selection({self.selector!r}, {self.video.path!r}, budgets={list(self.prefixes)})"
+
+    def prefix(self, budget: int) -> Prefix:
+        """The frames chosen for a budget; only for budgets that were asked for."""
+        if budget not in self.prefixes:
+            there = ", ".join(map(str, self.prefixes))
+            raise BudgetError(
+                f"this selection holds budgets {there}, not {budget}; select again with -k {budget}"
+            )
+        return self.prefixes[budget]
+
+    def save(self, path: str | Path) -> None:
+        """Write the selection as JSON."""
+        data = {
+            "format": FORMAT,
+            "kind": "selection",
+            "video": self.video.to_json(),
+            "question": self.question,
+            "selector": self.selector,
+            "scorer": self.scorer,
+            "stats": self.stats,
+            "budgets": {
+                str(budget): {
+                    "frames": prefix.frames.tolist(),
+                    "seconds": prefix.seconds.tolist(),
+                    "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
+                    "complete": prefix.complete,
+                }
+                for budget, prefix in self.prefixes.items()
+            },
+        }
+        write_atomic(Path(path), (json.dumps(data, ensure_ascii=False) + "\n").encode(errors="surrogatepass"))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Selection:
+        """Read a selection written by `save`."""
+        return _load(path, "selection", cls.from_json)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Selection:
+        video = VideoInfo.from_json(data["video"])
+        prefixes = {
+            int(budget): Prefix(
+                video,
+                int(budget),
+                np.array(entry["frames"], dtype=np.int64),
+                np.array(entry["seconds"], dtype=np.float64),
+                None if entry["ranks"] is None else np.array(entry["ranks"], dtype=np.int64),
+                entry["complete"],
+            )
+            for budget, entry in data["budgets"].items()
+        }
+        return cls(video, data["question"], data["selector"], data["scorer"], prefixes, data["stats"])
+
+
+Result = TypeVar("Result")
+
+
+def load_result(path: str | Path) -> Ranking | Selection:
+    """A ranking or a selection, whichever the file holds."""
+    kind = _read(path).get("kind")
+    return Selection.load(path) if kind == "selection" else Ranking.load(path)
+
+
+def _load(path: str | Path, kind: str, make: Callable[[Mapping[str, Any]], Result]) -> Result:
+    data = _read(path)
+    if data.get("kind") != kind:
+        raise StoreError(f"{path}: not a {kind} file")
+    if data.get("format") != FORMAT:
+        raise IndexMismatch(
+            f"{path}: this {kind} has format {data.get('format')}, "
+            f"this version of Framenest reads format {FORMAT}"
+        )
+    try:
+        return make(data)
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise StoreError(f"{path}: damaged {kind} file ({error!r})") from error
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not a ranking file ({error})") from error
+    return data if isinstance(data, dict) else {}

@@ -7,8 +7,10 @@ import sys
 import rich_click as click
 
 import framenest
+from framenest.cli.evaluate import evaluate
 from framenest.cli.ranks import index, rank
 from framenest.cli.results import extract, show
+from framenest.cli.selection import compare, select
 from framenest.cli.terminal import fail, warnings_as_notes
 from framenest.cli.upkeep import cache, models
 from framenest.errors import FramenestError
@@ -29,7 +31,7 @@ def app() -> None:
     """
 
 
-for command in (rank, show, extract, index, models, cache):
+for command in (rank, show, extract, index, select, compare, evaluate, models, cache):
     app.add_command(command)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import rich_click as click
 
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
+from framenest.errors import ConfigError
 from framenest.store import DirectoryStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -123,3 +124,16 @@ class Budgets(click.ParamType[list[int]]):
             self.fail(
                 f"{value!r} is not a frame budget; give a whole number, or several with commas", param, ctx
             )
+
+
+def flat(groups: tuple[list[int], ...]) -> list[int]:
+    """All budgets of an option that may be given again."""
+    return [size for group in groups for size in group]
+
+
+def names(text: str) -> list[str]:
+    """Names between commas, each once."""
+    found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise ConfigError("give at least one selector")
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest.cli import options
+from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
 from framenest.config import MECConfig
 from framenest.errors import BudgetError, ConfigError, StoreError, VideoError
@@ -84,7 +84,7 @@ def rank(
     framenest rank kiln.mp4 --no-question --start 60 --end 180
     """
     asked = _questions(question, questions, no_question)
-    sizes = [size for group in budgets for size in group]
+    sizes = options.flat(budgets)
     config = options.config_from(preset, settings)
     targets = _targets(output, asked, many=questions is not None)
     bars = Bars(quiet)
@@ -147,7 +147,10 @@ def _read_questions(file: Path) -> list[str]:
         raise StoreError(f"{file}: not a text in UTF-8 ({error.reason})") from error
     if text.lstrip()[:1] in ("[", "{"):
         try:
-            entries = [e["question"] if isinstance(e, dict) else e for e in json.loads(text)]
+            listed = json.loads(text)
+            if not isinstance(listed, list):
+                raise TypeError(f"a {type(listed).__name__}")
+            entries = [e["question"] if isinstance(e, dict) else e for e in listed]
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{file}: not a JSON list of questions ({error!r})") from error
         if not all(isinstance(entry, str) for entry in entries):
@@ -176,29 +179,6 @@ def _targets(output: str | None, asked: list[str | None], *, many: bool) -> list
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "question"
-
-
-def check_writable(file: Path) -> None:
-    """Refuse an output that could not be written."""
-    try:
-        if file.is_dir():
-            raise StoreError(f"{file}: is a directory; give a file name")
-        check_writable_folder(file.parent)
-        if file.exists() and not os.access(file, os.W_OK):
-            raise StoreError(f"{file}: cannot be written (no permission)")
-        if len(os.fsencode(file.name)) > 255:
-            raise StoreError(f"{file}: cannot be written (the name is too long)")
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be written ({error.strerror})") from error
-
-
-def check_writable_folder(folder: Path) -> None:
-    """Refuse a folder that could not be made or written into."""
-    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise StoreError(
-            f"{folder}: cannot be written ({'no permission' if there.is_dir() else 'not a folder'})"
-        )
 
 
 @click.command()

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import rich_click as click
+from rich.markup import escape
 
 from framenest import extract as extraction
 from framenest.cli import options
-from framenest.cli.ranks import check_writable, check_writable_folder
+from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
 from framenest.errors import StoreError
 from framenest.frames import ImageSpec
 from framenest.report import contact_sheet
-from framenest.result import Ranking
+from framenest.result import Selection, load_result
 from framenest.store import DirectoryStore
 
 
@@ -27,7 +28,12 @@ def show(ranking: str, budget: int | None, cache: DirectoryStore, quiet: bool) -
     \b
     framenest show kiln.json -k 32
     """
-    loaded = Ranking.load(ranking)
+    loaded = load_result(ranking)
+    if isinstance(loaded, Selection):
+        out.print(f"[dim]selector[/] {escape(loaded.selector)}  [dim]scorer[/] {escape(loaded.scorer)}")
+        for chosen in loaded.prefixes.values() if budget is None else [loaded.prefix(budget)]:
+            print_prefix(chosen)
+        return
     prefix = loaded.prefix(min(16, len(loaded)) if budget is None else budget)
     print_facts(loaded)
     print_ranks(loaded, len(prefix))
@@ -59,7 +65,7 @@ def extract(
     \b
     framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
     """
-    loaded = Ranking.load(ranking)
+    loaded = load_result(ranking)
     prefix = loaded.prefix(budget)
     target = Path(folder)
     check_writable_folder(target)

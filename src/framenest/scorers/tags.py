@@ -73,6 +73,13 @@ class TagScorer:
             total_probes += standardise(theirs, theirs)
         return logistic(total, total_probes)
 
+    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        """(n, 384) what the classifier names in each frame, in the space of sentences."""
+        return _describe(encoded["classes"], self._labels["classes"])
+
+    def text_vector(self, question: str) -> NDArray[np.float32]:
+        return self._text(question)
+
     def _readings(self, encoded: Encoded, asked: NDArray[np.float32]) -> list[NDArray[np.float64]]:
         classes, objects = self._labels["classes"], self._labels["objects"]
         probabilities = encoded["classes"]

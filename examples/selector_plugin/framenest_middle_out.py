@@ -1,0 +1,25 @@
+"""An example selector: frames from the middle of the video outwards. It looks at nothing, but it ranks."""
+
+import numpy as np
+
+from framenest.result import Prefix, Selection
+
+
+class MiddleOutSelector:
+    name = "middle-out"
+
+    def __init__(self, workspace):  # noqa: ANN001, ANN204
+        self._workspace = workspace  # opens videos, and has the scorer: workspace.scorer
+
+    def select(self, video, question, budgets):  # noqa: ANN001, ANN201
+        decoder = self._workspace.open(video)
+        info = decoder.info
+        middle = info.num_frames // 2
+        order = sorted(range(info.num_frames), key=lambda n: (abs(n - middle), n))
+        prefixes = {}
+        for budget in sorted(budgets):
+            frames = np.array(order[:budget])
+            ranks = np.argsort(frames, kind="stable") + 1
+            chosen = np.sort(frames)
+            prefixes[budget] = Prefix(info, budget, chosen, decoder.seconds[chosen], ranks)
+        return Selection(info, question, self.name, "none", prefixes, {"candidates": 0, "wall_seconds": 0.0})

@@ -1,0 +1,122 @@
+"""Questions whose visual answer lies in known intervals, from one's own file or a benchmark's."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from framenest.errors import ConfigError, StoreError
+
+
+@dataclass(frozen=True)
+class GroundedQuestion:
+    """A question and when its answer can be seen: intervals in seconds from the first frame."""
+
+    video: str
+    question: str
+    intervals: tuple[tuple[float, float], ...]
+
+
+def load_questions(
+    path: str | Path, *, kind: str | None = None, videos: str | Path | None = None
+) -> list[GroundedQuestion]:
+    """Read a question set. kind: one of READERS, "framenest" by default; videos: where they lie, the
+    file's own folder by default."""
+    file = Path(path)
+    if kind not in (None, *READERS):
+        raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(READERS)}")
+    folder = Path(videos) if videos is not None else file.parent
+    try:
+        entries = READERS[kind or "framenest"](_rows(file))
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ConfigError(
+            f"{file}: not a question set of the kind {kind or 'framenest'} ({error!r})"
+        ) from error
+    if not entries:
+        raise ConfigError(f"{file}: no questions with intervals in this file")
+    return [GroundedQuestion(str(folder / entry.video), entry.question, entry.intervals) for entry in entries]
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    """Rows of a JSON list, JSON lines or CSV file."""
+    text = file.read_text(encoding="utf-8-sig")
+    if file.suffix == ".csv":
+        return list(csv.DictReader(text.splitlines()))
+    if text.lstrip().startswith("["):
+        rows: list[dict[str, Any]] = json.loads(text)
+        return rows
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def _own(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
+    """{"video", "question", "intervals": [[start, end], …]}."""
+    return [_question(row["video"], row["question"], row["intervals"]) for row in rows]
+
+
+def _longvideobench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
+    """LongVideoBench: `position` holds frame numbers at 30 fps sampling of the referred moments."""
+    found = []
+    for row in rows:
+        fps = float(row.get("fps", 30))
+        moments = sorted(float(p) / fps for p in row["position"])
+        if moments:
+            found.append(_question(row["video_path"], row["question"], [[moments[0], moments[-1]]]))
+    return found
+
+
+def _lvbench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
+    """LVBench: one row per video with `qa`, each with `time_reference` "mm:ss-mm:ss"."""
+    found = []
+    for row in rows:
+        video = row.get("video_path") or f"{row['key']}.mp4"
+        for entry in row.get("qa", [row]):
+            reference = entry["time_reference"]
+            if reference:
+                start, end = (_clock(part) for part in reference.split("-"))
+                found.append(_question(video, entry["question"], [[start, end]]))
+    return found
+
+
+def _nextgqa(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
+    """NExT-GQA: CSV rows with `video_id`, `question` and `location` [[start, end], …]."""
+    found = []
+    for row in rows:
+        where = row["location"]
+        intervals = json.loads(where) if isinstance(where, str) else where
+        found.append(_question(f"{row['video_id']}.mp4", row["question"], intervals))
+    return found
+
+
+def _qvhighlights(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
+    """QVHighlights: JSON lines with `vid`, `query` and `relevant_windows`."""
+    return [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"]) for row in rows]
+
+
+def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
+    pairs = tuple((float(start), float(end)) for start, end in intervals)
+    if not pairs or any(end < start for start, end in pairs):
+        raise ValueError(f"intervals {intervals!r} of {question!r}")
+    return GroundedQuestion(str(video), str(question), pairs)
+
+
+def _clock(text: str) -> float:
+    """Seconds of "ss", "mm:ss" or "hh:mm:ss"."""
+    seconds = 0.0
+    for part in text.strip().split(":"):
+        seconds = 60 * seconds + float(part)
+    return seconds
+
+
+READERS: dict[str, Callable[[list[dict[str, Any]]], list[GroundedQuestion]]] = {
+    "framenest": _own,
+    "longvideobench": _longvideobench,
+    "lvbench": _lvbench,
+    "nextgqa": _nextgqa,
+    "qvhighlights": _qvhighlights,
+}

@@ -1,0 +1,116 @@
+"""Evidence recall: does a selection hold a frame of what the question asks about?
+
+Every measure is a function of one question's selections; `summarise` averages them over a question set
+with bootstrap confidence intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Intervals = Sequence[tuple[float, float]]
+Seconds = NDArray[np.float64]
+
+REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
+"""Budgets over which the paper's tables average."""
+BOOTSTRAP, SEED = 1000, 0
+
+
+def hit(seconds: Seconds, intervals: Intervals) -> bool:
+    """Whether a frame lies in an interval.
+
+    >>> hit(np.array([1.0, 7.5]), [(7.0, 8.0)])
+    True
+    """
+    return any(bool(((start <= seconds) & (seconds <= end)).any()) for start, end in intervals)
+
+
+def covered(seconds: Seconds, intervals: Intervals) -> float:
+    """Share of the intervals that hold a frame."""
+    return sum(hit(seconds, [interval]) for interval in intervals) / len(intervals)
+
+
+def first_hit(seconds_by_rank: Seconds, intervals: Intervals) -> int | None:
+    """Rank, from 1, of the first frame in an interval; None where there is none."""
+    inside = np.zeros(len(seconds_by_rank), dtype=bool)
+    for start, end in intervals:
+        inside |= (start <= seconds_by_rank) & (seconds_by_rank <= end)
+    return int(np.argmax(inside)) + 1 if inside.any() else None
+
+
+def largest_gap(seconds: Seconds, duration: float) -> float:
+    """The longest stretch of the video without a frame, its ends included, as a share of its length."""
+    edges = np.concatenate([[0.0], np.sort(seconds), [duration]])
+    return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
+
+
+def redundancy(appearance: NDArray[np.float32]) -> float:
+    """Mean similarity of each frame to its most similar other. appearance: (K, d) unit vectors."""
+    if len(appearance) < 2:
+        return 0.0
+    vectors = appearance.astype(np.float64)
+    similar = vectors @ vectors.T
+    np.fill_diagonal(similar, -np.inf)
+    return float(similar.max(axis=1).mean())
+
+
+def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
+    """Share of the smaller selection's frames that the larger one keeps."""
+    return float(np.isin(smaller, larger).mean())
+
+
+@dataclass
+class Outcome:
+    """What one selector did on one question: measures by budget, and what does not depend on it."""
+
+    by_budget: dict[int, dict[str, float]] = field(default_factory=dict)
+    first_hit: int | None = None
+    ranked: bool = False
+    candidates: int = 0
+    seconds: float = 0.0
+
+
+def objective(hits: Mapping[int, float], weights: Mapping[int, float]) -> float:
+    """The paper's objective Σ π_K·hit@K; weights need not sum to one."""
+    total = sum(weights[k] for k in hits)
+    return sum(weights[k] * hits[k] for k in hits) / total
+
+
+def interval_of_mean(values: NDArray[np.float64]) -> tuple[float, float]:
+    """95 % bootstrap interval of a mean over questions; the same draws every time."""
+    draws = np.random.default_rng(SEED).integers(0, len(values), (BOOTSTRAP, len(values)))
+    low, high = np.percentile(values[draws].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def summarise(outcomes: Sequence[Outcome], weights: Mapping[int, float] | None = None) -> dict[str, Any]:
+    """Means over questions: {"8": {"hit": …, "hit_low": …, "hit_high": …, …}, …, "all": {…}}."""
+    budgets = list(outcomes[0].by_budget)
+    weights = weights or dict.fromkeys(budgets, 1.0)
+    summary: dict[str, Any] = {}
+    for budget in budgets:
+        rows = [outcome.by_budget[budget] for outcome in outcomes]
+        means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+        low, high = interval_of_mean(np.array([row["hit"] for row in rows], dtype=np.float64))
+        summary[str(budget)] = means | {"hit_low": low, "hit_high": high}
+    hits = {budget: summary[str(budget)]["hit"] for budget in budgets}
+    ranks = [outcome.first_hit for outcome in outcomes if outcome.first_hit is not None]
+    regimes = {
+        name: float(np.mean([hits[k] for k in group]))
+        for name, group in REGIMES.items()
+        if all(k in hits for k in group)
+    }
+    summary["all"] = {
+        "objective": objective(hits, weights),
+        **regimes,
+        "mean_first_hit": float(np.mean(ranks)) if ranks and all(o.ranked for o in outcomes) else None,
+        "found": len(ranks) / len(outcomes) if all(o.ranked for o in outcomes) else None,
+        "candidates": float(np.mean([outcome.candidates for outcome in outcomes])),
+        "seconds": float(np.mean([outcome.seconds for outcome in outcomes])),
+    }
+    return summary

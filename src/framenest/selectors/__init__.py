@@ -1,0 +1,36 @@
+"""Frame selectors behind one protocol: MEC and its rivals, and yours.
+
+A selector is a class with a `name` that is made with a Workspace and has
+`select(video, question, budgets) -> Selection`. Those of Framenest are found the same way as anybody's:
+through the entry-point group `framenest.selectors`.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from framenest.errors import ConfigError
+from framenest.protocols import Selector
+from framenest.workspace import Workspace
+
+GROUP = "framenest.selectors"
+
+
+def selector_names() -> list[str]:
+    """Selectors that are installed, Framenest's own first."""
+    found = {point.name: point.value.startswith("framenest.") for point in entry_points(group=GROUP)}
+    order = ("mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3", "facility-location")
+    own = [name for name in order if name in found]
+    return own + sorted(set(found) - set(own))
+
+
+def load_selector(name: str, workspace: Workspace) -> Selector:
+    """A selector by name, ready to select."""
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            selector: Selector = point.load()(workspace)
+            return selector
+    raise ConfigError(f"there is no selector {name!r}; choose from {', '.join(selector_names())}")
+
+
+__all__ = ["GROUP", "load_selector", "selector_names"]

@@ -1,0 +1,67 @@
+"""What every selector does before and after its rule: candidates with scores, and exactly K frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.probes import probe_grid
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def every_second(num_frames: int, fps: float) -> Ints:
+    """Candidates of WFS-SB and top-k: every ⌊fps⌋-th frame, the first included."""
+    return np.arange(0, num_frames, max(1, int(fps)), dtype=np.int64)
+
+
+def whole_seconds(num_frames: int, fps: float) -> Ints:
+    """Candidates of AKS: every ⌊fps⌋-th frame, only as many as whole steps fit."""
+    step = max(1, int(fps))
+    return np.arange(max(1, num_frames // step), dtype=np.int64) * step
+
+
+def nearest_seconds(num_frames: int, fps: float) -> Ints:
+    """Candidates of BOLT: the frame nearest to each whole second."""
+    count = max(1, int(num_frames / fps)) if fps > 0 else 1
+    return np.unique(np.floor(np.arange(count) * fps + 0.5).astype(np.int64).clip(0, num_frames - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Candidates that decoded, with what a rule may look at.
+
+    frames: (n,) int64 ascending; scores: (n,) float64 relevance; appearance: (n, d) float32;
+    vectors: (n, d) frame vectors and text: (d,), where the scorer has them, else None.
+    """
+
+    frames: Ints
+    scores: Floats
+    appearance: NDArray[np.float32]
+    vectors: Floats | None = None
+    text: Floats | None = None
+
+
+def exactly(positions: Ints, scored: Scored, count: int, num_frames: int) -> Ints:
+    """Frame numbers of a rule's choice without duplicates, topped up to `count`, ascending.
+
+    First with the best candidates not chosen (ties to the earlier), then, where the candidates run out,
+    with frames spread evenly over the video. Fewer only where the video has fewer frames.
+    """
+    chosen = list(dict.fromkeys(int(p) for p in positions if 0 <= p < len(scored.frames)))[:count]
+    taken = set(chosen)
+    best = (int(p) for p in np.argsort(-scored.scores, kind="stable") if int(p) not in taken)
+    while len(chosen) < min(count, len(scored.frames)):
+        chosen.append(next(best))
+    frames = set(scored.frames[chosen].tolist())
+    wanted = min(count, num_frames)
+    density = wanted
+    while len(frames) < wanted:
+        for number in probe_grid(0, num_frames - 1, min(density, num_frames)).tolist():
+            if len(frames) < wanted:
+                frames.add(number)
+        density *= 2
+    return np.array(sorted(frames), dtype=np.int64)

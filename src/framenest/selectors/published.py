@@ -1,0 +1,247 @@
+"""The selectors by name: candidates, a rule, exactly K frames."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from framenest import appearance
+from framenest.config import IndexConfig
+from framenest.errors import BudgetError, ScorerError
+from framenest.frames import VideoInfo
+from framenest.mec import MEC
+from framenest.probes import probe_grid
+from framenest.protocols import Decoder, Embedder
+from framenest.result import Prefix, Selection
+from framenest.selectors import rules
+from framenest.selectors.candidates import (
+    Floats,
+    Ints,
+    Scored,
+    every_second,
+    exactly,
+    nearest_seconds,
+    whole_seconds,
+)
+from framenest.selectors.wavelet import wfs_sb
+from framenest.workspace import Video, Workspace, scorer_name
+
+THUMBNAIL = IndexConfig().thumbnail
+POOL = 1000  # candidates of the greedy selectors, at the most
+
+
+class MecSelector:
+    """MEC at the paper's settings: ranked once, every budget a prefix."""
+
+    name = "mec"
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._mec = MEC(workspace=workspace)
+
+    def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
+        began = time.perf_counter()
+        ranking = self._mec.rank(video, question)
+        prefixes = {budget: ranking.prefix(budget) for budget in checked(budgets)}
+        stats = ranking.stats | {"wall_seconds": time.perf_counter() - began, "runs": 1}
+        return Selection(ranking.video, question, self.name, ranking.scorer, prefixes, stats)
+
+
+class UniformSelector:
+    """K frames spread evenly, both ends included; looks at nothing."""
+
+    name = "uniform"
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
+        began = time.perf_counter()
+        decoder = self._workspace.open(video)
+        total = decoder.info.num_frames
+        prefixes = {
+            budget: _prefix(decoder, budget, probe_grid(0, total - 1, min(budget, total)))
+            for budget in checked(budgets)
+        }
+        stats = {"candidates": 0, "runs": len(prefixes), "wall_seconds": time.perf_counter() - began}
+        return Selection(decoder.info, question, self.name, "none", prefixes, stats)
+
+
+class RuleSelector(ABC):
+    """A published rule on scored candidates."""
+
+    name: str
+    needs_vectors = False
+    uses_vectors = False
+    exact = True
+    """Whether duplicates are removed and the choice topped up to exactly K."""
+    ranks = False
+    """Whether the rule takes frames one after the other, each budget extending the smaller."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def candidates(self, video: VideoInfo) -> Ints:
+        return every_second(video.num_frames, video.fps)
+
+    @abstractmethod
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        """Positions among the candidates."""
+
+    def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
+        budgets = checked(budgets)
+        began = time.perf_counter()
+        space = self._workspace
+        scorer = space.scorer_for(question)
+        if scorer is None:
+            raise ScorerError(f"{self.name} chooses by relevance and needs a question")
+        if self.needs_vectors and not isinstance(scorer, Embedder):
+            raise ScorerError(
+                f"{self.name} needs frame and text vectors, which scorer {scorer.name!r} has not"
+            )
+        decoder = space.open(video)
+        sight = space.sight(decoder, scorer, THUMBNAIL)
+        seen = sight.see(self.candidates(decoder.info), "candidates")
+        scores = space.relevance(scorer, question, seen.encoded, seen.encoded, len(seen.frames))
+        vectors: Floats | None = None
+        text: Floats | None = None
+        if (
+            isinstance(scorer, Embedder)
+            and (self.needs_vectors or self.uses_vectors)
+            and question is not None
+        ):
+            vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
+            text = np.asarray(scorer.text_vector(question), dtype=np.float64)
+        looks = appearance.encode(seen.thumbnails)
+        scored = Scored(seen.frames, scores.astype(np.float64), looks, vectors, text)
+        prefixes = {budget: self._choose(decoder, scored, budget) for budget in budgets}
+        stats = {
+            "candidates": len(seen.frames),
+            "decoded": sight.take_decoded(),
+            "runs": len(prefixes),
+            "wall_seconds": time.perf_counter() - began,
+            "diversity": "frame vectors" if vectors is not None else "none of the scorer's",
+        }
+        return Selection(decoder.info, question, self.name, scorer_name(scorer), prefixes, stats)
+
+    def _choose(self, decoder: Decoder, scored: Scored, budget: int) -> Prefix:
+        positions = self.rule(scored, budget)
+        if not self.exact:
+            return _prefix(decoder, budget, scored.frames[positions])
+        frames = exactly(positions, scored, budget, decoder.info.num_frames)
+        if not self.ranks or len(positions) < budget:
+            return _prefix(decoder, budget, frames)
+        taken = scored.frames[positions].tolist()
+        return _prefix(decoder, budget, frames, [taken.index(f) + 1 for f in frames.tolist()])
+
+
+class TopKSelector(RuleSelector):
+    """The K most relevant frames of a 1 fps grid."""
+
+    name = "top-k"
+    ranks = True
+
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        return np.argsort(-scored.scores, kind="stable")[:budget].astype(np.int64)
+
+
+class AksSelector(RuleSelector):
+    """Adaptive Keyframe Sampling, its depth capped at ⌊log2 K⌋, topped up to exactly K."""
+
+    name = "aks"
+
+    def candidates(self, video: VideoInfo) -> Ints:
+        return whole_seconds(video.num_frames, video.fps)
+
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        return rules.aks(scored.scores, budget, depth=min(5, int(math.log2(budget))))
+
+
+class AksReleasedSelector(AksSelector):
+    """Adaptive Keyframe Sampling as published: depth 5, lists as short as they come."""
+
+    name = "aks-released"
+    exact = False
+
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        return rules.aks(scored.scores, budget)
+
+
+class WaveletSelector(RuleSelector):
+    """WFS-SB: clips between wavelet boundaries, marginal relevance inside; frame vectors where there are."""
+
+    name = "wfs-sb"
+    uses_vectors = True
+
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        return wfs_sb(scored.scores, budget, scored.vectors)
+
+
+class BoltSelector(RuleSelector):
+    """BOLT: inverse transform sampling of the relevance."""
+
+    name = "bolt"
+
+    def candidates(self, video: VideoInfo) -> Ints:
+        return nearest_seconds(video.num_frames, video.fps)
+
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        return rules.bolt(scored.scores, budget)
+
+
+class Mdp3Selector(RuleSelector):
+    """MDP3 with the whole video as one segment."""
+
+    name = "mdp3"
+    needs_vectors = True
+    ranks = True
+
+    def candidates(self, video: VideoInfo) -> Ints:
+        return _thinned(every_second(video.num_frames, video.fps))
+
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        assert scored.vectors is not None
+        assert scored.text is not None
+        return rules.mdp3(scored.vectors, scored.text, budget)
+
+
+class FacilityLocationSelector(RuleSelector):
+    """Relevance plus how well the chosen frames stand for all of them, greedily."""
+
+    name = "facility-location"
+    uses_vectors = True
+    ranks = True
+
+    def candidates(self, video: VideoInfo) -> Ints:
+        return _thinned(every_second(video.num_frames, video.fps))
+
+    def rule(self, scored: Scored, budget: int) -> Ints:
+        looks = scored.appearance if scored.vectors is None else scored.vectors
+        similarity = looks.astype(np.float64) @ looks.astype(np.float64).T
+        return rules.facility_location(scored.scores, similarity, budget, alpha=0.5, beta=1.0)
+
+
+def _thinned(frames: Ints) -> Ints:
+    """At most POOL candidates, evenly."""
+    return frames if len(frames) <= POOL else frames[probe_grid(0, len(frames) - 1, POOL)]
+
+
+def _prefix(decoder: Decoder, budget: int, frames: Ints, ranks: list[int] | None = None) -> Prefix:
+    return Prefix(
+        video=decoder.info,
+        budget=budget,
+        frames=frames,
+        seconds=decoder.seconds[frames],
+        ranks=None if ranks is None else np.array(ranks, dtype=np.int64),
+        complete=len(frames) < budget and len(frames) == decoder.info.num_frames,
+    )
+
+
+def checked(budgets: Sequence[int]) -> list[int]:
+    """Budgets, ascending, each once."""
+    if not budgets or any(isinstance(b, bool) or int(b) != b or b < 1 for b in budgets):
+        raise BudgetError(f"frame budgets must be whole numbers, 1 or more, not {list(budgets)!r}")
+    return sorted({int(b) for b in budgets})

@@ -1,0 +1,123 @@
+"""The inner rules of the published selectors: scores in, positions out. Each is pinned to golden vectors.
+
+Scores are (n,) relevance of candidates in time order; a rule returns positions among them. What the
+public selectors add (removing duplicates, topping up to exactly K) is not here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def top_k(scores: Floats, count: int) -> Ints:
+    """The highest scores, in time order; ties go to the earlier."""
+    return np.sort(np.argsort(-scores, kind="stable")[:count])
+
+
+def aks(
+    scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8, spread: float = -100.0
+) -> Ints:
+    """Adaptive Keyframe Sampling: split in halves until a part's best frames stand out, then take the best.
+
+    Scores are min-max normalised. A part is split while mean(best K) − mean ≤ threshold (or its standard
+    deviation ≤ spread) and `depth` is not reached; a part at depth d gives its ⌊K/2^d⌋ best. As published:
+    at depth 5 and K < 32 that is nothing at all.
+    """
+    size = len(scores)
+    if size < count:
+        return np.arange(size, dtype=np.int64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        normal = (scores - scores.min()) / (scores.max() - scores.min())
+    chosen: list[int] = []
+    parts = deque([(0, size, 0)])
+    while parts:
+        start, end, level = parts.popleft()
+        part = normal[start:end]
+        best = np.sort(part)[::-1][:count]
+        stands_out = bool(len(part) and best.mean() - part.mean() > threshold and part.std() > spread)
+        if not stands_out and level < depth:
+            middle = start + (end - start) // 2
+            parts += [(start, middle, level + 1), (middle, end, level + 1)]
+        else:
+            order = np.argsort(-part, kind="stable")[: count // 2**level]
+            chosen += [start + int(i) for i in order]
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
+    """BOLT: inverse transform sampling of min-max scores raised to a power; −1 leaves them as they are.
+
+    Ascending, duplicates possible; constant scores give all zeros, as in the released code.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        normal = (scores - scores.min()) / (scores.max() - scores.min())
+        weights = normal if power == -1 else normal**power
+        cumulative = np.cumsum(weights / weights.sum())
+    points = np.linspace(1 / count, 1 - 1 / count, count)
+    found: Ints = np.searchsorted(cumulative, points, side="left").astype(np.int64)
+    return found
+
+
+def mdp3(
+    frames: Floats,
+    text: Floats,
+    count: int,
+    *,
+    weight: float = 0.2,
+    widths: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
+) -> Ints:
+    """MDP3 with the whole video as one segment: greedy MAP of a determinantal point process.
+
+    frames: (n, d) vectors; text: (d,). Kernel k(a, b) = Σ_α exp(−‖a − b‖² / 2α). The greedy step adds
+    the frame with the largest gain of (2/λ)·Σ log k(q, i) + log det K, by incremental Cholesky; ties go
+    to the earlier. Positions in the order in which they are taken.
+    """
+    size = len(frames)
+    if size <= count:
+        return np.arange(size, dtype=np.int64)
+    relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
+    kernel = _multi_gaussian(frames, frames, widths)
+    left = kernel.diagonal().copy()
+    factors = np.zeros((count, size))
+    chosen: list[int] = []
+    taken = np.zeros(size, dtype=bool)
+    for step in range(count):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gains = np.where(taken | (left <= 0), -np.inf, relevance + np.log(np.maximum(left, 1e-300)))
+        best = int(np.argmax(gains))
+        chosen.append(best)
+        taken[best] = True
+        row = (kernel[best] - factors[:step, best] @ factors[:step]) / np.sqrt(max(left[best], 1e-300))
+        factors[step] = row
+        left = left - row**2
+    return np.array(chosen, dtype=np.int64)
+
+
+def _multi_gaussian(a: Floats, b: Floats, widths: tuple[float, ...]) -> Floats:
+    distances = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=-1)
+    kernel: Floats = sum((np.exp(-distances / (2 * width)) for width in widths), np.zeros_like(distances))
+    return kernel
+
+
+def facility_location(scores: Floats, similarity: Floats, count: int, *, alpha: float, beta: float) -> Ints:
+    """Greedy α·Σ relevance + β·mean over candidates of the best similarity to a chosen one.
+
+    similarity: (n, n). Positions in the order in which they are taken, so prefixes nest; ties go to the
+    earlier.
+    """
+    best = np.zeros(len(scores))
+    chosen: list[int] = []
+    open_places = np.ones(len(scores), dtype=bool)
+    for _ in range(min(count, len(scores))):
+        gains = alpha * scores + beta * (np.maximum(similarity, best[:, None]).mean(axis=0) - best.mean())
+        pick = int(np.argmax(np.where(open_places, gains, -np.inf)))
+        chosen.append(pick)
+        open_places[pick] = False
+        best = np.maximum(best, similarity[:, pick])
+    return np.array(chosen, dtype=np.int64)

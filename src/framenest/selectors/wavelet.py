@@ -1,0 +1,249 @@
+"""WFS-SB: cut the relevance signal at its semantic boundaries, share the budget out over the clips.
+
+Boundaries are peaks of the coarsest wavelet detail of the signal. Written from a description of the
+released procedure, and pinned to its outputs. Wavelet and peak finding follow PyWavelets' and SciPy's
+conventions; both are a page of numpy, and neither library is a dependency for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LOW = np.array(
+    [
+        -0.010597401785069032,
+        0.0328830116668852,
+        0.030841381835560764,
+        -0.18703481171909309,
+        -0.027983769416859854,
+        0.6308807679298589,
+        0.7148465705529157,
+        0.2303778133088965,
+    ]
+)
+HIGH = LOW[::-1] * np.array([-1, 1, -1, 1, -1, 1, -1, 1])
+FLAT = 1e-12  # a detail signal with less range than this has no peaks
+
+
+@dataclass(frozen=True)
+class WaveletSettings:
+    """The released run's settings."""
+
+    height: float = 0.5
+    prominence: float = 0.05
+    duration_weight: float = 0.4
+    mean_weight: float = 0.2
+    max_weight: float = 0.3
+    variance_weight: float = 0.1
+    strictness: float = 1.2
+    least_importance: float = 0.05
+    temperature: float = 1.0
+    relevance_weight: float = 0.5
+
+
+def wfs_sb(
+    scores: Floats, count: int, features: Floats | None = None, settings: WaveletSettings | None = None
+) -> Ints:
+    """Positions of `count` candidates, ascending. features: (n, d) frame vectors for diversity, or None.
+
+    Without features, diversity is the distance between positions, as its authors do.
+    """
+    settings = settings or WaveletSettings()
+    size = len(scores)
+    if size <= count:
+        return np.arange(size, dtype=np.int64)
+    peaks = boundaries(detail(scores, level(size)), max(5, int(0.02 * size)), settings)
+    if not len(peaks):
+        return without_boundaries(scores, count)
+    edges = [0, *peaks.tolist(), size]
+    clips = [(a, b) for a, b in pairwise(edges) if b > a]
+    kept = keep_important(clips, importance(scores, clips, settings), settings)
+    quotas = share_out(np.array([value for _, value in kept]), count, settings)
+    merit = 2 * scores - 1
+    unit = None if features is None else _unit(features)
+    chosen: list[int] = []
+    for (clip, _), quota in zip(kept, quotas, strict=True):
+        chosen += marginal_relevance(merit, list(range(*clip)), quota, [], unit, settings)
+    chosen = sorted(set(chosen))
+    if len(chosen) < count:
+        rest = [i for i in range(size) if i not in set(chosen)]
+        chosen += marginal_relevance(merit, rest, count - len(chosen), chosen, unit, settings)
+    if len(chosen) > count:
+        chosen = sorted(chosen, key=lambda i: -merit[i])[:count]
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def level(size: int) -> int:
+    """Depth of the decomposition for a signal of this length."""
+    most = math.floor(math.log2(size / 7)) if size >= 7 else 0
+    return 1 if most <= 1 else int(np.clip(math.floor(math.log2(size) - 3), 1, most))
+
+
+def detail(signal: Floats, depth: int) -> Floats:
+    """The absolute coarsest detail of the signal: everything else zeroed, transformed back. (n,)."""
+    sizes, current = [], signal.astype(np.float64)
+    coarsest = np.zeros(0)
+    for _ in range(depth):
+        sizes.append(len(current))
+        current, coarsest = _analyse(current)
+    rebuilt = _synthesise(None, coarsest)
+    for size in reversed(sizes[1:]):
+        rebuilt = _synthesise(rebuilt[:size], None)
+    return np.abs(rebuilt[: len(signal)])
+
+
+def _analyse(signal: Floats) -> tuple[Floats, Floats]:
+    """One level: (approximation, detail), half-sample symmetric at the ends."""
+    taps = len(LOW)
+    extended = np.pad(signal, taps - 1, mode="symmetric")
+    count = (len(signal) + taps - 1) // 2
+    low, high = (np.convolve(extended, filter_)[taps::2][:count] for filter_ in (LOW, HIGH))
+    return low, high
+
+
+def _synthesise(approximation: Floats | None, details: Floats | None) -> Floats:
+    """One level back: 2L − 6 samples from L coefficients."""
+    total: Floats | None = None
+    for values, taps in ((approximation, LOW), (details, HIGH)):
+        if values is None:
+            continue
+        spread = np.zeros(2 * len(values))
+        spread[::2] = values
+        part = np.convolve(spread, taps[::-1])[len(LOW) - 2 :][: 2 * len(values) - len(LOW) + 2]
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def boundaries(signal: Floats, distance: int, settings: WaveletSettings) -> Ints:
+    """Peaks of the detail signal that are high and prominent enough, at least `distance` apart."""
+    spread = float(np.ptp(signal))
+    if spread < FLAT:
+        return np.zeros(0, dtype=np.int64)
+    height = signal.mean() + settings.height * signal.std()
+    peaks = [i for i in _local_maxima(signal) if signal[i] >= height]
+    peaks = _far_apart(signal, peaks, distance)
+    least = settings.prominence * spread
+    return np.array([i for i in peaks if _prominence(signal, i) >= least], dtype=np.int64)
+
+
+def _local_maxima(signal: Floats) -> list[int]:
+    """Strict maxima; of a flat top its middle."""
+    found, i, last = [], 1, len(signal) - 1
+    while i < last:
+        if signal[i - 1] < signal[i]:
+            ahead = i + 1
+            while ahead < last and signal[ahead] == signal[i]:
+                ahead += 1
+            if signal[ahead] < signal[i]:
+                found.append((i + ahead - 1) // 2)
+                i = ahead
+        i += 1
+    return found
+
+
+def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
+    """Highest peaks first; each removes lower ones nearer than `distance`."""
+    keep = dict.fromkeys(peaks, True)
+    for peak in sorted(peaks, key=lambda p: (signal[p], p), reverse=True):
+        if keep[peak]:
+            for other in peaks:
+                if other != peak and abs(other - peak) < distance:
+                    keep[other] = False
+    return [p for p in peaks if keep[p]]
+
+
+def _prominence(signal: Floats, peak: int) -> float:
+    """How far one must go down from a peak before a higher one can be reached."""
+    height = signal[peak]
+    lowest = []
+    for side in (signal[peak::-1], signal[peak:]):
+        higher = np.flatnonzero(side > height)
+        lowest.append(side[: higher[0] if len(higher) else len(side)].min())
+    return float(height - max(lowest))
+
+
+def without_boundaries(scores: Floats, count: int) -> Ints:
+    """Half of the budget spread evenly, the rest on the best of the others; ties go to the earlier."""
+    even = (
+        np.linspace(0, len(scores) - 1, count // 2, dtype=np.int64) if count >= 2 else np.zeros(0, np.int64)
+    )
+    spread = sorted(set(even.tolist()))
+    others = [int(i) for i in np.argsort(-scores, kind="stable") if i not in set(spread)]
+    return np.array(sorted([*spread, *others[: count - count // 2]])[:count], dtype=np.int64)
+
+
+def importance(scores: Floats, clips: list[tuple[int, int]], settings: WaveletSettings) -> list[float]:
+    """Length, mean, maximum and variance of each clip, weighted."""
+    whole = scores.var() + 1e-8
+    return [
+        float(
+            settings.duration_weight * (b - a) / len(scores)
+            + settings.mean_weight * scores[a:b].mean()
+            + settings.max_weight * scores[a:b].max()
+            + settings.variance_weight * scores[a:b].var() / whole
+        )
+        for a, b in clips
+    ]
+
+
+def keep_important(
+    clips: list[tuple[int, int]], values: list[float], settings: WaveletSettings
+) -> list[tuple[tuple[int, int], float]]:
+    """Of more than three clips, drop those far below the mean; all, if none would be left."""
+    pairs = list(zip(clips, values, strict=True))
+    if len(pairs) <= 3:
+        return pairs
+    least = max(settings.least_importance, float(np.mean(values) - settings.strictness * np.std(values)))
+    return [pair for pair in pairs if pair[1] >= least] or pairs
+
+
+def share_out(values: Floats, count: int, settings: WaveletSettings) -> list[int]:
+    """Whole quotas by softmax; what is left goes to the largest fractions, ties to the later."""
+    powers = np.exp((values - values.max()) / settings.temperature)
+    exact = powers / powers.sum() * count
+    quotas = np.floor(exact).astype(int)
+    for place in np.argsort(exact - quotas, kind="stable")[::-1][: count - int(quotas.sum())]:
+        quotas[place] += 1
+    return [int(q) for q in quotas]
+
+
+def marginal_relevance(
+    merit: Floats,
+    candidates: list[int],
+    count: int,
+    chosen: list[int],
+    unit: Floats | None,
+    settings: WaveletSettings,
+) -> list[int]:
+    """Up to `count` candidates, each the best by merit less similarity to those chosen before."""
+    picked: list[int] = []
+    left = list(candidates)
+    weight = settings.relevance_weight
+    while left and len(picked) < count:
+        against = [*chosen, *picked]
+        if against:
+            values = [weight * merit[i] - (1 - weight) * _similarity(i, against, unit) for i in left]
+        else:
+            values = [merit[i] for i in left]
+        picked.append(left.pop(int(np.argmax(values))))
+    return picked
+
+
+def _similarity(position: int, others: list[int], unit: Floats | None) -> float:
+    if unit is None:
+        return math.exp(-min(abs(position - other) for other in others) / 10)
+    return float((unit[others] @ unit[position]).max())
+
+
+def _unit(features: Floats) -> Floats:
+    unit: Floats = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    return unit

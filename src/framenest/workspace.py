@@ -1,0 +1,141 @@
+"""Workspace: the open videos, the scorer, the store and the clock that selectors share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.errors import ConfigError, IndexMismatch, ScorerError
+from framenest.frames import VideoInfo
+from framenest.protocols import Decoder, Encoded, Progress, Scorer, Store
+from framenest.scorers import load_scorer
+from framenest.sight import Sight
+from framenest.store import DirectoryStore
+from framenest.timing import Timing
+from framenest.video import open_video
+
+Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
+
+
+class Workspace:
+    """Opens each video once and shows it to each scorer once, whoever asks.
+
+    scorer: a name, a Scorer or None. store: a directory or a Store for indexes and features, by default
+    the user's cache. progress(stage, done, total) is called during long work.
+    """
+
+    def __init__(
+        self,
+        scorer: str | Scorer | None = "auto",
+        *,
+        store: Store | str | os.PathLike[str] | None = None,
+        progress: Progress | None = None,
+        keep_features: bool = False,
+    ) -> None:
+        self.store = (
+            DirectoryStore(store) if store is None or isinstance(store, (str, os.PathLike)) else store
+        )
+        self.progress: Progress = progress or (lambda *_: None)
+        self.timing = Timing()
+        self._keep_features = keep_features
+        self._local = self.store if isinstance(self.store, DirectoryStore) else DirectoryStore()
+        self._wanted_scorer = scorer
+        self._scorer: Scorer | None = None
+        self._decoders: dict[tuple[str, str], Decoder] = {}
+        self._sights: dict[tuple[Any, ...], Sight] = {}
+
+    @property
+    def scorer(self) -> Scorer | None:
+        """The scorer in use; loaded when first needed."""
+        if self._scorer is None and self._wanted_scorer is not None:
+            with self.timing("load"):
+                self._scorer = load_scorer(self._wanted_scorer, self._local)
+        return self._scorer
+
+    def with_scorer(self, scorer: Scorer) -> Workspace:
+        """Another scorer over the same open videos."""
+        other = Workspace(scorer, store=self.store, progress=self.progress, keep_features=self._keep_features)
+        other._decoders = self._decoders
+        return other
+
+    def scorer_for(self, question: str | None) -> Scorer | None:
+        """None without a question; with one, there must be a scorer."""
+        check_question(question)
+        if question is None:
+            return None
+        if self.scorer is None:
+            raise ScorerError("a question needs a scorer, and none was given (scorer=None)")
+        return self.scorer
+
+    def open(self, video: Video, fps: float | None = None) -> Decoder:
+        """The open video; the same decoder for the same content at the same path."""
+        with self.timing("timeline"):
+            if isinstance(video, (str, os.PathLike)) and Path(video).is_file():
+                path = str(Path(video).absolute())
+                known = self._decoders.get((self._local.fingerprint(path), path))
+                if known is not None:
+                    return known
+            decoder = open_video(video, fps=fps, store=self._local)
+        return self._decoders.setdefault((decoder.info.fingerprint, decoder.info.path), decoder)
+
+    def reopen(self, video: VideoInfo) -> Decoder:
+        """A video seen before; refused where it is not the same any more."""
+        on_disk = Path(video.path).is_file()
+        known = self._decoders.get((video.fingerprint, video.path))
+        if known is not None and not (on_disk and video.stream is None):
+            return known
+        fps = video.fps if Path(video.path).is_dir() else None
+        with self.timing("timeline"):
+            decoder = open_video(video.path, fps=fps, stream=video.stream, store=self._local)
+        if decoder.info.fingerprint != video.fingerprint:
+            raise IndexMismatch(f"{video.path}: the video has changed since it was indexed")
+        return self._decoders.setdefault((video.fingerprint, video.path), decoder)
+
+    def sight(self, decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> Sight:
+        """The video as this scorer sees it."""
+        who = (scorer.name, scorer.version) if scorer else None
+        key = (decoder.info.fingerprint, decoder.info.path, who, thumbnail)
+        if key not in self._sights:
+            self._sights[key] = Sight(
+                decoder,
+                scorer,
+                thumbnail,
+                self.store,
+                self.progress,
+                self.timing,
+                keep_all=self._keep_features,
+            )
+        return self._sights[key]
+
+    def relevance(
+        self, scorer: Scorer | None, question: str | None, encoded: Encoded, reference: Encoded, count: int
+    ) -> NDArray[np.float32]:
+        """(count,) relevance in [0, 1], checked; zeros without a question."""
+        if question is None or scorer is None or not count:
+            return np.zeros(count, dtype=np.float32)
+        with self.timing("match"):
+            relevance = np.asarray(scorer.match(encoded, question, reference=reference), dtype=np.float32)
+        if relevance.shape != (count,) or not ((relevance >= 0) & (relevance <= 1)).all():
+            found = f"from {relevance.min():.3g} to {relevance.max():.3g}" if relevance.size else "nothing"
+            raise ScorerError(
+                f"scorer {scorer.name!r} must return {count} numbers in [0, 1]; "
+                f"it returned shape {relevance.shape}, {found}"
+            )
+        return relevance
+
+
+def scorer_name(scorer: Scorer | None) -> str:
+    """How outputs call a scorer."""
+    return "none" if scorer is None else f"{scorer.name} {scorer.version}"
+
+
+def check_question(question: str | None) -> None:
+    """Refuse an empty question; None asks for none."""
+    if question is not None and not question.strip():
+        raise ConfigError(
+            "the question is empty; pass None (--no-question) for a ranking that follows no question"
+        )
