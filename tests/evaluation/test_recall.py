@@ -1,0 +1,241 @@
+"""Measures by hand, question formats, noisy truth, and the commands."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from framenest import ConfigError, FrameBatch, Workspace
+from framenest.cli import main as cli_main
+from framenest.evaluation import recall
+from framenest.evaluation.questions import GroundedQuestion, load_questions
+from framenest.evaluation.run import HORIZONS, ablations, evaluate
+from framenest.evaluation.truth import NoisyTruthScorer
+from framenest.testing import TableScorer
+
+
+def seconds(*values):
+    return np.array(values, dtype=float)
+
+
+def test_hit_and_covered_by_hand():
+    intervals = [(1.0, 2.0), (5.0, 6.0)]
+    assert recall.hit(seconds(0, 2.0), intervals)  # ends count
+    assert not recall.hit(seconds(0, 3, 4), intervals)
+    assert recall.covered(seconds(1.5, 1.6), intervals) == 0.5
+    assert recall.covered(seconds(1.5, 5.5), intervals) == 1.0
+
+
+def test_first_hit_by_hand():
+    assert recall.first_hit(seconds(9, 8, 1.5, 1.6), [(1.0, 2.0)]) == 3
+    assert recall.first_hit(seconds(9, 8), [(1.0, 2.0)]) is None
+
+
+def test_largest_gap_by_hand():
+    """Frames at 2 and 5 of 10 s: gaps 2, 3 and 5."""
+    assert recall.largest_gap(seconds(5, 2), 10.0) == 0.5
+
+
+def test_redundancy_by_hand():
+    """Two alike and one orthogonal: nearest similarities 1, 1 and 0."""
+    looks = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
+    assert recall.redundancy(looks) == pytest.approx(2 / 3)
+    assert recall.redundancy(looks[:1]) == 0
+
+
+def test_nesting_and_objective_by_hand():
+    assert recall.nesting(np.array([1, 2, 3, 4]), np.array([2, 4, 9])) == 0.5
+    assert recall.objective({8: 0.5, 16: 1.0}, {8: 3.0, 16: 1.0}) == 0.625
+
+
+def test_bootstrap_brackets_the_mean_and_repeats():
+    values = np.array([0, 1] * 50, dtype=float)
+    low, high = recall.interval_of_mean(values)
+    assert 0.38 < low < 0.5 < high < 0.62
+    assert (low, high) == recall.interval_of_mean(values)
+
+
+def test_summary_by_hand():
+    rows = []
+    for first, hits in ((1, (1, 1)), (9, (0, 1))):
+        row = recall.Outcome(first_hit=first, ranked=True, candidates=10, seconds=1.0)
+        row.by_budget = {k: {"hit": float(h)} for k, h in zip((8, 16), hits, strict=True)}
+        rows.append(row)
+    summary = recall.summarise(rows, {8: 1.0, 16: 3.0})
+    assert summary["8"]["hit"] == 0.5
+    assert summary["16"]["hit"] == 1.0
+    assert summary["all"]["objective"] == pytest.approx(0.875)
+    assert summary["all"]["low"] == 0.75
+    assert summary["all"]["mean_first_hit"] == 5
+    assert "medium" not in summary["all"]
+
+
+FORMATS = {
+    "framenest": ("qa.json", [{"video": "a.mp4", "question": "Q?", "intervals": [[1, 2]]}], [(1.0, 2.0)]),
+    "longvideobench": (
+        "lvb.json",
+        [{"video_path": "a.mp4", "question": "Q?", "position": [60, 30], "id": "a_0"}],
+        [(1.0, 2.0)],
+    ),
+    "lvbench": (
+        "lvbench.jsonl",
+        [{"key": "a", "qa": [{"question": "Q?", "time_reference": "00:01-00:02"}]}],
+        [(1.0, 2.0)],
+    ),
+    "nextgqa": ("gqa.csv", [{"video_id": "a", "question": "Q?", "location": "[[1.0, 2.0]]"}], [(1.0, 2.0)]),
+    "qvhighlights": ("qvh.jsonl", [{"vid": "a", "query": "Q?", "relevant_windows": [[1, 2]]}], [(1.0, 2.0)]),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_question_formats(tmp_path, kind):
+    name, rows, intervals = FORMATS[kind]
+    path = tmp_path / name
+    if name.endswith("csv"):
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    elif name.endswith("jsonl"):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        path.write_text(json.dumps(rows))
+    (found,) = load_questions(path, kind=kind)
+    assert found == GroundedQuestion(str(tmp_path / "a.mp4"), "Q?", tuple(intervals))
+    (moved,) = load_questions(path, kind=kind, videos="/elsewhere")
+    assert moved.video == "/elsewhere/a.mp4"
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "[{}]", "nonsense", '[{"video": "a", "question": "b", "intervals": [[2, 1]]}]']
+)
+def test_bad_question_sets(tmp_path, text):
+    path = tmp_path / "qa.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError):
+        load_questions(path)
+
+
+def relevance(snr, seed=0, question="Where?"):
+    times = np.arange(0, 600, 1.0)
+    scorer = NoisyTruthScorer([(100, 110)], snr, seed)
+    encoded = scorer.encode(FrameBatch(np.arange(600), times, ()))
+    return scorer.match(encoded, question)
+
+
+def test_noisy_truth():
+    inside = slice(100, 111)
+    assert relevance(20)[inside].min() > 0.95
+    assert (relevance(1) == relevance(1)).all()
+    assert (relevance(1) != relevance(1, seed=1)).any()
+    assert (relevance(1) != relevance(1, question="Else?")).any()
+    noise = relevance(0)
+    assert abs(noise[inside].mean() - noise.mean()) < 0.5
+    neighbours = np.corrcoef(noise[:-1], noise[1:])[0, 1]
+    assert neighbours > 0.9  # the noise changes slowly
+
+
+def test_noisy_truth_does_not_depend_on_which_frames_are_asked():
+    scorer = NoisyTruthScorer([(10, 12)], 2)
+    whole = scorer.encode(FrameBatch(np.arange(50), np.arange(50) / 2, ()))
+    some = {"second": whole["second"][7:9]}
+    together = scorer.match(whole, "Q")
+    assert np.allclose(scorer.match(some, "Q", reference=whole), together[7:9])
+
+
+@pytest.fixture
+def question_set(clip, tmp_path):
+    path = tmp_path / "qa.json"
+    rows = [
+        {"video": str(clip), "question": "First?", "intervals": [[2.0, 2.6]]},
+        {"video": str(clip), "question": "Second?", "intervals": [[8.0, 9.0], [11.0, 11.4]]},
+    ]
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def test_evaluate_finds_what_the_truth_says(question_set):
+    names = ["mec", "uniform", "top-k", "aks", "wfs-sb", "bolt"]
+    result = evaluate(load_questions(question_set), names, [2, 4, 8], Workspace(None), snr=20)
+    assert result["questions"] == 2
+    assert list(result["selectors"]) == names
+    assert result["selectors"]["mec"]["4"]["hit"] == 1.0
+    assert result["selectors"]["mec"]["8"]["nesting"] == 1.0
+    assert result["selectors"]["uniform"]["2"]["hit"] == 0.0  # both ends of the video
+    assert result["selectors"]["uniform"]["all"]["mean_first_hit"] is None
+    for measures in result["selectors"]["aks"].values():
+        assert all(v is None or np.isfinite(v) for v in measures.values())
+
+
+def test_ablations_have_the_papers_rows(question_set):
+    scores = {n: float(50 <= n <= 65) for n in range(300)}
+    result = ablations(load_questions(question_set), Workspace(TableScorer(scores)))
+    assert len(result["components"]) == 9
+    assert len(result["schedules"]) == 10
+    assert list(result["horizons"]) == [str(h) for h in HORIZONS]
+    assert list(result["horizons"]["32"]) == ["8", "16", "32"]
+    assert set(result["components"]["paper"]) == {"low", "medium", "high", "average"}
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        cli_main([str(a) for a in arguments])
+    printed = capsys.readouterr()
+    return ended.value.code, printed.out, printed.err
+
+
+def test_the_recall_command(capsys, question_set, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra `plots`")
+    out = [tmp_path / name for name in ("r.json", "r.csv", "r.svg")]
+    code, printed, err = run(
+        capsys, "evaluate", "recall", question_set, "--scorer", "noisy-truth:8", "--selectors", "mec,uniform",
+        "--budgets", "2,4,8", "--json", out[0], "--csv", out[1], "--plot", out[2], "--quiet",
+        "--budget-weights", "2=1,8=3",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "mec" in printed
+    data = json.loads(out[0].read_text())
+    assert data["questions"] == 2
+    assert {"hit", "covered", "largest_gap", "redundancy", "nesting"} <= set(data["selectors"]["mec"]["8"])
+    assert out[1].read_text().startswith("selector,budget,hit")
+    assert "<svg" in out[2].read_text()
+
+
+def test_the_select_and_compare_commands(capsys, clip, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("frame,score\n" + "".join(f"{n},{float(n == 150)}\n" for n in range(300)))
+    scorer = ["--scorer", f"table:{table}", "--quiet"]
+    out = tmp_path / "s.json"
+    code, printed, err = run(
+        capsys, "select", clip, "Where?", "--selector", "aks", "-k", "4,8", "-o", out, *scorer
+    )
+    assert (code, err) == (0, "")
+    assert "K=4" in printed
+    assert run(capsys, "show", out)[0] == 0
+    assert run(capsys, "extract", out, "-k", "4", "--to", tmp_path / "frames", "--quiet")[0] == 0
+    assert len(list((tmp_path / "frames").iterdir())) == 4
+    code, _, err = run(capsys, "extract", out, "-k", "5", "--to", tmp_path / "frames", "--quiet")
+    assert (code, "holds budgets 4, 8, not 5" in err) == (2, True)
+    picture = tmp_path / "c.png"
+    code, printed, err = run(
+        capsys, "compare", clip, "Where?", "--selectors", "mec,uniform,aks", "-k", "8", "-o", picture, *scorer
+    )
+    assert code == 0, err
+    assert picture.stat().st_size > 1000
+    assert "shared with the first" in printed or "shared" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scorer", "noisy-truth:much"], "noisy truth needs its ratio"),
+        (["--scorer", "noisy-truth:1", "--selectors", "mec,best"], "there is no selector 'best'"),
+        (["--scorer", "noisy-truth:1", "--budget-weights", "9=1"], "budget weights"),
+        (["--scorer", "noisy-truth:1", "--selectors", ","], "at least one selector"),
+        ([], "--scorer"),
+    ],
+)
+def test_bad_evaluations(capsys, question_set, arguments, message):
+    code, _, err = run(capsys, "evaluate", "recall", question_set, *arguments)
+    assert (code, message in err) == (2, True), err

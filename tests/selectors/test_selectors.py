@@ -1,0 +1,161 @@
+"""Every selector as a user meets it: exactly K distinct frames, in time order, with any scorer."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framenest import BudgetError, ConfigError, ScorerError, Selection, Workspace
+from framenest.protocols import Selector
+from framenest.result import load_result
+from framenest.selectors import load_selector, selector_names
+from framenest.selectors.candidates import Scored, every_second, exactly, nearest_seconds, whole_seconds
+from framenest.testing import TableScorer
+
+SCORES = {n: 0.1 + 0.8 * (150 <= n < 170) for n in range(0, 300, 5)}
+
+
+class Vectors(TableScorer):
+    """A table that also has vectors, so that every selector can use it."""
+
+    def frame_vectors(self, encoded):
+        angle = encoded["frame"] / 50
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+    def text_vector(self, question):
+        return np.array([1.0, 0.0])
+
+
+@pytest.fixture
+def workspace():
+    return Workspace(Vectors(SCORES))
+
+
+OURS = ["mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3", "facility-location"]
+
+
+def test_all_are_found_by_name():
+    assert selector_names()[: len(OURS)] == OURS
+    with pytest.raises(ConfigError, match="there is no selector 'best'; choose from mec, uniform"):
+        load_selector("best", Workspace(None))
+
+
+@pytest.mark.parametrize("name", [n for n in OURS if n != "aks-released"])
+@pytest.mark.parametrize("budgets", [[1], [8, 4], [12, 16, 64]])
+def test_exactly_k_distinct_frames_in_time_order(workspace, clip, name, budgets):
+    selector = load_selector(name, workspace)
+    assert isinstance(selector, Selector)
+    assert selector.name == name
+    made = selector.select(clip, "Where is it?", budgets)
+    assert list(made.prefixes) == sorted(budgets)
+    for budget, prefix in made.prefixes.items():
+        assert len(prefix) == budget
+        assert (np.diff(prefix.frames) > 0).all()
+        assert np.allclose(prefix.seconds, prefix.frames / 25)
+        if prefix.ranks is not None:
+            assert sorted(prefix.ranks.tolist()) == list(range(1, budget + 1))
+    assert made.stats["candidates"] >= 0
+
+
+def test_aks_as_released_is_short_below_32(workspace, clip):
+    made = load_selector("aks-released", workspace).select(clip, "Where?", [8])
+    assert len(made.prefix(8)) < 8
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_short_video_gives_all_its_frames(workspace, frames, name):
+    from framenest import open_video
+
+    made = load_selector(name, workspace).select(open_video(frames[:5], fps=25), "Where?", [8])
+    assert len(made.prefix(8)) <= 5
+    if name not in ("aks-released",):
+        assert made.prefix(8).frames.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["top-k", "mdp3", "facility-location"])
+def test_those_that_rank_nest(workspace, clip, name):
+    made = load_selector(name, workspace).select(clip, "Where?", [4, 8])
+    assert set(made.prefix(4).frames.tolist()) <= set(made.prefix(8).frames.tolist())
+
+
+def test_top_k_takes_the_most_relevant(workspace, clip):
+    assert set(load_selector("top-k", workspace).select(clip, "Where?", [1]).prefix(1).frames.tolist()) == {
+        150
+    }
+
+
+def test_mdp3_refuses_a_scorer_without_vectors(clip):
+    selector = load_selector("mdp3", Workspace(TableScorer(SCORES)))
+    with pytest.raises(ScorerError, match="mdp3 needs frame and text vectors, which scorer 'table' has not"):
+        selector.select(clip, "Where?", [4])
+
+
+def test_wfs_sb_says_what_its_diversity_is(clip):
+    with_vectors = load_selector("wfs-sb", Workspace(Vectors(SCORES))).select(clip, "Where?", [4])
+    without = load_selector("wfs-sb", Workspace(TableScorer(SCORES))).select(clip, "Where?", [4])
+    assert with_vectors.stats["diversity"] == "frame vectors"
+    assert without.stats["diversity"] == "none of the scorer's"
+
+
+def test_budgets_are_checked(workspace, clip):
+    with pytest.raises(BudgetError, match="1 or more"):
+        load_selector("uniform", workspace).select(clip, "x", [0])
+    made = load_selector("uniform", workspace).select(clip, "x", [4])
+    with pytest.raises(BudgetError, match="holds budgets 4, not 8"):
+        made.prefix(8)
+
+
+def test_a_selection_round_trips(workspace, clip, tmp_path):
+    made = load_selector("top-k", workspace).select(clip, "Where? – <b>", [4, 8])
+    made.save(tmp_path / "s.json")
+    for loaded in (Selection.load(tmp_path / "s.json"), load_result(tmp_path / "s.json")):
+        assert (loaded.selector, loaded.question, loaded.scorer) == (
+            made.selector,
+            made.question,
+            made.scorer,
+        )
+        for budget, prefix in made.prefixes.items():
+            assert loaded.prefix(budget).frames.tolist() == prefix.frames.tolist()
+            assert loaded.prefix(budget).ranks.tolist() == prefix.ranks.tolist()
+
+
+def test_candidates_by_hand():
+    """10 s at 29.97 fps: steps of 29 frames; BOLT rounds i·29.97."""
+    assert whole_seconds(300, 29.97).tolist() == [29 * i for i in range(10)]
+    assert every_second(300, 29.97).tolist() == [29 * i for i in range(11)]
+    assert nearest_seconds(300, 29.97).tolist() == [0, 30, 60, 90, 120, 150, 180, 210, 240, 270]
+    assert every_second(5, 0.5).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_topping_up_by_hand():
+    """Duplicates go; the best unchosen come; then frames spread over the video."""
+    scored = Scored(np.array([0, 10, 20]), np.array([0.1, 0.9, 0.5]), np.zeros((3, 1), np.float32))
+    assert exactly(np.array([0, 0]), scored, 2, 30).tolist() == [0, 10]
+    assert exactly(np.array([], dtype=np.int64), scored, 1, 30).tolist() == [10]
+    assert len(exactly(np.array([0]), scored, 7, 30)) == 7
+    assert exactly(np.array([0]), scored, 99, 5 + 16).tolist() == list(range(21))
+
+
+def test_a_selector_of_ones_own_is_found_through_its_entry_point(tmp_path, clip):
+    """The example package, put on the path with its metadata as pip would leave it."""
+    example = Path(__file__).parents[2] / "examples" / "selector_plugin"
+    info = tmp_path / "framenest_thirds-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: framenest-thirds\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[framenest.selectors]\nmiddle-out = framenest_middle_out:MiddleOutSelector\n"
+    )
+    code = f"""
+import sys, json
+sys.path[:0] = [{str(tmp_path)!r}, {str(example)!r}]
+from framenest import Workspace
+from framenest.selectors import load_selector, selector_names
+made = load_selector("middle-out", Workspace(None)).select({str(clip)!r}, None, [3])
+print(json.dumps([selector_names()[-1], made.prefix(3).frames.tolist(), made.prefix(3).ranks.tolist()]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == ["middle-out", [149, 150, 151], [2, 1, 3]]
+    assert 'middle-out = "framenest_middle_out:MiddleOutSelector"' in (example / "pyproject.toml").read_text()
