@@ -117,25 +117,32 @@ class RuleSelector(ABC):
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
         looks = appearance.encode(seen.thumbnails)
         scored = Scored(seen.frames, scores.astype(np.float64), looks, vectors, text)
-        prefixes = {budget: self._choose(decoder, scored, budget) for budget in budgets}
+        prefixes = self._choose(decoder, scored, budgets)
         stats = {
             "candidates": len(seen.frames),
             "decoded": sight.take_decoded(),
-            "runs": len(prefixes),
+            "runs": 1 if self.ranks else len(prefixes),
             "wall_seconds": time.perf_counter() - began,
             "diversity": "frame vectors" if vectors is not None else "none of the scorer's",
         }
         return Selection(decoder.info, question, self.name, scorer_name(scorer), prefixes, stats)
 
-    def _choose(self, decoder: Decoder, scored: Scored, budget: int) -> Prefix:
-        positions = self.rule(scored, budget)
+    def _choose(self, decoder: Decoder, scored: Scored, budgets: Sequence[int]) -> dict[int, Prefix]:
+        if self.ranks:
+            order = self.rule(scored, max(budgets))
+            return {budget: self._ranked(decoder, scored, order, budget) for budget in budgets}
+        return {budget: self._one(decoder, scored, self.rule(scored, budget), budget) for budget in budgets}
+
+    def _one(self, decoder: Decoder, scored: Scored, positions: Ints, budget: int) -> Prefix:
         if not self.exact:
             return _prefix(decoder, budget, scored.frames[positions])
-        frames = exactly(positions, scored, budget, decoder.info.num_frames)
-        if not self.ranks or len(positions) < budget:
-            return _prefix(decoder, budget, frames)
-        taken = scored.frames[positions].tolist()
-        return _prefix(decoder, budget, frames, [taken.index(f) + 1 for f in frames.tolist()])
+        return _prefix(decoder, budget, exactly(positions, scored, budget, decoder.info.num_frames))
+
+    def _ranked(self, decoder: Decoder, scored: Scored, order: Ints, budget: int) -> Prefix:
+        if len(order) < budget:  # the candidates ran out: what is added has no rank
+            return self._one(decoder, scored, order, budget)
+        place = np.argsort(order[:budget], kind="stable")
+        return _prefix(decoder, budget, scored.frames[order[place]], (place + 1).tolist())
 
 
 class TopKSelector(RuleSelector):

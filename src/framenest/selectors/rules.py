@@ -100,7 +100,8 @@ def mdp3(
 
 
 def _multi_gaussian(a: Floats, b: Floats, widths: tuple[float, ...]) -> Floats:
-    distances = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=-1)
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None, :]
+    distances = np.maximum(0.0, squares - 2 * a @ b.T)
     kernel: Floats = sum((np.exp(-distances / (2 * width)) for width in widths), np.zeros_like(distances))
     return kernel
 

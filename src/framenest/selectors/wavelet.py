@@ -226,22 +226,26 @@ def marginal_relevance(
 ) -> list[int]:
     """Up to `count` candidates, each the best by merit less similarity to those chosen before."""
     picked: list[int] = []
-    left = list(candidates)
+    left = np.array(candidates, dtype=np.int64)
     weight = settings.relevance_weight
-    while left and len(picked) < count:
-        against = [*chosen, *picked]
-        if against:
-            values = [weight * merit[i] - (1 - weight) * _similarity(i, against, unit) for i in left]
-        else:
-            values = [merit[i] for i in left]
-        picked.append(left.pop(int(np.argmax(values))))
+    nearest = np.full(len(left), -np.inf)
+    for other in chosen:
+        nearest = np.maximum(nearest, _similarity(left, other, unit))
+    while len(left) and len(picked) < count:
+        values = weight * merit[left] - (1 - weight) * nearest if chosen or picked else merit[left]
+        place = int(np.argmax(values))
+        picked.append(int(left[place]))
+        left, nearest = np.delete(left, place), np.delete(nearest, place)
+        nearest = np.maximum(nearest, _similarity(left, picked[-1], unit))
     return picked
 
 
-def _similarity(position: int, others: list[int], unit: Floats | None) -> float:
-    if unit is None:
-        return math.exp(-min(abs(position - other) for other in others) / 10)
-    return float((unit[others] @ unit[position]).max())
+def _similarity(positions: Ints, other: int, unit: Floats | None) -> Floats:
+    """Of each position to one other: cosine of the features, or nearness in time without them."""
+    result: Floats = (
+        np.exp(-np.abs(positions - other) / 10) if unit is None else unit[positions] @ unit[other]
+    )
+    return result
 
 
 def _unit(features: Floats) -> Floats:
