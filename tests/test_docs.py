@@ -46,6 +46,24 @@ def test_the_readme_numbers_are_the_measured_ones():
     assert f"{json.loads((results / 'ranking.json').read_text())['milliseconds_median']:.0f} ms" in readme
 
 
+def test_the_decoding_numbers_are_the_measured_ones():
+    results = ROOT / "benchmarks" / "results"
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "decoding.md").read_text()
+    for name, row in json.loads((results / "decoding.json").read_text())["files"][
+        "the footage itself"
+    ].items():
+        if name == "framenest, full size":
+            continue
+        cells = f"| {row['frames']} | {row['wall_seconds']:.1f} | {row['cpu_seconds']:.0f} |"
+        assert cells in readme, name
+        assert cells in page, name
+    for row in json.loads((results / "growth.json").read_text())["rows"]:
+        seconds = row["uniform"]["seconds"], row["keyframes"]["seconds"]
+        assert f"| {row['minutes']} min | {seconds[0]:.1f} s | {seconds[1]:.1f} s |" in page
+    for shares in json.loads((results / "probing.json").read_text())["hit"].values():
+        assert " | ".join(f"{share:.2f}" for share in shares.values()) in page
+
+
 def test_the_glossary_names_exist_in_the_code():
     import framenest.appearance
     import framenest.discovery

@@ -25,6 +25,7 @@ ROOMS = [
     ["discovery"],
     ["ranking"],
     ["result"],
+    ["selection"],
     ["scorers"],
     ["workspace"],
     ["mec"],

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from framenest.result import Prefix, Selection
+from framenest.result import Prefix
+from framenest.selection import Selection
 
 
 class MiddleOutSelector:

@@ -17,7 +17,8 @@ from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.index import SparseIndex
 from framenest.mec import MEC
 from framenest.protocols import Decoder, Embedder, Scorer, Selector, Store
-from framenest.result import Prefix, Ranking, Selection
+from framenest.result import Prefix, Ranking
+from framenest.selection import Selection
 from framenest.video import open_video
 from framenest.workspace import Workspace
 

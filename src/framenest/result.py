@@ -176,7 +176,7 @@ class Ranking:
     @classmethod
     def load(cls, path: str | Path) -> Ranking:
         """Read a ranking written by `save`."""
-        return _load(path, "ranking", cls.from_json)
+        return load_file(path, "ranking", cls.from_json)
 
 
 def _columns(source: object, names: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
@@ -199,84 +199,12 @@ def _arrays(data: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, NDAr
     return arrays
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """What a selector chose for a question: one Prefix per budget; `stats`: candidates, seconds."""
-
-    video: VideoInfo
-    question: str | None
-    selector: str
-    scorer: str
-    prefixes: dict[int, Prefix]
-    stats: dict[str, Any]
-
-    def __repr__(self) -> str:
-        return f"Selection({self.selector!r}, {self.video.path!r}, budgets={list(self.prefixes)})"
-
-    def prefix(self, budget: int) -> Prefix:
-        """The frames chosen for a budget; only for budgets that were asked for."""
-        if budget not in self.prefixes:
-            there = ", ".join(map(str, self.prefixes))
-            raise BudgetError(
-                f"this selection holds budgets {there}, not {budget}; select again with -k {budget}"
-            )
-        return self.prefixes[budget]
-
-    def save(self, path: str | Path) -> None:
-        """Write the selection as JSON."""
-        data = {
-            "format": FORMAT,
-            "kind": "selection",
-            "video": self.video.to_json(),
-            "question": self.question,
-            "selector": self.selector,
-            "scorer": self.scorer,
-            "stats": self.stats,
-            "budgets": {
-                str(budget): {
-                    "frames": prefix.frames.tolist(),
-                    "seconds": prefix.seconds.tolist(),
-                    "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
-                    "complete": prefix.complete,
-                }
-                for budget, prefix in self.prefixes.items()
-            },
-        }
-        write_atomic(Path(path), (json.dumps(data, ensure_ascii=False) + "\n").encode(errors="surrogatepass"))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Selection:
-        """Read a selection written by `save`."""
-        return _load(path, "selection", cls.from_json)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Selection:
-        video = VideoInfo.from_json(data["video"])
-        prefixes = {
-            int(budget): Prefix(
-                video,
-                int(budget),
-                np.array(entry["frames"], dtype=np.int64),
-                np.array(entry["seconds"], dtype=np.float64),
-                None if entry["ranks"] is None else np.array(entry["ranks"], dtype=np.int64),
-                entry["complete"],
-            )
-            for budget, entry in data["budgets"].items()
-        }
-        return cls(video, data["question"], data["selector"], data["scorer"], prefixes, data["stats"])
-
-
 Result = TypeVar("Result")
 
 
-def load_result(path: str | Path) -> Ranking | Selection:
-    """A ranking or a selection, whichever the file holds."""
-    kind = _read(path).get("kind")
-    return Selection.load(path) if kind == "selection" else Ranking.load(path)
-
-
-def _load(path: str | Path, kind: str, make: Callable[[Mapping[str, Any]], Result]) -> Result:
-    data = _read(path)
+def load_file(path: str | Path, kind: str, make: Callable[[Mapping[str, Any]], Result]) -> Result:
+    """What `make` makes of a result file of this kind; a clear error where it is none."""
+    data = read_file(path)
     if data.get("kind") != kind:
         raise StoreError(f"{path}: not a {kind} file")
     if data.get("format") != FORMAT:
@@ -290,7 +218,8 @@ def _load(path: str | Path, kind: str, make: Callable[[Mapping[str, Any]], Resul
         raise StoreError(f"{path}: damaged {kind} file ({error!r})") from error
 
 
-def _read(path: str | Path) -> dict[str, Any]:
+def read_file(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where it holds something else."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
     except OSError as error:

@@ -54,7 +54,7 @@ def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str,
 class DirectoryStore:
     """One file per key under a directory; safe with many processes, since files are renamed into place.
 
-    >>> store = DirectoryStore("/tmp/example")              # doctest: +SKIP
+    >>> store = DirectoryStore("cache")                     # doctest: +SKIP
     >>> store.put("index/ab12", {"format": 1}, {"x": x})    # doctest: +SKIP
     """
 

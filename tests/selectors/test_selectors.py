@@ -10,7 +10,7 @@ import pytest
 
 from framenest import BudgetError, ConfigError, ScorerError, Selection, Workspace
 from framenest.protocols import Selector
-from framenest.result import load_result
+from framenest.selection import load_result
 from framenest.selectors import load_selector, selector_names
 from framenest.selectors.candidates import Scored, every_second, exactly, nearest_seconds, whole_seconds
 from framenest.testing import TableScorer

@@ -14,7 +14,7 @@ from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, p
 from framenest.errors import StoreError
 from framenest.frames import ImageSpec
 from framenest.report import contact_sheet
-from framenest.result import Selection, load_result
+from framenest.selection import Selection, load_result
 from framenest.store import DirectoryStore
 
 

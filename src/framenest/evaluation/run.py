@@ -15,7 +15,8 @@ from framenest.evaluation.questions import GroundedQuestion
 from framenest.evaluation.truth import NoisyTruthScorer
 from framenest.mec import MEC
 from framenest.protocols import Progress, Selector
-from framenest.result import Prefix, Selection
+from framenest.result import Prefix
+from framenest.selection import Selection
 from framenest.selectors import load_selector
 from framenest.selectors.published import THUMBNAIL
 from framenest.workspace import Workspace

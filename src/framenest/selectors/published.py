@@ -16,7 +16,8 @@ from framenest.frames import VideoInfo
 from framenest.mec import MEC
 from framenest.probes import probe_grid
 from framenest.protocols import Decoder, Embedder
-from framenest.result import Prefix, Selection
+from framenest.result import Prefix
+from framenest.selection import Selection
 from framenest.selectors import rules
 from framenest.selectors.candidates import (
     Floats,

@@ -10,11 +10,11 @@ import numpy as np
 from av.error import FFmpegError
 
 from framenest.video import x264
+from framenest.video.player import Player
 from framenest.video.source import Opened, Packet, Source
 from framenest.video.timeline import Ints, Timeline
 
 _REORDER = 16  # frames that a decoder may hold back to put them in order, at the most
-_RECENT = 24  # packets after which a frame must have come out
 _SEEK_SAVES = 32  # packets; reading on over fewer than these is cheaper than a seek
 
 
@@ -46,7 +46,7 @@ class Reader:
         self._packets: Iterator[Packet] = iter(())
         self._next = 0
         self._seeks = timeline.seekable
-        self._sequential: _Player | None = None
+        self._sequential: Player | None = None
         self._came = 0  # frames that came out of the decoder
         self._started = False  # whether the key frame of this start has come out
         self._damage: list[int] = []  # packets since the last start whose frames are damaged
@@ -87,9 +87,9 @@ class Reader:
             if found is not None:
                 yield number, found
 
-    def _player(self) -> _Player:
+    def _player(self) -> Player:
         if self._sequential is None:
-            self._sequential = _Player(self._source, self._timeline)
+            self._sequential = Player(self._source, self._timeline)
         return self._sequential
 
     def _decode(
@@ -220,44 +220,3 @@ class Reader:
 def _chain(first: Packet, rest: Iterator[Packet]) -> Iterator[Packet]:
     yield first
     yield from rest
-
-
-class _Player:
-    """Decodes a file from beginning to end, once, and hands out frames on the way."""
-
-    def __init__(self, source: Source, timeline: Timeline) -> None:
-        self._source = source
-        self._timeline = timeline
-        self._opened: Opened | None = None
-        self._packets: Iterator[tuple[int, Packet]] = iter(())
-        self._fed = -1
-        self._recent: dict[int, av.VideoFrame] = {}
-
-    def frames(self, wanted: Sequence[int]) -> Iterator[tuple[int, av.VideoFrame]]:
-        """Those of the frames that come out, for ascending frame numbers."""
-        needed = {int(self._timeline.packet[number]): number for number in wanted}
-        if self._opened is None or min(needed) <= self._fed - _RECENT:
-            self.close()
-            self._opened = self._source.open()
-            self._packets = enumerate(self._opened.packets())
-            self._fed, self._recent = -1, {}
-        found = {packet: self._recent[packet] for packet in needed if packet in self._recent}
-        while len(found) < len(needed) and self._fed < max(needed) + _RECENT:
-            decoded = self._feed(self._opened)
-            found |= {packet: frame for packet, frame in decoded.items() if packet in needed}
-        yield from sorted(((needed[packet], frame) for packet, frame in found.items()), key=lambda p: p[0])
-
-    def _feed(self, opened: Opened) -> dict[int, av.VideoFrame]:
-        """Decode one more packet; what came out, by packet number."""
-        number, packet = next(self._packets, (self._fed + _RECENT, None))
-        self._fed = number
-        if packet is not None:
-            packet.pts = packet.dts = number
-        decoded = {frame.pts: frame for frame in opened.decode(packet) if frame.pts is not None}
-        self._recent = dict(list((self._recent | decoded).items())[-_RECENT:])
-        return decoded
-
-    def close(self) -> None:
-        if self._opened:
-            self._opened.close()
-            self._opened = None
