@@ -191,7 +191,7 @@ def test_index_then_rank_decodes_no_probe(capsys, clip, table, tmp_path):
     settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet"]
     code, out, _ = run(capsys, "index", clip, "--scorer", table, *settings)
     assert code == 0
-    assert "24 probes over 0:12.0, at most 0.52 s apart" in out
+    assert "24 probes over 0:12.0, at most 0.52 s apart; timeline from" in out
     output = tmp_path / "r.json"
     run(capsys, "rank", clip, "Where?", "--scorer", table, "-o", output, *settings)
     assert Ranking.load(output).stats["decoded"] == Ranking.load(output).stats["zoom"]

@@ -19,7 +19,8 @@ class VideoInfo:
     `num_frames` and `duration` (seconds) come from the packets that are really there, never from a
     header. `start` is the first frame's presentation time in the file; every other time in Framenest
     counts from that frame. `width` and `height` are those of an upright frame with square pixels.
-    `stream` is the number of the video stream, None where the file's default one was taken.
+    `stream` is the number of the video stream, None where the file's default one was taken;
+    `timeline_bytes` how much of the file was read to know its timeline.
     """
 
     path: str
@@ -33,6 +34,7 @@ class VideoInfo:
     start: float = 0.0
     constant_rate: bool = True
     stream: int | None = None
+    timeline_bytes: int = field(default=0, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:

@@ -57,9 +57,9 @@ class Workspace:
         return self._scorer
 
     def with_scorer(self, scorer: Scorer) -> Workspace:
-        """Another scorer over the same open videos."""
+        """Another scorer over the same open videos, clock, and features where name and version agree."""
         other = Workspace(scorer, store=self.store, progress=self.progress, keep_features=self._keep_features)
-        other._decoders = self._decoders
+        other.timing, other._decoders, other._sights = self.timing, self._decoders, self._sights
         return other
 
     def scorer_for(self, question: str | None) -> Scorer | None:

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from framenest.cli import options
 from framenest.cli.files import check_writable
-from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
+from framenest.cli.terminal import Bars, bytes_text, note, out, print_facts, print_prefix, print_ranks
 from framenest.config import MECConfig
 from framenest.errors import BudgetError, ConfigError, StoreError, VideoError
 from framenest.index import choose_probes
@@ -222,7 +222,8 @@ def index(
         lost = f", {len(made.substitutes)} undecodable" if len(made.substitutes) else ""
         out.print(
             f"{video}: {len(made)} probes over {clock(made.video.duration)}, "
-            f"at most {made.largest_gap:.2f} s apart{lost}",
+            f"at most {made.largest_gap:.2f} s apart{lost}; "
+            f"timeline from {bytes_text(made.video.timeline_bytes)}",
             soft_wrap=True,
             markup=False,
         )

@@ -66,12 +66,13 @@ class TagScorer:
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
         asked = self._text(question)
-        probes = encoded if reference is None else reference
-        total, total_probes = np.zeros(len(encoded["classes"])), np.zeros(len(probes["classes"]))
-        for mine, theirs in zip(self._readings(encoded, asked), self._readings(probes, asked), strict=True):
-            total += standardise(mine, theirs)
-            total_probes += standardise(theirs, theirs)
-        return logistic(total, total_probes)
+        readings = self._readings(encoded, asked)
+        probes = readings if reference is None or reference is encoded else self._readings(reference, asked)
+        pairs = list(zip(readings, probes, strict=True))
+        total = sum(standardise(mine, theirs) for mine, theirs in pairs)
+        return logistic(
+            np.asarray(total), np.asarray(sum(standardise(theirs, theirs) for _, theirs in pairs))
+        )
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 384) what the classifier names in each frame, in the space of sentences."""
@@ -100,7 +101,7 @@ def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float32]:
     """The mean of each frame's best labels, weighted by probability, as unit vectors. (n, 1000) → (n, d)."""
-    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :NAMED]
+    best = np.argpartition(-probabilities, NAMED, axis=1)[:, :NAMED]
     weights = np.take_along_axis(probabilities, best, axis=1)
     vectors = np.einsum("nk,nkd->nd", weights, labels[best])
     result: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

@@ -133,6 +133,7 @@ class PyAVDecoder:
                 constant_rate=timeline.constant_rate,
                 notes=_notes(timeline, opened),
                 stream=self._source.stream,
+                timeline_bytes=timeline.bytes_read,
             )
         finally:
             opened.close()
