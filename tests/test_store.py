@@ -138,6 +138,14 @@ def test_a_foreign_or_newer_index_file_is_refused(clip, tmp_path):
         SparseIndex.load(tmp_path / "newer")
 
 
+def test_an_entry_of_another_version_is_made_anew(clip, tmp_path):
+    first = MEC(SMALL, None, store=tmp_path).index(clip)
+    (entry,) = (tmp_path / "index").rglob("*.safetensors")
+    header = {name: value for name, value in first.header().items() if name != "span"}
+    entry.write_bytes(pack(header, first.arrays()))
+    assert MEC(SMALL, None, store=tmp_path).index(clip).span == first.span
+
+
 def test_a_missing_video_is_a_video_error(tmp_path):
     with pytest.raises(VideoError, match="no such file"):
         DirectoryStore(tmp_path).fingerprint(str(tmp_path / "nothing.mp4"))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from framenest import appearance
 from framenest.archive import DamagedFile, pack, unpack, write_atomic
 from framenest.config import IndexConfig
-from framenest.errors import IndexMismatch, StoreError, VideoError
+from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import Pixels, VideoInfo
 from framenest.observability import observability
 from framenest.probes import probe_count, probe_grid, snap_to_keys
@@ -119,13 +119,16 @@ class SparseIndex:
             raise IndexMismatch(
                 f"this index has format {header.get('format')}, this Framenest reads format {FORMAT}"
             )
-        return cls(
-            video=VideoInfo.from_json(header["video"]),
-            config=IndexConfig(**header["config"]),
-            window=tuple(header["window"]),
-            span=tuple(header["span"]),
-            **arrays,
-        )
+        try:
+            return cls(
+                video=VideoInfo.from_json(header["video"]),
+                config=IndexConfig(**header["config"]),
+                window=tuple(header["window"]),
+                span=tuple(header["span"]),
+                **arrays,
+            )
+        except (KeyError, TypeError, ConfigError) as error:
+            raise IndexMismatch(f"this index lacks something or has too much ({error!r})") from error
 
     def save(self, path: str | Path) -> None:
         """Write the index to a file."""

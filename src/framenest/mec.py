@@ -9,7 +9,7 @@ import numpy as np
 
 from framenest import appearance, discovery
 from framenest.config import MECConfig
-from framenest.errors import VideoError
+from framenest.errors import IndexMismatch, VideoError
 from framenest.index import FORMAT as INDEX_FORMAT
 from framenest.index import SparseIndex, choose_probes
 from framenest.observability import observability
@@ -106,7 +106,10 @@ class MEC:
 
     def _stored_index(self, name: str) -> SparseIndex | None:
         kept = self.workspace.store.get(f"index/{name}")
-        return SparseIndex.from_parts(*kept) if kept else None
+        try:
+            return SparseIndex.from_parts(*kept) if kept else None
+        except IndexMismatch:  # another version wrote it; it is only a cache
+            return None
 
     def _build_index(self, sight: Sight) -> SparseIndex:
         decoder = sight.decoder
