@@ -64,6 +64,25 @@ def test_the_decoding_numbers_are_the_measured_ones():
         assert " | ".join(f"{share:.2f}" for share in shares.values()) in page
 
 
+def test_the_evaluation_numbers_are_the_measured_ones():
+    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs" / "evaluation.md").read_text()
+    plain = page.replace("**", "")
+    for name, summary in json.loads((results / "recall_tags.json").read_text())["selectors"].items():
+        hits = " | ".join(f"{summary[k]['hit']:.2f}" for k in summary if k != "all")
+        assert f"| `{name}` | {hits} |" in plain
+    ablations = json.loads((results / "ablations_tags.json").read_text())
+    for name, row in (ablations["components"] | ablations["schedules"]).items():
+        assert f"| `{name}` | " + " | ".join(f"{100 * value:.2f}" for value in row.values()) in page
+    for name, row in json.loads((results / "efficiency.json").read_text())["rows"].items():
+        cells = f"{row['preprocessing_seconds']:.1f} | {row['selection_seconds']:.1f}"
+        assert f"| `{name}` | {row['candidates']:,} | {row['runs']} | {cells} |" in page
+    for snr in (0, 1, 2, 4):
+        for summary in json.loads((results / f"recall_noisy_truth_{snr}.json").read_text())[
+            "selectors"
+        ].values():
+            assert f" {summary['8']['hit']:.2f} " in page
+
+
 def test_the_glossary_names_exist_in_the_code():
     import framenest.appearance
     import framenest.discovery
