@@ -75,8 +75,8 @@ FORMATS = {
     "framenest": ("qa.json", [{"video": "a.mp4", "question": "Q?", "intervals": [[1, 2]]}], [(1.0, 2.0)]),
     "longvideobench": (
         "lvb.json",
-        [{"video_path": "a.mp4", "question": "Q?", "position": [60, 30], "id": "a_0"}],
-        [(1.0, 2.0)],
+        [{"video_path": "a.mp4", "question": "Q?", "position": [300, 15], "id": "a_0"}],
+        [(0.0, 1.5), (9.0, 11.0)],
     ),
     "lvbench": (
         "lvbench.jsonl",

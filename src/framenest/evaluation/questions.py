@@ -60,13 +60,17 @@ def _own(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
 
 
 def _longvideobench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """LongVideoBench: `position` holds frame numbers at 30 fps sampling of the referred moments."""
+    """LongVideoBench: `position` holds the frame number of each moment that the question refers to.
+
+    The file does not tell the frame rate: 30 is assumed unless a row has `fps`. A moment counts as the
+    second around it either way.
+    """
     found = []
     for row in rows:
-        fps = float(row.get("fps", 30))
-        moments = sorted(float(p) / fps for p in row["position"])
+        moments = [float(frame) / float(row.get("fps", 30)) for frame in row["position"]]
         if moments:
-            found.append(_question(row["video_path"], row["question"], [[moments[0], moments[-1]]]))
+            around = [[max(0.0, moment - 1), moment + 1] for moment in sorted(moments)]
+            found.append(_question(row["video_path"], row["question"], around))
     return found
 
 
