@@ -301,7 +301,7 @@ def test_bad_ranking_files(capsys, ranking, tmp_path):
     other = tmp_path / "other.json"
     other.write_text("{}")
     lacking = json.loads(ranking.read_text())
-    del lacking["ranks"]["utility"]
+    del lacking["ranks"][3]["utility"]
     partial = tmp_path / "partial.json"
     partial.write_text(json.dumps(lacking))
     for file, message in (

@@ -1,5 +1,7 @@
 """The pipeline: a video and a question in, one ranking out, any budget from it."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -96,6 +98,10 @@ def test_a_ranking_round_trips_through_its_file(clip, tmp_path):
     ranking.save(tmp_path / "ranking.json")
     loaded = Ranking.load(tmp_path / "ranking.json")
     assert_identical(ranking, loaded)
+    first = json.loads((tmp_path / "ranking.json").read_text())["ranks"][0]
+    assert (first["rank"], first["frame"]) == (1, ranking.frames[0])
+    assert first["from"] in ("probe", "zoom")
+    assert first["utility"] == ranking.utility[0]
     assert loaded.question == ranking.question
     assert loaded.config == ranking.config
     assert loaded.video == ranking.video

@@ -33,6 +33,7 @@ _PER_RANK = {
     "diversity": np.float64,
     "utility": np.float64,
 }
+_MEASURES = list(_PER_RANK)[3:]
 _PER_CANDIDATE = {name: _PER_RANK[name] for name in list(_PER_RANK)[:7]}
 
 
@@ -143,7 +144,7 @@ class Ranking:
             "scorer": self.scorer,
             "config": self.config.to_json(),
             "stats": self.stats,
-            "ranks": _columns(self, _PER_RANK),
+            "ranks": _rows(self),
             "pool": _columns(self.pool, _PER_CANDIDATE)
             | {"active": list(self.pool.active), "anchors": list(self.pool.anchors)},
         }
@@ -162,7 +163,7 @@ class Ranking:
                 **_arrays(pool, _PER_CANDIDATE),
             ),
             stats={name: data["stats"][name] for name in _STATS} | data["stats"],
-            **_arrays(data["ranks"], _PER_RANK),
+            **_arrays(_from_rows(data["ranks"]), _PER_RANK),
         )
 
     def save(self, path: str | Path) -> None:
@@ -177,6 +178,29 @@ class Ranking:
     def load(cls, path: str | Path) -> Ranking:
         """Read a ranking written by `save`."""
         return load_file(path, "ranking", cls.from_json)
+
+
+def _rows(ranking: Ranking) -> list[dict[str, Any]]:
+    """One object per rank, for people and scripts that read the file."""
+    columns = _columns(ranking, _PER_RANK)
+    return [
+        {
+            "rank": i + 1,
+            "frame": columns["frames"][i],
+            "seconds": columns["seconds"][i],
+            "from": "zoom" if columns["is_zoom"][i] else "probe",
+            **{name: columns[name][i] for name in _MEASURES},
+        }
+        for i in range(len(ranking))
+    ]
+
+
+def _from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {
+        "frames": [row["frame"] for row in rows],
+        "seconds": [row["seconds"] for row in rows],
+        "is_zoom": [row["from"] == "zoom" for row in rows],
+    } | {name: [row[name] for row in rows] for name in _MEASURES}
 
 
 def _columns(source: object, names: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
