@@ -77,6 +77,7 @@ def test_probes_move_to_the_nearest_key_frame_of_their_cell():
     assert snapped([0, 10, 20], [4, 5, 6]) == [4, 6]  # 5 is a midpoint and belongs to the right cell
     assert snapped([0, 10, 20], [8, 12]) == [8]  # a tie goes to the earlier
     assert snapped([7], [0, 50]) == [7]
+    assert snapped([78, 79, 80, 81], [0, 250]) == [78, 79, 80, 81]  # no key frame in reach at all
 
 
 def test_a_gap_of_more_than_four_intervals_keeps_its_middle_probe():

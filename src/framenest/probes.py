@@ -59,7 +59,8 @@ def snap_to_keys(grid: NDArray[np.int64], keys: NDArray[np.int64], longest: floa
     """Move each probe to the key frame nearest to it in its cell; drop those whose cell has none.
 
     A cell runs between the midpoints to the neighbouring probes. Where dropping would leave a gap of
-    more than `longest` probe intervals, the probe nearest the gap's middle stays, exact.
+    more than `longest` probe intervals, the probe nearest the gap's middle stays, exact. Where nothing
+    would be left, all stay.
 
     >>> snap_to_keys(np.array([0, 10, 20, 30]), np.array([0, 12, 14, 29])).tolist()
     [0, 12, 29]
@@ -78,7 +79,8 @@ def snap_to_keys(grid: NDArray[np.int64], keys: NDArray[np.int64], longest: floa
     dropped = np.array([int(p) for i, p in enumerate(grid) if i not in moved], dtype=np.int64)
     edges = [int(grid[0]), *frames, int(grid[-1])]
     stay = [p for a, b in pairwise(edges) for p in _fill(a, b, dropped, widest)]
-    return np.array(sorted({*frames, *stay}), dtype=np.int64)
+    probes = sorted({*frames, *stay})
+    return np.array(probes, dtype=np.int64) if probes else grid
 
 
 def _fill(a: int, b: int, dropped: NDArray[np.int64], widest: float) -> list[int]:

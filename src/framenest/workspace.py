@@ -80,6 +80,9 @@ class Workspace:
                 if known is not None:
                     return known
             decoder = open_video(video, fps=fps, store=self._local)
+        if decoder is video:  # the caller's own, whatever else is known of this video
+            self._decoders.setdefault((decoder.info.fingerprint, decoder.info.path), decoder)
+            return decoder
         return self._decoders.setdefault((decoder.info.fingerprint, decoder.info.path), decoder)
 
     def reopen(self, video: VideoInfo) -> Decoder:
@@ -98,7 +101,7 @@ class Workspace:
     def sight(self, decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> Sight:
         """The video as this scorer sees it."""
         who = (scorer.name, scorer.version) if scorer else None
-        key = (decoder.info.fingerprint, decoder.info.path, who, thumbnail)
+        key = (decoder.info.fingerprint, decoder.info.path, decoder.name, decoder.version, who, thumbnail)
         if key not in self._sights:
             self._sights[key] = Sight(
                 decoder,

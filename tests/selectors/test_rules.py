@@ -70,6 +70,15 @@ def test_mdp3_prefixes_nest():
     assert rules.mdp3(frames, text, 7).tolist() == long[:7]
 
 
+def test_mdp3_ranks_all_frames_once_even_where_looks_repeat():
+    rng = np.random.default_rng(0)
+    frames = rng.standard_normal((3, 4))[np.repeat(np.arange(3), 10)]
+    order = rules.mdp3(frames, rng.standard_normal(4), 64).tolist()
+    assert sorted(order) == list(range(30))
+    assert len({n // 10 for n in order[:3]}) == 3
+    assert rules.mdp3(frames, rng.standard_normal(4), 16).tolist() != list(range(16))
+
+
 def test_mdp3_does_not_take_the_same_look_twice():
     frames = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     assert rules.mdp3(frames, np.array([1.0, 0.0]), 2).tolist() == [0, 2]

@@ -96,8 +96,8 @@ def test_mdp3_refuses_a_scorer_without_vectors(clip):
 def test_wfs_sb_says_what_its_diversity_is(clip):
     with_vectors = load_selector("wfs-sb", Workspace(Vectors(SCORES))).select(clip, "Where?", [4])
     without = load_selector("wfs-sb", Workspace(TableScorer(SCORES))).select(clip, "Where?", [4])
-    assert with_vectors.stats["diversity"] == "frame vectors"
-    assert without.stats["diversity"] == "none of the scorer's"
+    assert with_vectors.stats["diversity"] == "the scorer's frame vectors"
+    assert without.stats["diversity"] == "distance in time, since the scorer has no vectors"
 
 
 def test_budgets_are_checked(workspace, clip):

@@ -9,7 +9,7 @@ import pytest
 from framenest import VideoError, open_video
 from framenest.store import DirectoryStore
 from framenest.video import scan as scanning
-from framenest.video.mp4 import composition_offsets
+from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.scan import scan
 from framenest.video.source import Source
 from media import numbered_picture, numbered_video
@@ -81,10 +81,20 @@ def test_a_file_cut_short_is_read_to_its_end(tmp_path, monkeypatch):
     assert "the header promises 12.0 s of video" in decoder.info.notes[0]
 
 
+def box(kind, body):
+    return (8 + len(body)).to_bytes(4, "big") + kind + body
+
+
 def test_composition_offsets_of_odd_bytes():
-    assert composition_offsets(io.BytesIO(b""), 1) == (None, 0)
-    assert composition_offsets(io.BytesIO(b"\0\0\0\x04moov"), 1) == (None, 0)
-    assert composition_offsets(io.BytesIO(b"\0\0\0\x10moov\0\0\0\xffjunk"), 1)[0] is None
+    assert composition_offsets(io.BytesIO(b""), 1, 5) == (None, 0)
+    assert composition_offsets(io.BytesIO(b"\0\0\0\x04moov"), 1, 5) == (None, 0)
+    assert composition_offsets(io.BytesIO(b"\0\0\0\x10moov\0\0\0\xffjunk"), 1, 5)[0] is None
+    for table in (b"\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0\0\0\0\x01\0\0"):
+        track = box(b"tkhd", bytes(12) + b"\0\0\0\x01") + box(b"ctts", table)
+        with pytest.raises(BadHeader):
+            composition_offsets(io.BytesIO(box(b"moov", box(b"trak", track))), 1, 5)
+    with pytest.raises(BadHeader):
+        composition_offsets(io.BytesIO(box(b"moov", box(b"trak", box(b"tkhd", b"")))), 1, 5)
 
 
 def test_the_timeline_is_kept(clip, tmp_path, monkeypatch):

@@ -132,7 +132,9 @@ def _print_recall(result: dict[str, Any]) -> None:
     first = next(iter(result["selectors"].values()))
     budgets = [k for k in first if k != "all"]
     hits = _table("selector", (*budgets, "mean", "first hit"))
-    rest = _table("selector", ("largest gap", "redundancy", "nesting", "looked at", "seconds"))
+    rest = _table(
+        "selector", ("covered", "gap", "redund.", "nesting", "low", "medium", "high", "looked at", "s")
+    )
     for name, summary in result["selectors"].items():
         whole, last = summary["all"], summary[budgets[-1]]
         first_hit = whole["mean_first_hit"]
@@ -144,7 +146,8 @@ def _print_recall(result: dict[str, Any]) -> None:
         )
         rest.add_row(
             name,
-            *(f"{last[measure]:.2f}" for measure in ("largest_gap", "redundancy", "nesting")),
+            *(_number(last[measure]) for measure in ("covered", "largest_gap", "redundancy", "nesting")),
+            *(_number(whole.get(regime)) for regime in ("low", "medium", "high")),
             f"{whole['candidates']:.0f}",
             f"{whole['seconds']:.2f}",
         )
@@ -155,6 +158,10 @@ def _print_recall(result: dict[str, Any]) -> None:
         (s[k]["hit_high"] - s[k]["hit_low"]) / 2 for s in result["selectors"].values() for k in budgets
     ]
     note(f"95 % intervals reach up to ±{max(margins):.2f}; differences within them mean little")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def _table(first: str, headings: tuple[str, ...]) -> Table:
@@ -189,9 +196,10 @@ def ablations(
         check_writable(Path(json_file))
     entries = load_questions(questions, kind=kind, videos=videos)
     bars = Bars(quiet)
-    space = Workspace(scorer, store=cache, progress=bars)
+    snr = _snr(scorer)
+    space = Workspace(None if snr is not None else scorer, store=cache, progress=bars)
     with bars:
-        result = {"scorer": scorer} | run_ablations(entries, space, progress=bars)
+        result = {"scorer": scorer} | run_ablations(entries, space, snr=snr, progress=bars)
     for title in ("components", "schedules"):
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("variant")

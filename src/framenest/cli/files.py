@@ -29,3 +29,10 @@ def check_writable_folder(folder: Path) -> None:
         raise StoreError(
             f"{folder}: cannot be written ({'no permission' if there.is_dir() else 'not a folder'})"
         )
+
+
+def check_picture(file: Path) -> None:
+    """Refuse a picture that could not be written, or is of no kind that can be."""
+    check_writable(file)
+    if file.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
+        raise StoreError(f"{file}: a picture is a .png, .jpg or .webp file")

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from framenest import extract as extraction
 from framenest.cli import options
-from framenest.cli.files import check_writable, check_writable_folder
+from framenest.cli.files import check_picture, check_writable_folder
 from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
 from framenest.errors import StoreError
 from framenest.frames import ImageSpec
@@ -70,9 +70,7 @@ def extract(
     target = Path(folder)
     check_writable_folder(target)
     if sheet is not None:
-        check_writable(Path(sheet))
-        if Path(sheet).suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
-            raise StoreError(f"{sheet}: a contact sheet is a .png, .jpg or .webp file")
+        check_picture(Path(sheet))
     decoder = extraction.reopen(loaded.video, path=video, store=cache)
     bars = Bars(quiet)
     with bars:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from framenest import extract as extraction
 from framenest.cli import options
-from framenest.cli.files import check_writable
+from framenest.cli.files import check_picture, check_writable
 from framenest.cli.terminal import Bars, note, out, print_prefix, short_path
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec
@@ -67,6 +67,8 @@ def select(
     out.print(
         f"[dim]selector[/] {escape(made.selector)}  [dim]scorer[/] {escape(made.scorer)}", soft_wrap=True
     )
+    if "diversity" in made.stats:
+        note(f"{selector} compares frames by {made.stats['diversity']}")
     for prefix in made.prefixes.values():
         print_prefix(prefix)
         if len(prefix) < prefix.budget:
@@ -109,7 +111,7 @@ def compare(
     \b
     framenest compare kiln.mp4 "What happens after firing?" --selectors mec,uniform,aks -k 16
     """
-    check_writable(Path(output))
+    check_picture(Path(output))
     bars = Bars(quiet)
     space = Workspace(scorer, store=cache, progress=bars)
     names = options.names(selectors)
@@ -131,14 +133,13 @@ def compare(
             table.add_row(
                 selector.name,
                 str(len(prefix)),
-                f"{made.stats['candidates']:,}",
-                f"{made.stats['wall_seconds']:.2f}",
+                f"{made.stats.get('candidates', 0):,}",
+                f"{made.stats.get('wall_seconds', 0.0):.2f}",
                 f"{100 * largest_gap(prefix.seconds, opened.info.duration):.0f} %",
                 f"{len(first & set(prefix.frames.tolist()))}",
             )
     out.print(table)
-    shown = {name: prefix for name, prefix in prefixes.items() if len(prefix)}
-    comparison(shown, thumbnails, title=question).save(output)
+    comparison(prefixes, thumbnails, title=question).save(output)
     out.print(
         f"[dim]{short_path(opened.info.path)}, K={budget}; picture in[/] {escape(output)}", soft_wrap=True
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
+from framenest.video.remote import is_remote
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,14 @@ def load_questions(
         ) from error
     if not entries:
         raise ConfigError(f"{file}: no questions with intervals in this file")
-    return [GroundedQuestion(str(folder / entry.video), entry.question, entry.intervals) for entry in entries]
+    return [
+        GroundedQuestion(
+            entry.video if is_remote(entry.video) else str(folder / entry.video),
+            entry.question,
+            entry.intervals,
+        )
+        for entry in entries
+    ]
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
@@ -51,7 +59,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     if text.lstrip().startswith("["):
         rows: list[dict[str, Any]] = json.loads(text)
         return rows
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def _own(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:

@@ -68,7 +68,7 @@ def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
 class Outcome:
     """What one selector did on one question: measures by budget, and what does not depend on it."""
 
-    by_budget: dict[int, dict[str, float]] = field(default_factory=dict)
+    by_budget: dict[int, dict[str, float | None]] = field(default_factory=dict)
     first_hit: int | None = None
     ranked: bool = False
     candidates: int = 0
@@ -88,6 +88,12 @@ def interval_of_mean(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Over the questions for which there is a value."""
+    there = [value for value in values if value is not None]
+    return float(np.mean(there)) if there else None
+
+
 def summarise(outcomes: Sequence[Outcome], weights: Mapping[int, float] | None = None) -> dict[str, Any]:
     """Means over questions: {"8": {"hit": …, "hit_low": …, "hit_high": …, …}, …, "all": {…}}."""
     budgets = list(outcomes[0].by_budget)
@@ -95,7 +101,7 @@ def summarise(outcomes: Sequence[Outcome], weights: Mapping[int, float] | None =
     summary: dict[str, Any] = {}
     for budget in budgets:
         rows = [outcome.by_budget[budget] for outcome in outcomes]
-        means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+        means = {name: _mean([row[name] for row in rows]) for name in rows[0]}
         low, high = interval_of_mean(np.array([row["hit"] for row in rows], dtype=np.float64))
         summary[str(budget)] = means | {"hit_low": low, "hit_high": high}
     hits = {budget: summary[str(budget)]["hit"] for budget in budgets}

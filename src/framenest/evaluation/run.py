@@ -106,18 +106,18 @@ def judge(
     selection: Selection, entry: GroundedQuestion, workspace: Workspace, spent: float
 ) -> recall.Outcome:
     """All measures of one selection."""
-    outcome = recall.Outcome(candidates=selection.stats["candidates"], seconds=spent)
+    outcome = recall.Outcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
     looks = _looks(selection, workspace)
     smaller: Prefix | None = None
     for budget, prefix in selection.prefixes.items():
-        place = np.searchsorted(looks[0], prefix.frames)
+        there = np.searchsorted(looks[0], prefix.frames[np.isin(prefix.frames, looks[0])])
         half = selection.prefixes.get(budget // 2)
         outcome.by_budget[budget] = {
             "hit": float(recall.hit(prefix.seconds, entry.intervals)),
             "covered": recall.covered(prefix.seconds, entry.intervals),
             "largest_gap": recall.largest_gap(prefix.seconds, selection.video.duration),
-            "redundancy": recall.redundancy(looks[1][place]),
-            "nesting": recall.nesting(half.frames, prefix.frames) if half is not None and len(half) else 1.0,
+            "redundancy": recall.redundancy(looks[1][there]),
+            "nesting": recall.nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
             "frames": float(len(prefix)),
         }
         smaller = prefix
@@ -162,19 +162,21 @@ def ablations(
     questions: Sequence[GroundedQuestion],
     workspace: Workspace,
     *,
+    snr: float | None = None,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
     """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
     budgets = [k for group in recall.REGIMES.values() for k in group]
     names = dict.fromkeys((*COMPONENTS, *SCHEDULES))
     outcomes = collect(
-        questions, {name: _preset(name) for name in names}, budgets, workspace, progress=progress
+        questions, {name: _preset(name) for name in names}, budgets, workspace, snr=snr, progress=progress
     )
     rows = {name: _row(recall.summarise(found), budgets) for name, found in outcomes.items()}
     horizons: dict[str, dict[str, float]] = {}
     for horizon in HORIZONS:
         fitting = [k for k in budgets if k <= horizon]
-        found = collect(questions, {"paper": _preset("paper", horizon)}, fitting, workspace)["paper"]
+        makers = {"paper": _preset("paper", horizon)}
+        found = collect(questions, makers, fitting, workspace, snr=snr, progress=progress)["paper"]
         summary = recall.summarise(found)
         horizons[str(horizon)] = {str(k): summary[str(k)]["hit"] for k in fitting}
     return {

@@ -24,10 +24,9 @@ def comparison(
 
     thumbnails: up to eight (h, w, 3) pictures per selector. intervals: where the answer is known to be.
     """
-    duration = next(iter(prefixes.values())).video.duration
+    video = next(iter(prefixes.values())).video
     tile = (WIDTH - LABEL - 2 * MARGIN) // SHOWN - 6
-    height, width = next(iter(thumbnails.values()))[0].shape[:2]
-    tile_height = max(1, round(tile * height / width))
+    duration, tile_height = video.duration, max(1, round(tile * video.height / video.width))
     row = 26 + tile_height + 18
     page = Image.new("RGB", (WIDTH, 44 + AXIS + row * len(prefixes) + MARGIN), PAPER)
     draw = ImageDraw.Draw(page)

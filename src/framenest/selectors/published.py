@@ -6,6 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,10 @@ class RuleSelector(ABC):
     def candidates(self, video: VideoInfo) -> Ints:
         return every_second(video.num_frames, video.fps)
 
+    def diversity(self, vectors: bool) -> str:
+        """What frames are compared by, for selectors that use vectors where there are some."""
+        return "the scorer's frame vectors" if vectors else "thumbnails, since the scorer has no vectors"
+
     @abstractmethod
     def rule(self, scored: Scored, budget: int) -> Ints:
         """Positions among the candidates."""
@@ -119,13 +124,14 @@ class RuleSelector(ABC):
         looks = appearance.encode(seen.thumbnails)
         scored = Scored(seen.frames, scores.astype(np.float64), looks, vectors, text)
         prefixes = self._choose(decoder, scored, budgets)
-        stats = {
+        stats: dict[str, Any] = {
             "candidates": len(seen.frames),
             "decoded": sight.take_decoded(),
             "runs": 1 if self.ranks else len(prefixes),
             "wall_seconds": time.perf_counter() - began,
-            "diversity": "frame vectors" if vectors is not None else "none of the scorer's",
         }
+        if self.uses_vectors:
+            stats["diversity"] = self.diversity(vectors is not None)
         return Selection(decoder.info, question, self.name, scorer_name(scorer), prefixes, stats)
 
     def _choose(self, decoder: Decoder, scored: Scored, budgets: Sequence[int]) -> dict[int, Prefix]:
@@ -183,6 +189,9 @@ class WaveletSelector(RuleSelector):
 
     name = "wfs-sb"
     uses_vectors = True
+
+    def diversity(self, vectors: bool) -> str:
+        return super().diversity(vectors) if vectors else "distance in time, since the scorer has no vectors"
 
     def rule(self, scored: Scored, budget: int) -> Ints:
         return wfs_sb(scored.scores, budget, scored.vectors)

@@ -64,6 +64,9 @@ def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
     return found
 
 
+_NOTHING_NEW = 1e-10
+
+
 def mdp3(
     frames: Floats,
     text: Floats,
@@ -79,8 +82,7 @@ def mdp3(
     to the earlier. Positions in the order in which they are taken.
     """
     size = len(frames)
-    if size <= count:
-        return np.arange(size, dtype=np.int64)
+    count = min(count, size)
     relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
     kernel = _multi_gaussian(frames, frames, widths)
     left = kernel.diagonal().copy()
@@ -88,14 +90,14 @@ def mdp3(
     chosen: list[int] = []
     taken = np.zeros(size, dtype=bool)
     for step in range(count):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gains = np.where(taken | (left <= 0), -np.inf, relevance + np.log(np.maximum(left, 1e-300)))
+        gains = np.where(taken, -np.inf, relevance + np.log(np.maximum(left, _NOTHING_NEW)))
         best = int(np.argmax(gains))
         chosen.append(best)
         taken[best] = True
-        row = (kernel[best] - factors[:step, best] @ factors[:step]) / np.sqrt(max(left[best], 1e-300))
-        factors[step] = row
-        left = left - row**2
+        row = (kernel[best] - factors[:step, best] @ factors[:step]) / np.sqrt(max(left[best], _NOTHING_NEW))
+        if left[best] > _NOTHING_NEW:  # a look that is there already adds nothing to the rest
+            factors[step] = row
+            left = left - row**2
     return np.array(chosen, dtype=np.int64)
 
 

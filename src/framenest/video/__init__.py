@@ -43,6 +43,8 @@ def open_video(
         return ArrayDecoder(video, fps)
     if isinstance(video, (str, os.PathLike)):
         path, store = os.fspath(video), store or DirectoryStore()
+        if decoder != "pyav" and (is_remote(path) or Path(path).is_dir()):
+            raise ConfigError(f"{path}: decoder {decoder!r} reads only files on this machine")
         if is_remote(path):
             found = find(path, store)
             source = Source(path, stream, found.local, found.open_file)

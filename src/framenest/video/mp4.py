@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl"}
 
 
-def composition_offsets(file: BinaryIO, track: int) -> tuple[NDArray[np.int64] | None, int]:
+class BadHeader(Exception):
+    """The header cannot be taken at its word."""
+
+
+def composition_offsets(file: BinaryIO, track: int, samples: int) -> tuple[NDArray[np.int64] | None, int]:
     """(offset of each sample in decode order or None where the file has none, bytes of the header read).
 
     Offsets are those stored; where some are negative, FFmpeg shifts decode times, not these.
@@ -26,7 +30,10 @@ def composition_offsets(file: BinaryIO, track: int) -> tuple[NDArray[np.int64] |
         if kind == b"moov":
             file.seek(body.start)
             header = file.read(len(body))
-            return _offsets(header, track), len(header)
+            try:
+                return _offsets(header, track, samples), len(header)
+            except (ValueError, IndexError, struct.error) as error:
+                raise BadHeader from error
     return None, 0
 
 
@@ -59,10 +66,10 @@ def _children(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
         at += size
 
 
-def _offsets(header: bytes, track: int) -> NDArray[np.int64] | None:
+def _offsets(header: bytes, track: int, samples: int) -> NDArray[np.int64] | None:
     for kind, body in _children(memoryview(header)):
         if kind == b"trak" and _track_number(body) == track:
-            return _table(body)
+            return _table(body, samples)
     return None
 
 
@@ -74,16 +81,18 @@ def _track_number(trak: memoryview) -> int:
     return -1
 
 
-def _table(data: memoryview) -> NDArray[np.int64] | None:
+def _table(data: memoryview, samples: int) -> NDArray[np.int64] | None:
     """The table of composition offsets somewhere below a track."""
     for kind, body in _children(data):
         if kind in _CONTAINERS:
-            found = _table(body)
+            found = _table(body, samples)
             if found is not None:
                 return found
         elif kind == b"ctts":
             count = int.from_bytes(body[4:8], "big")
             rows = np.frombuffer(body[8 : 8 + 8 * count], dtype=">u4").reshape(-1, 2)
+            if int(rows[:, 0].sum(dtype=np.int64)) != samples:
+                raise ValueError("offsets for another number of samples")
             # Version 0 says unsigned, yet writers store negative numbers there too; FFmpeg reads them signed.
             return np.repeat(rows[:, 1].astype(np.uint32).view(np.int32).astype(np.int64), rows[:, 0])
     return None

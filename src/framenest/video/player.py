@@ -31,11 +31,17 @@ class Player:
             self._opened = self._source.open()
             self._packets = enumerate(self._opened.packets())
             self._fed, self._recent = -1, {}
-        found = {packet: self._recent[packet] for packet in needed if packet in self._recent}
-        while len(found) < len(needed) and self._fed < max(needed) + _RECENT:
-            decoded = self._feed(self._opened)
-            found |= {packet: frame for packet, frame in decoded.items() if packet in needed}
-        yield from sorted(((needed[packet], frame) for packet, frame in found.items()), key=lambda p: p[0])
+        waiting = list(wanted)
+        found = {needed[packet]: self._recent[packet] for packet in needed if packet in self._recent}
+        while waiting and self._fed < max(needed) + _RECENT:
+            while waiting and waiting[0] in found:
+                yield waiting[0], found.pop(waiting.pop(0))
+            if waiting:
+                decoded = self._feed(self._opened)
+                found |= {needed[packet]: frame for packet, frame in decoded.items() if packet in needed}
+        for number in waiting:
+            if number in found:
+                yield number, found.pop(number)
 
     def _feed(self, opened: Opened) -> dict[int, av.VideoFrame]:
         """Decode one more packet; what came out, by packet number."""

@@ -111,9 +111,9 @@ class PyAVDecoder:
         path, timeline = self._source.path, self.timeline
         if not len(timeline):
             raise VideoError(f"{path}: no frames in its video stream")
+        message = x264.build_message(self._source)
         opened = self._source.open()
         try:
-            message = x264.build_message(opened)
             first = _first_frame(opened)
             if first is None:
                 raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")

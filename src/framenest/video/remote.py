@@ -6,13 +6,17 @@ hashing its content would mean fetching it all.
 
 from __future__ import annotations
 
+import http.client
 import io
 import re
 import shutil
+import tempfile
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from framenest.errors import MissingExtra, VideoError
@@ -51,28 +55,41 @@ def _http(url: str, store: DirectoryStore) -> Remote:
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
         version = [headers.get("ETag"), headers.get("Last-Modified")]
-        if answer.status == 206:
-            size = (headers.get("Content-Range") or "").rpartition("/")[2]
+        size = (headers.get("Content-Range") or "").rpartition("/")[2]
+        if answer.status == 206 and size.isdecimal():
             fingerprint = digest(url, size, version)
             return Remote(fingerprint, url, lambda: io.BufferedReader(_HttpFile(url, int(size)), 2**16))
         fingerprint = digest(url, headers.get("Content-Length"), version)
         target = store.root / "remote" / fingerprint
         if not target.is_file() or not any(version):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_suffix(".part")
-            with part.open("wb") as file:
-                shutil.copyfileobj(answer, file)
-            part.replace(target)
+            _download(url, answer, target)
         return Remote(store.fingerprint(str(target)), str(target))
 
 
+def _download(url: str, answer: Any, target: Path) -> None:
+    """Fetch a whole file; kept only if all of it came."""
+    promised = answer.headers.get("Content-Length")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
+            shutil.copyfileobj(answer, part)
+            size = part.tell()
+        if promised is not None and size != int(promised):
+            Path(part.name).unlink()
+            raise VideoError(f"{url}: the connection broke off after {size} of {promised} bytes")
+        Path(part.name).replace(target)
+    except (OSError, http.client.HTTPException) as error:
+        raise VideoError(f"{url}: could not be fetched ({error})") from error
+
+
 def _request(url: str, wanted: str) -> Any:
-    request = urllib.request.Request(url, headers={"Range": wanted, "User-Agent": "framenest"})
+    address = urllib.parse.quote(url, safe=":/?#[]@!$&'()*+,;=%")
+    request = urllib.request.Request(address, headers={"Range": wanted, "User-Agent": "framenest"})
     try:
         return urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         raise VideoError(f"{url}: the server answers {error.code} {error.reason}") from error
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise VideoError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error
 
 
@@ -100,7 +117,7 @@ class _HttpFile(io.RawIOBase):
         if last < self._at:
             return 0
         with _request(self._url, f"bytes={self._at}-{last}") as answer:
-            data = answer.read()
+            data = answer.read(len(buffer)) if answer.status == 206 else b""
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

@@ -63,7 +63,7 @@ class Orientation:
 
 def display_size(width: int, height: int, aspect: Fraction | None, turn: Orientation) -> tuple[int, int]:
     """Size of the upright picture with square pixels."""
-    if aspect is not None and aspect > 0 and aspect != 1:
+    if aspect is not None and Fraction(1, 10) < aspect < 10:  # anything else is a damaged header
         width = max(1, int(width * aspect + Fraction(1, 2)))
     return turn.swap(width, height)
 

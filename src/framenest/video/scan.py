@@ -9,7 +9,7 @@ import numpy as np
 from av.error import FFmpegError
 from numpy.typing import NDArray
 
-from framenest.video.mp4 import composition_offsets
+from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.source import Opened, Packet, Source
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
@@ -100,12 +100,13 @@ def _from_header(source: Source, opened: Opened) -> _Table | None:
     dts, pos, size, key, discard = (np.ascontiguousarray(c) for c in np.array(rows, dtype=np.int64).T)
     if int((pos + size).max()) > opened.container.size:
         return None  # cut short: only reading tells how far it goes
-    with source.file() as file:
-        offsets, header_bytes = composition_offsets(file, stream.id)
+    try:
+        with source.file() as file:
+            offsets, header_bytes = composition_offsets(file, stream.id, len(dts))
+    except BadHeader:
+        return None
     if offsets is None:
         offsets = np.zeros(len(dts), dtype=np.int64)
-    if len(offsets) != len(dts):
-        return None
     duration = np.append(np.diff(dts), 0)
     table = _Table(
         dts + offsets, dts, pos, size, key.astype(bool), discard.astype(bool), duration, header_bytes

@@ -6,12 +6,16 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import av
 from av.error import FFmpegError
 
 from framenest.errors import VideoError
+
+TIMEOUT = (30.0, 30.0)  # seconds to open and to read: a server that stalls must not hang us
+# Metadata need not be UTF-8. From 19 on PyAV takes care of that by itself.
+_LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
 Packet: TypeAlias = "av.Packet[av.VideoStream]"
 
@@ -42,7 +46,7 @@ class Source:
 
     def open(self) -> Opened:
         try:
-            container = av.open(self.local or self.file(), "r", metadata_errors="replace")
+            container = av.open(self.local or self.file(), "r", timeout=TIMEOUT, **_LENIENT)
         except FFmpegError as error:
             raise VideoError(f"{self.path}: not a video that FFmpeg can read ({error.strerror})") from error
         try:

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import av
 
-from framenest.video.source import Opened, Packet
+from framenest.video.source import Packet, Source
 
 _SEI = 6
 _X264_UUID = bytes.fromhex("dc45e9bde6d948b7962cd820d923eeef")
 
 
-def build_message(opened: Opened) -> bytes:
+def build_message(source: Source) -> bytes:
     """The x264 message of a 4:4:4 H.264 stream as it stands in its first packet; else nothing."""
-    context = opened.context
-    if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
-        return b""
-    first = next(opened.packets(), None)
-    opened.container.seek(0, stream=opened.stream)
-    if first is None:
-        return b""
-    data = bytes(first)
-    for start, end in _units(data, context.extradata or b""):
+    opened = source.open()
+    try:
+        context = opened.context
+        if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
+            return b""
+        first = next(opened.packets(), None)
+        data, extradata = b"" if first is None else bytes(first), context.extradata or b""
+    finally:
+        opened.close()
+    for start, end in _units(data, extradata):
         if data[start] & 0x1F == _SEI and _X264_UUID in data[start:end]:
             return len(data[start:end]).to_bytes(4, "big") + data[start:end]
     return b""
