@@ -95,8 +95,7 @@ class TagScorer:
 
 def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    result: NDArray[np.float32] = powers / powers.sum(axis=-1, keepdims=True)
-    return result
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float32)
 
 
 def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float32]:

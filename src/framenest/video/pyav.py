@@ -26,7 +26,7 @@ from framenest.video.parallel import cores, ordered
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler, display_size
 from framenest.video.scan import scan
-from framenest.video.source import Opened, Source
+from framenest.video.source import Opened, Source, fraction
 from framenest.video.timeline import Timeline
 
 FORMAT = 1
@@ -119,7 +119,9 @@ class PyAVDecoder:
                 raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")
             stream, turn = opened.stream, Orientation.of(first)
             stream_index = stream.index
-            width, height = display_size(first.width, first.height, stream.sample_aspect_ratio, turn)
+            width, height = display_size(
+                first.width, first.height, fraction(stream.sample_aspect_ratio), turn
+            )
             info = VideoInfo(
                 path=path,
                 fingerprint=fingerprint,

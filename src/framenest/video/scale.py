@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, cast
 
 import av
 import numpy as np
@@ -40,7 +41,7 @@ class Orientation:
         Asked once per video: looking at a frame's side data ties it into a reference cycle, which keeps
         its full-size pixels until the next garbage collection.
         """
-        matrix = frame.side_data.get(SideData.DISPLAYMATRIX)  # type: ignore[call-overload]  # the stub says str
+        matrix = cast(Any, frame.side_data).get(SideData.DISPLAYMATRIX)
         if matrix is None:
             return cls()
         values = np.frombuffer(bytes(matrix), dtype=np.int32).astype(np.float64)

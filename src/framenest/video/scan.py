@@ -10,7 +10,7 @@ from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from framenest.video.mp4 import BadHeader, composition_offsets
-from framenest.video.source import Opened, Packet, Source
+from framenest.video.source import Opened, Packet, Source, fraction
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
 _CHECKED = 48  # packets compared with the header's word at each of three places
@@ -37,8 +37,9 @@ def scan(source: Source) -> Timeline:
     """The timeline of a video stream; nothing is decoded unless the stream carries no times."""
     opened = source.open()
     try:
-        time_base = opened.stream.time_base or Fraction(1, 90000)
-        rate = opened.stream.average_rate or opened.stream.guessed_rate or Fraction(25)
+        stream = opened.stream
+        time_base = fraction(stream.time_base) or Fraction(1, 90000)
+        rate = fraction(stream.average_rate) or fraction(stream.guessed_rate) or Fraction(25)
         table = _from_header(source, opened)
     finally:
         opened.close()
@@ -98,7 +99,8 @@ def _from_header(source: Source, opened: Opened) -> _Table | None:
         return None
     rows = [(e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard) for e in entries]
     dts, pos, size, key, discard = (np.ascontiguousarray(c) for c in np.array(rows, dtype=np.int64).T)
-    if int((pos + size).max()) > opened.container.size:
+    length = opened.container.size
+    if length is not None and int((pos + size).max()) > length:
         return None  # cut short: only reading tells how far it goes
     try:
         with source.file() as file:

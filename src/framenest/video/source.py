@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -75,6 +76,11 @@ class Source:
         if chosen.codec_context is None:
             raise VideoError(f"{self.path}: no decoder for its video codec")
         return chosen
+
+
+def fraction(value: Any) -> Fraction | None:
+    """A rate, ratio or time base as a Fraction, whatever PyAV calls it; None where it is unknown."""
+    return Fraction(value.numerator, value.denominator) if value and value.denominator else None
 
 
 def _is_cover_art(stream: av.VideoStream) -> bool:
