@@ -132,9 +132,7 @@ def _print_recall(result: dict[str, Any]) -> None:
     first = next(iter(result["selectors"].values()))
     budgets = [k for k in first if k != "all"]
     hits = _table("selector", (*budgets, "mean", "first hit"))
-    rest = _table(
-        "selector", ("covered", "gap", "redund.", "nesting", "low", "medium", "high", "looked at", "s")
-    )
+    rest = _table("selector", ("cov.", "gap", "red.", "nest", "low", "med.", "high", "seen", "s"))
     for name, summary in result["selectors"].items():
         whole, last = summary["all"], summary[budgets[-1]]
         first_hit = whole["mean_first_hit"]
