@@ -13,12 +13,11 @@ from framenest.config import PRESETS, MECConfig
 from framenest.evaluation import recall
 from framenest.evaluation.questions import GroundedQuestion
 from framenest.evaluation.truth import NoisyTruthScorer
-from framenest.mec import MEC
 from framenest.protocols import Progress, Selector
 from framenest.result import Prefix
 from framenest.selection import Selection
 from framenest.selectors import load_selector
-from framenest.selectors.published import THUMBNAIL
+from framenest.selectors.published import THUMBNAIL, MecSelector
 from framenest.workspace import Workspace
 
 Make = Callable[[Workspace], Selector]
@@ -143,19 +142,9 @@ def _preset(name: str, horizon: int | None = None) -> Make:
         if name == "uniform":
             return load_selector(name, workspace)
         settings = dict(PRESETS[name]) | ({"horizon": horizon} if horizon else {})
-        return _Preset(MEC(MECConfig().with_settings(settings), workspace=workspace), name)
+        return MecSelector(workspace, MECConfig().with_settings(settings))
 
     return make
-
-
-class _Preset:
-    def __init__(self, mec: MEC, name: str) -> None:
-        self._mec, self.name = mec, name
-
-    def select(self, video: Any, question: str | None, budgets: Sequence[int]) -> Selection:
-        ranking = self._mec.rank(video, question)
-        prefixes = {budget: ranking.prefix(budget) for budget in sorted(budgets)}
-        return Selection(ranking.video, question, self.name, ranking.scorer, prefixes, ranking.stats)
 
 
 def ablations(

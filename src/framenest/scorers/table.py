@@ -38,7 +38,7 @@ class TableScorer:
         keys = sorted(table)
         self._by = by
         self._keys = np.array(keys, dtype=np.int64 if by == "frames" else np.float64)
-        self._scores = np.array([table[k] for k in keys], dtype=np.float32)  # type: ignore[index]
+        self._scores = np.array([table[k] for k in keys], dtype=np.float32)  # type: ignore[index]  # either kind of key
         wrong = ~((self._scores >= 0) & (self._scores <= 1))
         if wrong.any():
             where = int(np.flatnonzero(wrong)[0])

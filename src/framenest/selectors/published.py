@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from framenest import appearance
-from framenest.config import IndexConfig
+from framenest.config import IndexConfig, MECConfig
 from framenest.errors import BudgetError, ScorerError
 from framenest.frames import VideoInfo
 from framenest.mec import MEC
@@ -37,12 +37,12 @@ POOL = 1000  # candidates of the greedy selectors, at the most
 
 
 class MecSelector:
-    """MEC at the paper's settings: ranked once, every budget a prefix."""
+    """MEC, at the paper's settings unless told otherwise: ranked once, every budget a prefix."""
 
     name = "mec"
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._mec = MEC(workspace=workspace)
+    def __init__(self, workspace: Workspace, config: MECConfig | None = None) -> None:
+        self._mec = MEC(config, workspace=workspace)
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         began = time.perf_counter()
@@ -159,7 +159,7 @@ class TopKSelector(RuleSelector):
     ranks = True
 
     def rule(self, scored: Scored, budget: int) -> Ints:
-        return np.argsort(-scored.scores, kind="stable")[:budget].astype(np.int64)
+        return rules.top_k(scored.scores, budget)
 
 
 class AksSelector(RuleSelector):

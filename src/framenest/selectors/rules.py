@@ -16,8 +16,8 @@ Ints = NDArray[np.int64]
 
 
 def top_k(scores: Floats, count: int) -> Ints:
-    """The highest scores, in time order; ties go to the earlier."""
-    return np.sort(np.argsort(-scores, kind="stable")[:count])
+    """The highest scores, best first; ties go to the earlier."""
+    return np.argsort(-scores, kind="stable")[:count].astype(np.int64)
 
 
 def aks(
