@@ -12,11 +12,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from framenest.report.document import document
-from framenest.report.pictures import embed
-
-__all__ = ["document", "embed", "page", "view_script", "view_style"]
-
 _SCRIPTS = ("marks.js", "budget.js", "axis.js", "timeline.js", "grid.js", "detail.js", "facts.js", "view.js")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _START = """
