@@ -262,7 +262,9 @@ def test_fits_and_is_accessible(visit, size, name, scheme):
     for page_name in ("one", "several"):
         watched = visit(f"{page_name}.html", size, scheme)
         page = watched.page
-        page.get_by_role("button", name="256" if (name, page_name) == ("phone", "one") else "32", exact=True).click()
+        page.get_by_role(
+            "button", name="256" if (name, page_name) == ("phone", "one") else "32", exact=True
+        ).click()
         page.get_by_text("The numbers").click()
         page.locator(".tiles button").last.click()
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
