@@ -10,7 +10,7 @@ export function head(data) {
   const rate = `${Number(video.fps.toPrecision(4))} fps${video.constant_rate ? "" : " on average"}`;
   const facts = [clock(video.duration), plural(video.num_frames, "frame"), rate, `${video.width}×${video.height}`, video.codec];
   return el("header", { class: "head" },
-    el("h1", {}, title),
+    el("h1", { dir: "auto", class: title.length > 140 ? "long" : null }, title),
     options.length ? el("ol", { class: "options", type: "A" }, options.map((option) => el("li", {}, option))) : null,
     el("p", { class: "facts" }, el("b", {}, video.name), facts.map((fact) => el("span", {}, fact))),
     el("p", { class: "facts" }, made(rankings[0], rankings.length)));

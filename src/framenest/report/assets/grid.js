@@ -8,6 +8,8 @@ export function grid(view, result, index) {
   const list = el("div", { class: "tiles", role: "listbox", "aria-label": `Chosen frames in time order${several ? `, ${result.label}` : ""}`, "aria-orientation": "horizontal" });
   const heading = el("h2", {}, several ? result.label : "Frames in time order");
   const root = el("section", { class: "frames panel" }, el("header", {}, heading, several ? said : null, legend(result)), list);
+  const { width, height } = view.data.video; // tiles of upright videos are narrower, or they would be very tall
+  list.style.setProperty("--shape", Math.min(1.2, Math.max(0.5, Math.sqrt(width / height / (16 / 9)))).toFixed(2));
   const tiles = new Map(); // frame → {element, mark}
   let drawn = false;
 
