@@ -58,7 +58,7 @@ export function budgetBar(length, change) {
       button.setAttribute("aria-pressed", String(Number(button.textContent) === k));
     said.textContent =
       data.rankings.length > 1
-        ? `${k} frames of each`
+        ? `up to ${k} frames of each`
         : summary(data.rankings[0], chosen(data.rankings[0], k));
   }
   return { root, update };
