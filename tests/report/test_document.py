@@ -1,6 +1,7 @@
 """The document of a report says what the ranking says."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,16 @@ def test_columns_are_those_of_the_ranking(video, scorer):
     assert {len(column) for column in entry["ranks"].values()} == {len(ranking)}
     assert entry["stats"]["seconds"] == ranking.stats["seconds"]
     assert made["video"]["num_frames"] == 120
+
+
+def test_text_on_screen_is_one_more_cue(video, scorer):
+    ranking = MEC(scorer=scorer).rank(video, "Where?")
+    text = np.linspace(0, 1, len(ranking.pool), dtype=np.float32)
+    read = replace(ranking, text=text[: len(ranking)], pool=replace(ranking.pool, text=text))
+    (entry,) = document([read])["rankings"]
+    assert entry["cue_weights"]["text"] == 0.25
+    np.testing.assert_allclose(entry["ranks"]["text"], read.text, atol=5.1e-5)
+    assert "text" not in document([ranking])["rankings"][0]["cue_weights"]
 
 
 @pytest.mark.parametrize("preset", ["paper", "no-coverage", "evidence-only", "reverse"])

@@ -56,11 +56,12 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
     preset, changed = preset_of(ranking.config, asked=ranking.question is not None)
     settings, pool = ranking.config.discovery, ranking.pool
     probes = pool.seconds[~pool.is_zoom]
+    read = () if ranking.text is None else ("text",)
     return {
         "kind": "ranking",
         "selector": "mec",
         "question": ranking.question,
-        "options": list(getattr(ranking, "options", ())),
+        "options": list(ranking.options),
         "scorer": ranking.scorer,
         "preset": preset,
         "changed": changed,
@@ -69,9 +70,10 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
             "relevance": settings.relevance_weight,
             "change": settings.change_weight,
             "observability": settings.observability_weight,
-        },
-        "ranks": _columns(ranking, (*_CUES, *_CHOICE)) | {"weights": _weights(ranking)},
-        "pool": _columns(pool, _CUES),
+        }
+        | ({"text": settings.text_weight} if read else {}),
+        "ranks": _columns(ranking, (*_CUES, *read, *_CHOICE)) | {"weights": _weights(ranking)},
+        "pool": _columns(pool, (*_CUES, *read)),
         "active": _active(probes, pool.active, settings.segment_length),
         "anchors": list(pool.anchors),
         "stats": _stats(ranking.stats),

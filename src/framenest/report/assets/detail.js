@@ -89,7 +89,7 @@ function because(result, place) {
 function reasons(result, place) {
   const { ranks, cue_weights: cues } = result;
   const parts = partsOf(result, place);
-  const evidence = ["relevance", "change", "observability"]
+  const evidence = ["relevance", "change", "observability", "text"]
     .filter((cue) => cues[cue] > 0)
     .map((cue) => ({
       name: cue,
