@@ -12,10 +12,11 @@ SOURCE = Path(framenest.__file__).parent
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
     ["errors", "timing"],
-    ["config", "frames"],
-    ["protocols"],
+    ["config", "frames", "locks"],
+    ["protocols", "compression"],
     ["archive"],
     ["store"],
+    ["shared", "upkeep"],
     ["models"],
     ["video"],
     ["probes", "appearance"],

@@ -105,7 +105,12 @@ def test_several_processes_at_once(clip, tmp_path):
         assert worker.exitcode == 0
     assert all(frames == found[0] for frames in found)
     entries = list(tmp_path.rglob("*.safetensors"))
-    assert sorted(entry.parts[-3] for entry in entries) == ["features", "index", "timeline"]
+    assert sorted(entry.parts[-3] for entry in entries) == [
+        "features",
+        "fingerprints",
+        "index",
+        "timeline",
+    ]
     for entry in entries:
         unpack(entry.read_bytes())
     assert not list(tmp_path.rglob("*.tmp"))

@@ -14,16 +14,18 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from framenest.compression import restore, squeeze
 from framenest.errors import StoreError
 from framenest.frames import Array
+from framenest.locks import share
 
 
 class DamagedFile(Exception):
     """The bytes are not what was written."""
 
 
-def pack(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """One self-checking byte string.
+def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bool = False) -> bytes:
+    """One self-checking byte string; uncompressed, arrays can be mapped into memory from it.
 
     >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
     >>> header["format"], arrays["x"].tolist()
@@ -31,7 +33,13 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """
     text = json.dumps(header, sort_keys=True, ensure_ascii=False)
     whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
-    return save(whole, metadata={"header": text, "checksum": _checksum(text, whole)})
+    metadata = {"header": text, "checksum": _checksum(text, whole)}
+    if compress:
+        recipes = {}
+        for name, array in whole.items():
+            whole[name], recipes[name] = squeeze(array)
+        metadata["packed"] = json.dumps(recipes)
+    return save(whole, metadata=metadata)
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -40,6 +48,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays = load(data)
         metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
         text, checksum = metadata["header"], metadata["checksum"]
+        for name, recipe in json.loads(metadata.get("packed", "{}")).items():
+            arrays[name] = restore(arrays[name], recipe)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
     if checksum != _checksum(text, arrays):
@@ -71,6 +81,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
+                share(file)  # tells who cleans up that this is being written
                 file.write(data)
             mask = os.umask(0)
             os.umask(mask)

@@ -13,6 +13,7 @@ from framenest.errors import ConfigError, IndexMismatch, ScorerError
 from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, Encoded, Progress, Scorer, Store
 from framenest.scorers import load_scorer
+from framenest.shared import open_store
 from framenest.sight import Sight
 from framenest.store import DirectoryStore
 from framenest.timing import Timing
@@ -36,9 +37,7 @@ class Workspace:
         progress: Progress | None = None,
         keep_features: bool = False,
     ) -> None:
-        self.store = (
-            DirectoryStore(store) if store is None or isinstance(store, (str, os.PathLike)) else store
-        )
+        self.store = open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
         self.progress: Progress = progress or (lambda *_: None)
         self.timing = Timing()
         self._keep_features = keep_features
