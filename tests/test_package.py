@@ -12,6 +12,7 @@ SOURCE = Path(framenest.__file__).parent
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
     ["errors", "timing"],
+    ["rows"],
     ["config", "frames", "locks"],
     ["protocols", "compression"],
     ["archive"],
@@ -34,6 +35,8 @@ ROOMS = [
     ["evaluation"],
     ["extract"],
     ["report"],
+    ["corpus"],
+    ["cluster"],
     ["testing"],
     ["cli"],
     ["__main__"],

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from framenest import appearance, discovery
-from framenest.config import MECConfig
+from framenest.config import IndexConfig, MECConfig
 from framenest.errors import IndexMismatch, VideoError
 from framenest.index import FORMAT as INDEX_FORMAT
 from framenest.index import SparseIndex, choose_probes
@@ -93,19 +93,19 @@ class MEC:
     def _index(self, decoder: Decoder, scorer: Scorer | None) -> SparseIndex:
         config = self.config.index
         sight = self.workspace.sight(decoder, scorer, config.thumbnail)
-        name = digest(decoder.info.fingerprint, decoder.name, decoder.version, asdict(config), INDEX_FORMAT)
-        index = self._indexes.get(name) or self._stored_index(name)
+        key = index_key(decoder, config)
+        index = self._indexes.get(key) or self._stored_index(key)
         if index is None:
             index = self._build_index(sight)
-            keep(self.workspace.store, f"index/{name}", index.header(), index.arrays())
+            keep(self.workspace.store, key, index.header(), index.arrays())
         elif index.video != decoder.info:
             index = replace(index, video=decoder.info)  # the same content at another path
-        self._indexes[name] = index
+        self._indexes[key] = index
         sight.see(index.frames, "probes")
         return index
 
-    def _stored_index(self, name: str) -> SparseIndex | None:
-        kept = self.workspace.store.get(f"index/{name}")
+    def _stored_index(self, key: str) -> SparseIndex | None:
+        kept = self.workspace.store.get(key)
         try:
             return SparseIndex.from_parts(*kept) if kept else None
         except IndexMismatch:  # another version wrote it; it is only a cache
@@ -187,3 +187,9 @@ class MEC:
                 "seconds": space.timing.seconds,
             },
         )
+
+
+def index_key(decoder: Decoder, config: IndexConfig) -> str:
+    """Under which a store keeps the index of this video, as this decoder shows it."""
+    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, asdict(config), INDEX_FORMAT)
+    return f"index/{name}"

@@ -39,9 +39,7 @@ class Sight:
         self._progress = progress
         self._timing = timing
         self._keep_all = keep_all
-        who = [scorer.name, scorer.version] if scorer else None
-        name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who)
-        self._key = f"features/{name}"
+        self._key = features_key(decoder, scorer, thumbnail)
         kept = store.get(self._key)
         self._seen = Features.from_parts(*kept) if kept else None
         self._decoded = 0
@@ -125,3 +123,10 @@ class Sight:
         sizes = [spec.size(info.width, info.height) for spec in self._pictures]
         pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
         return self._encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))
+
+
+def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> str:
+    """Under which a store keeps what this scorer has seen of the video."""
+    who = [scorer.name, scorer.version] if scorer else None
+    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who)
+    return f"features/{name}"

@@ -22,6 +22,7 @@ from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.protocols import Encoded
 from framenest.scorers.calibration import logistic, standardise
 from framenest.store import DirectoryStore, digest, keep
+from framenest.video.parallel import cores
 
 CLASSES, OBJECTS = 1000, 90
 PROMPT = "a photo of a "
@@ -157,7 +158,7 @@ class _Detector:
         except ImportError:
             return None
         with _quiet_stderr(), _loading(path):
-            return cls(Interpreter(str(path), num_threads=os.cpu_count()))
+            return cls(Interpreter(str(path), num_threads=cores()))
 
     def __call__(self, pixels: Pixels) -> NDArray[np.float32]:
         result = np.zeros((len(pixels), OBJECTS), dtype=np.float32)
