@@ -39,7 +39,7 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bo
         for name, array in whole.items():
             whole[name], recipes[name] = squeeze(array)
         metadata["packed"] = json.dumps(recipes)
-    return save(whole, metadata=metadata)
+    return _in_order(save(whole, metadata=metadata))
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -56,6 +56,17 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         raise DamagedFile("its checksum does not match")
     header: dict[str, Any] = json.loads(text)
     return header, arrays
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same file with its metadata sorted, so that equal values are equal files: safetensors writes it
+    in any order."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    described = json.loads(data[8:end])
+    described["__metadata__"] = dict(sorted(described["__metadata__"].items()))
+    text = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # arrays stay aligned
+    return len(text).to_bytes(8, "little") + text + data[end:]
 
 
 def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
