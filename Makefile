@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all test-torchcodec system-ffmpeg lint types core-tests models clean
+.PHONY: demo test test-all test-torchcodec test-ray system-ffmpeg lint types core-tests models clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -17,11 +17,19 @@ demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 
 test: lint types core-tests
 
-test-all: test test-torchcodec
+test-all: test test-torchcodec test-ray
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/torch-installed system-ffmpeg
 	$(BIN)/python -m pytest tests/video/test_conformance.py
+
+# A Ray cluster of two nodes and a server of objects, both on this machine.
+test-ray: $(VENV)/ray-installed
+	$(BIN)/python -m pytest tests/corpus tests/test_shared.py
+
+$(VENV)/ray-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-ray]'
+	touch $@
 
 $(VENV)/torch-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-torch]'
