@@ -23,6 +23,8 @@ from framenest.locks import InUse, remove_unused
 from framenest.protocols import Entry, Store
 
 SUFFIX = ".safetensors"
+DOWNLOADS = "remote/"
+"""Videos whose servers give them only whole."""
 TOUCHED = 3600 * 10**9
 """Nanoseconds after which the use of an entry is noted again."""
 ABANDONED = 3600.0
@@ -103,7 +105,7 @@ class DirectoryStore:
         return str(self.root)
 
     def path(self, key: str) -> Path:
-        return self.root / entry_name(key)
+        return self.root / (key if key.startswith(DOWNLOADS) else entry_name(key))
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
         path = self.path(key)
@@ -127,13 +129,15 @@ class DirectoryStore:
 
     def entries(self) -> Iterator[Entry]:
         now = self._now()
-        for path in self.root.glob(f"*/??/*{SUFFIX}"):
+        for path in (*self.root.glob(f"*/??/*{SUFFIX}"), *self.root.glob(f"{DOWNLOADS}*")):
             with suppress(OSError):  # gone meanwhile
                 stat = path.stat()
-                used = max(stat.st_atime, stat.st_mtime)
-                yield Entry(f"{path.parts[-3]}/{path.stem}", stat.st_size, max(0.0, now - used))
+                key = f"{path.parts[-3]}/{path.stem}" if path.suffix == SUFFIX else f"{DOWNLOADS}{path.name}"
+                yield Entry(key, stat.st_size, max(0.0, now - max(stat.st_atime, stat.st_mtime)))
 
     def check(self, key: str) -> str | None:
+        if key.startswith(DOWNLOADS):  # a video as it came; it carries no checksum
+            return None
         try:
             with self.path(key).open("rb") as file:
                 stat = os.fstat(file.fileno())
