@@ -17,7 +17,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-HELD = 128
+HELD = 64
 """Files that one process marks as in use at the same time; the least recently used one goes first."""
 
 

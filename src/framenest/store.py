@@ -111,9 +111,9 @@ class DirectoryStore:
         path = self.path(key)
         try:
             file = path.open("rb")
-            self._in_use.hold(path, file)
-            _touch(file)
             data = file.read()
+            _touch(file)
+            self._in_use.hold(path, file)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
