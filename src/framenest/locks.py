@@ -6,7 +6,9 @@ no such locks (Windows), an open file cannot be removed anyway.
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+TOUCHED = 3600 * 10**9
+"""Nanoseconds after which the use of a file is noted again."""
 HELD = 64
 """Files that one process marks as in use at the same time; the least recently used one goes first."""
 
@@ -26,6 +30,21 @@ def share(file: BinaryIO | Any) -> None:
     if fcntl is not None:
         with suppress(OSError):  # being removed, or a file system without locks
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def touch(file: BinaryIO) -> None:
+    """Note that an open file was used; file systems need not do so by themselves."""
+    stat = os.fstat(file.fileno())
+    now = time.time_ns()
+    if not 0 <= now - stat.st_atime_ns < TOUCHED:
+        note_use(file, now, stat.st_mtime_ns)
+
+
+def note_use(file: BinaryIO, used: int, written: int) -> None:
+    """Set when an open file was last used and written, in nanoseconds."""
+    if os.utime in os.supports_fd:
+        with suppress(OSError):  # not ours, or read-only
+            os.utime(file.fileno(), ns=(used, written))
 
 
 def remove_unused(path: Path) -> bool:

@@ -26,9 +26,10 @@ class MEC:
     """Matryoshka Evidence-to-Context frame selection.
 
     config: the paper's settings unless told otherwise. scorer: a name ("auto" is the best one whose
-    weights are on this machine), a Scorer, or None for question-free rankings. store: a directory or
-    a Store for indexes and features, by default the user's cache. progress(stage, done, total) is
-    called during long work. workspace: share open videos and the scorer with other selectors.
+    weights are on this machine), a Scorer, or None for question-free rankings. store: a directory,
+    an address (s3://…) or a Store for indexes and features, by default the user's cache.
+    progress(stage, done, total) is called during long work. workspace: share open videos and the scorer
+    with other selectors.
 
     >>> mec = MEC()                                                       # doctest: +SKIP
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")      # doctest: +SKIP

@@ -12,21 +12,19 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from platformdirs import user_cache_path
 
 from framenest.archive import DamagedFile, pack, unpack, write_atomic
 from framenest.errors import StoreError, VideoError
 from framenest.frames import Array
-from framenest.locks import InUse, remove_unused
+from framenest.locks import InUse, note_use, remove_unused, touch
 from framenest.protocols import Entry, Store
 
 SUFFIX = ".safetensors"
 DOWNLOADS = "remote/"
 """Videos whose servers give them only whole."""
-TOUCHED = 3600 * 10**9
-"""Nanoseconds after which the use of an entry is noted again."""
 ABANDONED = 3600.0
 """Seconds after which a temporary file that nobody holds counts as left behind."""
 
@@ -112,7 +110,7 @@ class DirectoryStore:
         try:
             file = path.open("rb")
             data = file.read()
-            _touch(file)
+            touch(file)
             self._in_use.hold(path, file)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -142,7 +140,7 @@ class DirectoryStore:
             with self.path(key).open("rb") as file:
                 stat = os.fstat(file.fileno())
                 data = file.read()
-                _note_use(file, stat.st_atime_ns, stat.st_mtime_ns)  # looking after it is not using it
+                note_use(file, stat.st_atime_ns, stat.st_mtime_ns)  # looking after it is not using it
             unpack(data)
         except FileNotFoundError:  # removed meanwhile
             return None
@@ -231,17 +229,3 @@ def _is_stale(note: Path) -> bool:
         return not Path(unpack(note.read_bytes())[0]["seen"][0]).exists()
     except (DamagedFile, KeyError, IndexError, TypeError):
         return True
-
-
-def _touch(file: BinaryIO) -> None:
-    """Note that an entry was used; file systems need not do so by themselves."""
-    stat = os.fstat(file.fileno())
-    now = time.time_ns()
-    if not 0 <= now - stat.st_atime_ns < TOUCHED:
-        _note_use(file, now, stat.st_mtime_ns)
-
-
-def _note_use(file: BinaryIO, used: int, written: int) -> None:
-    if os.utime in os.supports_fd:
-        with suppress(OSError):  # not ours, or read-only
-            os.utime(file.fileno(), ns=(used, written))

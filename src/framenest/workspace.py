@@ -25,8 +25,8 @@ Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 class Workspace:
     """Opens each video once and shows it to each scorer once, whoever asks.
 
-    scorer: a name, a Scorer or None. store: a directory or a Store for indexes and features, by default
-    the user's cache. progress(stage, done, total) is called during long work.
+    scorer: a name, a Scorer or None. store: a directory, an address (s3://…) or a Store for indexes and
+    features, by default the user's cache. progress(stage, done, total) is called during long work.
     """
 
     def __init__(

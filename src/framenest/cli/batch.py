@@ -22,6 +22,8 @@ from framenest.shared import SharedStore
 from framenest.store import DirectoryStore
 from framenest.video.parallel import cores
 
+TIME_LIMIT = 1800.0
+"""Seconds for one video or question, unless the command line says otherwise."""
 TELL = 60.0
 """Seconds between two lines on the progress where there is no terminal."""
 
@@ -31,17 +33,30 @@ class Batch:
     """How a run over many videos is done, as the command line says."""
 
     jobs: int | None
-    time_limit: float
+    time_limit: float | None
     memory: float | None
-    failures: str
+    failures: str | None
     engine: str
     address: str | None
     encoders: int | None
 
+    @property
+    def asked_for(self) -> bool:
+        """Whether the command line says anything about how many videos are done."""
+        return self.engine != "local" or any(
+            value is not None
+            for value in (self.jobs, self.time_limit, self.memory, self.failures, self.address, self.encoders)
+        )
+
+    @property
+    def report(self) -> Path:
+        return Path(self.failures or "failures.jsonl")
+
     def outcomes(self, job: Job, groups: list[Group]) -> Iterator[list[Outcome]]:
         jobs = min(self.jobs or cores(), len(groups))
         share = machine_memory() // jobs if self.engine == "local" and machine_memory() else None
-        limits = Limits(self.time_limit or None, int(self.memory) if self.memory else share)
+        seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
+        limits = Limits(seconds, int(self.memory) if self.memory else share)
         if self.engine == "ray":
             from framenest.cluster import run_on_ray
 
@@ -62,8 +77,8 @@ def job_for(cache: DirectoryStore, **settings: Any) -> Job:
 
 def run(job: Job, groups: list[Group], batch: Batch, quiet: bool, what: str) -> Report:
     """Do all groups, tell how it goes, and sum up."""
-    check_writable(Path(batch.failures))
-    report, total = Report(Path(batch.failures)), sum(map(len, groups))
+    check_writable(batch.report)
+    report, total = Report(batch.report), sum(map(len, groups))
     bars, told = Bars(quiet), time.monotonic()
     with bars:
         for outcomes in batch.outcomes(job, groups):
@@ -158,7 +173,7 @@ def index(
         stream=stream,
         decoder=decoder,
     )
-    if len(found) == 1 and found[0] == videos[0] and batch.engine == "local":
+    if len(found) == 1 and found[0] == videos[0] and not batch.asked_for:
         return _index_here(job, found[0], quiet)
     report = run(job, index_groups(found), batch, quiet, "videos")
     if report.counts["failed"]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import rich_click as click
 
+from framenest.cli.units import Duration, Size
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
 from framenest.errors import ConfigError
 from framenest.shared import open_store
@@ -82,11 +82,10 @@ def batch(command: Command) -> Command:
         ),
         click.option(
             "--failures",
-            default="failures.jsonl",
-            show_default=True,
             metavar="FILE",
             panel=BATCH_PANEL,
-            help="What failed and why, one JSON object a line; replaced by every run.",
+            help="What failed and why, one JSON object a line; replaced by every run. "
+            "[default: failures.jsonl]",
         ),
         click.option(
             "--memory",
@@ -98,10 +97,8 @@ def batch(command: Command) -> Command:
         click.option(
             "--time-limit",
             type=Duration(),
-            default="30m",
-            show_default=True,
             panel=BATCH_PANEL,
-            help="For one video or question; 0 for none.",
+            help="For one video or question; 0 for none. [default: 30m]",
         ),
         click.option(
             "--jobs",
@@ -195,41 +192,6 @@ class Budgets(click.ParamType[list[int]]):
             self.fail(
                 f"{value!r} is not a frame budget; give a whole number, or several with commas", param, ctx
             )
-
-
-class _Scaled(click.ParamType[float]):
-    """A number with a unit."""
-
-    units: ClassVar[dict[str, float]]
-    example: str
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        if isinstance(value, (int, float)):
-            return value
-        found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", str(value).strip().lower())
-        if found is None or found[2] not in self.units:
-            self.fail(f"{value!r} is not a {self.name.lower()}; write it like {self.example}", param, ctx)
-        return float(found[1]) * self.units[found[2]]
-
-
-class Duration(_Scaled):
-    """Seconds of 90s, 30m, 12h, 7d; a bare number is seconds."""
-
-    name = "DURATION"
-    units: ClassVar = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-    example = "90s, 30m, 12h or 7d"
-
-
-class Size(_Scaled):
-    """Bytes of 500MB, 2GiB, 1TB; a bare number is bytes."""
-
-    name = "SIZE"
-    units: ClassVar = {"": 1, "b": 1} | {
-        f"{letter}{tail}": base**power
-        for power, letter in enumerate("kmgt", start=1)
-        for tail, base in (("", 1024), ("b", 1000), ("ib", 1024))
-    }
-    example = "500MB, 2GiB or 1TB"
 
 
 def flat(groups: tuple[list[int], ...]) -> list[int]:

@@ -115,6 +115,8 @@ def rank(
         return _rank_many(Path(manifest), output, job, batch, quiet)
     if video is None:
         raise ConfigError("give a VIDEO, or --manifest FILE for many")
+    if batch.asked_for:
+        raise ConfigError("--jobs, --engine and the other options for many videos need --manifest")
     asked = _questions(question, questions, no_question)
     sizes = options.flat(budgets)
     config = options.config_from(preset, settings)

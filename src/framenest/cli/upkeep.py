@@ -12,6 +12,7 @@ from framenest import models as model_files
 from framenest import upkeep
 from framenest.cli import options
 from framenest.cli.terminal import Bars, bytes_text, note, out
+from framenest.cli.units import Duration, Size
 from framenest.store import DirectoryStore
 
 
@@ -111,10 +112,8 @@ def verify(remove: bool, cache: DirectoryStore, quiet: bool) -> int:
 
 
 @cache.command("gc")
-@click.option(
-    "--older-than", type=options.Duration(), help="Remove what has not been used for so long: 12h, 30d."
-)
-@click.option("--max-size", type=options.Size(), help="Then what was unused for longest, down to 500MB, 2TB.")
+@click.option("--older-than", type=Duration(), help="Remove what has not been used for so long: 12h, 30d.")
+@click.option("--max-size", type=Size(), help="Then what was unused for longest, down to 500MB, 2TB.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @options.common
 def gc(
