@@ -45,7 +45,7 @@ def test_no_video_stops_the_run(videos, tmp_path):
     names = [*sorted(videos.glob("*.mp4")), *(tmp_path / f"{w}.mp4" for w in ("hang", "crash", "greedy"))]
     job = OddJob(SMALL, root=str(tmp_path / "store"))
     groups = index_groups([str(name) for name in [*names[6:], *names[:6], tmp_path / "missing.mp4"]])
-    found = outcomes_by_name(job, groups, limits=Limits(5.0, 400 * 2**20))
+    found = outcomes_by_name(job, groups, limits=Limits(30.0, 400 * 2**20))
     assert {n: o.error for n, o in found.items() if o.status == "failed"} == {
         "hang.mp4": "TimeLimit",
         "crash.mp4": "WorkerDied",
