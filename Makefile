@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all test-torchcodec test-models system-ffmpeg lint types core-tests models clean screenshot test-browser system-chromium
+.PHONY: demo test test-all test-torchcodec test-models system-ffmpeg lint types core-tests models clean screenshot test-browser system-chromium test-ray
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -22,7 +22,7 @@ demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 
 test: lint types core-tests
 
-test-all: test test-torchcodec test-models test-browser
+test-all: test test-torchcodec test-models test-browser test-ray
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/torch-installed system-ffmpeg
@@ -34,6 +34,12 @@ test-models: $(VENV)/models-installed models
 
 $(VENV)/models-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-models]'
+# A Ray cluster of two nodes and a server of objects, both on this machine.
+test-ray: $(VENV)/ray-installed
+	$(BIN)/python -m pytest tests/corpus tests/test_shared.py
+
+$(VENV)/ray-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-ray]'
 	touch $@
 
 $(VENV)/torch-installed: $(VENV)/installed

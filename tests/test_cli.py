@@ -202,9 +202,11 @@ def test_index_goes_on_after_a_bad_video(capsys, clip, tmp_path):
     bad = tmp_path / "bad.mp4"
     bad.write_text("no video")
     settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet", "--scorer", "none"]
-    code, out, err = run(capsys, "index", bad, clip, *settings)
-    assert code == 2
-    assert "24 probes" in out
+    report = tmp_path / "failures.jsonl"
+    code, out, err = run(capsys, "index", bad, clip, "--failures", report, *settings)
+    assert code == 1
+    assert "1 video done" in out
+    assert json.loads(report.read_text())["error"] == "VideoError"
     assert "1 of 2 videos could not be indexed" in err
 
 

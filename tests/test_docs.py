@@ -64,6 +64,44 @@ def test_the_decoding_numbers_are_the_measured_ones():
         assert " | ".join(f"{share:.2f}" for share in shares.values()) in page
 
 
+def test_the_corpus_numbers_are_the_measured_ones():
+    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs" / "corpus.md").read_text()
+    memory = json.loads((results / "memory.json").read_text())
+    for name, row in memory["rows"].items():
+        peaks = [f"{row[scorer]['peak_mib']:.0f} MiB" for scorer in ("none", "tags")]
+        assert f"| {name} | {' | '.join(peaks)} |" in page
+        assert row["none"]["peak_mib"] < 1024
+    assert f"takes {memory['day']['peak_mib']:.0f} MiB" in page
+    corpus = json.loads((results / "corpus.json").read_text())
+    names = {"uniform": "exact grid", "keyframes": "key frames"}
+    for name, row in corpus["rows"].items():
+        probing, engine, jobs = name.split(", ")
+        said = f"{names[probing]}, {jobs}{' on Ray' if engine == 'ray' else ''}"
+        assert f"| {said} | {row['hours_per_core_hour']:.0f} | {row['hours_per_second']:.3f} |" in page
+    assert f"{corpus['rows']['uniform, local, 2 jobs']['rerun_ms_per_video']:.0f} ms of a later run" in page
+    storage = json.loads((results / "storage.json").read_text())
+    for name, row in storage["kinds"]["index"]["methods"].items():
+        cells = [
+            f"{100 * r['share']:.0f} % | {r['write_ms']:.0f}, {r['read_ms']:.0f} ms"
+            for r in (row, storage["kinds"]["timeline"]["methods"][name])
+        ]
+        assert f"| {name} | {' | '.join(cells)} |" in page.replace("**", "")
+    assert f"**{storage['total_bytes'] / 2**20 / storage['hours']:.1f} MiB per hour of video**" in page
+
+
+def test_the_arithmetic_for_a_million_hours_follows_from_the_measured_numbers():
+    corpus = json.loads((ROOT / "benchmarks" / "results" / "corpus.json").read_text())["rows"]
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    rows = [corpus[f"{probing}, local, 2 jobs"] for probing in ("uniform", "keyframes")]
+    hours = [1e6 / row["hours_per_core_hour"] for row in rows]
+    assert f"| core-hours | {hours[0]:,.0f} | {hours[1]:,.0f} |" in page
+    assert f"| $ at 0.04 a core-hour | {0.04 * hours[0]:,.0f} | {0.04 * hours[1]:,.0f} |" in page
+    assert f"| hours on 1,000 cores | {hours[0] / 1000:.1f} | {hours[1] / 1000:.1f} |" in page
+    kept = [row["stored_bytes_per_hour"] / 1e6 for row in rows]
+    assert f"| TB in the store | {kept[0]:.1f} | {kept[1]:.1f} |" in page
+    assert f"| $ a month at 0.023 a GB | {23 * kept[0]:,.0f} | {23 * kept[1]:,.0f} |" in page
+
+
 def test_the_evaluation_numbers_are_the_measured_ones():
     results, page = ROOT / "benchmarks" / "results", (ROOT / "docs" / "evaluation.md").read_text()
     plain = page.replace("**", "")

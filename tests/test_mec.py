@@ -385,7 +385,8 @@ def test_any_store_will_do(clip):
     again = MEC(SMALL, None, store=memory).rank(clip, None)
     assert_identical(first, again)
     assert again.stats["decoded"] == 0
-    assert sorted(key.split("/")[0] for key in memory) == ["features", "index"]
+    kinds = sorted(key.split("/")[0] for key in memory)
+    assert kinds == ["features", "features", "index"], "the probes, the zoom frames, the index"
 
 
 def test_a_scorer_may_ask_for_any_kind_of_picture(clip):

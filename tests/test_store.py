@@ -31,8 +31,34 @@ def test_pack_and_unpack():
         assert (found[name] == array).all()
 
 
-def test_any_changed_or_missing_byte_is_found():
-    data = pack({"format": 1}, {"x": np.arange(40, dtype=np.float32)})
+def test_equal_values_are_equal_files():
+    arrays = {"b": np.arange(5), "a": np.ones((3, 2), np.float32)}
+    for compress in (False, True):
+        assert len({pack({"name": "ü", "n": 1}, arrays, compress=compress) for _ in range(20)}) == 1
+
+
+def test_compressed_arrays_come_back_as_they_were():
+    rng = np.random.default_rng(0)
+    arrays = {
+        "thumbnails": rng.integers(0, 256, (5, 4, 7, 3), dtype=np.uint8),
+        "none": np.zeros((0, 4, 7, 3), np.uint8),
+        "ticks": np.cumsum(rng.integers(0, 9, 1000)),
+        "key": rng.random(1000) < 0.1,
+        "change": rng.random(50).astype(np.float32),
+        "nothing": np.zeros((0, 2), np.int64),
+    }
+    data = pack({"format": 1}, arrays, compress=True)
+    _, found = unpack(data)
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        assert found[name].shape == array.shape
+        assert (found[name] == array).all()
+    assert len(data) < len(pack({"format": 1}, arrays))
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_any_changed_or_missing_byte_is_found(compress):
+    data = pack({"format": 1}, {"x": np.arange(40, dtype=np.float32)}, compress=compress)
     harmless = 0
     for at in range(len(data)):
         changed = bytearray(data)
@@ -105,7 +131,13 @@ def test_several_processes_at_once(clip, tmp_path):
         assert worker.exitcode == 0
     assert all(frames == found[0] for frames in found)
     entries = list(tmp_path.rglob("*.safetensors"))
-    assert sorted(entry.parts[-3] for entry in entries) == ["features", "index", "timeline"]
+    assert sorted(entry.parts[-3] for entry in entries) == [
+        "features",  # of the probes
+        "features",  # of the zoom frames
+        "fingerprints",
+        "index",
+        "timeline",
+    ]
     for entry in entries:
         unpack(entry.read_bytes())
     assert not list(tmp_path.rglob("*.tmp"))

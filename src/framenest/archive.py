@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
+from framenest.compression import restore, squeeze
 from framenest.errors import StoreError
 from framenest.frames import Array
+from framenest.locks import share
 
 # safetensors' own loader copies; these are the kinds of arrays that Framenest writes.
 _KINDS = {
@@ -29,8 +31,8 @@ class DamagedFile(Exception):
     """The bytes are not what was written."""
 
 
-def pack(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """One self-checking byte string.
+def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bool = False) -> bytes:
+    """One self-checking byte string; uncompressed, arrays can be mapped into memory from it.
 
     >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
     >>> header["format"], arrays["x"].tolist()
@@ -38,7 +40,13 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """
     text = json.dumps(header, sort_keys=True, ensure_ascii=False)
     whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
-    return save(whole, metadata={"header": text, "checksum": _checksum(text, whole)})
+    metadata = {"header": text, "checksum": _checksum(text, whole)}
+    if compress:
+        recipes = {}
+        for name, array in whole.items():
+            whole[name], recipes[name] = squeeze(array)
+        metadata["packed"] = json.dumps(recipes)
+    return _in_order(save(whole, metadata=metadata))
 
 
 def unpack(data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -52,7 +60,9 @@ def unpack(data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, Array]]:
         metadata = entries.pop("__metadata__")
         text, checksum = metadata["header"], metadata["checksum"]
         arrays = {name: _view(data, start, entry) for name, entry in entries.items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        for name, recipe in json.loads(metadata.get("packed", "{}")).items():
+            arrays[name] = restore(arrays[name], recipe)
+    except Exception as error:  # what a damaged header makes go wrong has no common base
         raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
     if checksum != _checksum(text, arrays):
         raise DamagedFile("its checksum does not match")
@@ -69,6 +79,17 @@ def _view(data: bytes | mmap.mmap, start: int, entry: Mapping[str, Any]) -> Arra
     if not count:
         return np.zeros(entry["shape"], dtype=kind)
     return np.frombuffer(data, dtype=kind, count=count, offset=start + first).reshape(entry["shape"])
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same file with its metadata sorted, so that equal values are equal files: safetensors writes it
+    in any order."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    described = json.loads(data[8:end])
+    described["__metadata__"] = dict(sorted(described["__metadata__"].items()))
+    text = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # arrays stay aligned
+    return len(text).to_bytes(8, "little") + text + data[end:]
 
 
 def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
@@ -94,6 +115,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
+                share(file)  # tells who cleans up that this is being written
                 file.write(data)
             mask = os.umask(0)
             os.umask(mask)

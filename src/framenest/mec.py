@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest import appearance, discovery
-from framenest.config import MECConfig, ScorerConfig
+from framenest.config import IndexConfig, MECConfig, ScorerConfig
 from framenest.errors import IndexMismatch, VideoError
 from framenest.index import FORMAT as INDEX_FORMAT
 from framenest.index import SparseIndex, choose_probes
@@ -29,10 +29,10 @@ class MEC:
     """Matryoshka Evidence-to-Context frame selection.
 
     config: the paper's settings unless told otherwise. scorer: a name ("auto" is the best one whose
-    weights are on this machine), a Scorer, or None for question-free rankings. store: a directory or
-    a Store for indexes and features, by default the user's cache. progress(stage, done, total) is
-    called during long work. scoring: how the scorer runs, a second pass, text on screen. workspace: share
-    open videos and the scorer with other selectors.
+    weights are on this machine), a Scorer, or None for question-free rankings. store: a directory,
+    an address (s3://…) or a Store for indexes and features, by default the user's cache.
+    progress(stage, done, total) is called during long work. scoring: how the scorer runs, a second pass,
+    text on screen. workspace: share open videos and the scorer with other selectors.
 
     >>> mec = MEC()                                                       # doctest: +SKIP
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")      # doctest: +SKIP
@@ -110,19 +110,19 @@ class MEC:
     def _index(self, decoder: Decoder, scorer: Scorer | None) -> SparseIndex:
         config = self.config.index
         sight = self.workspace.sight(decoder, scorer, config.thumbnail)
-        name = digest(decoder.info.fingerprint, decoder.name, decoder.version, asdict(config), INDEX_FORMAT)
-        index = self._indexes.get(name) or self._stored_index(name)
+        key = index_key(decoder, config)
+        index = self._indexes.get(key) or self._stored_index(key)
         if index is None:
             index = self._build_index(sight)
-            keep(self.workspace.store, f"index/{name}", index.header(), index.arrays())
+            keep(self.workspace.store, key, index.header(), index.arrays())
         elif index.video != decoder.info:
             index = replace(index, video=decoder.info)  # the same content at another path
-        self._indexes[name] = index
+        self._indexes[key] = index
         sight.see(index.frames, "probes")
         return index
 
-    def _stored_index(self, name: str) -> SparseIndex | None:
-        kept = self.workspace.store.get(f"index/{name}")
+    def _stored_index(self, key: str) -> SparseIndex | None:
+        kept = self.workspace.store.get(key)
         try:
             return SparseIndex.from_parts(*kept) if kept else None
         except IndexMismatch:  # another version wrote it; it is only a cache
@@ -243,3 +243,9 @@ class MEC:
 def _with_options(question: str | None, options: tuple[str, ...]) -> str | None:
     """The question and its answers as one text."""
     return question if question is None else " ".join([question, *options])
+
+
+def index_key(decoder: Decoder, config: IndexConfig) -> str:
+    """Under which a store keeps the index of this video, as this decoder shows it."""
+    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, asdict(config), INDEX_FORMAT)
+    return f"index/{name}"

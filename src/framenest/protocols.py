@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -90,9 +91,21 @@ class Scorer(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Entry:
+    """One value in a store. `idle`: seconds since it was last used, by the store's own clock."""
+
+    key: str
+    size: int
+    idle: float
+
+
 @runtime_checkable
 class Store(Protocol):
-    """Where indexes and features are kept. Values are a JSON header and named arrays."""
+    """Where indexes and features are kept. Values are a JSON header and named arrays.
+
+    The pipeline needs `get` and `put`; batches also `has`, upkeep the rest.
+    """
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """The value under a key such as "index/3f2a…", or None. A damaged entry is reported and None."""
@@ -100,6 +113,26 @@ class Store(Protocol):
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Keep a value; readers see the old value or the whole new one, never a part."""
+        ...
+
+    def has(self, key: str) -> bool:
+        """Whether there is a value under a key, without reading it."""
+        ...
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything that is kept, in no order."""
+        ...
+
+    def check(self, key: str) -> str | None:
+        """What is wrong with the value under a key; None where it is whole."""
+        ...
+
+    def remove(self, key: str) -> bool:
+        """Remove a value unless it is in use; whether it is gone."""
+        ...
+
+    def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
+        """Remove what interrupted writers left behind; returns files and bytes."""
         ...
 
 

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -53,8 +54,7 @@ class Sight:
         self._timing = timing
         self._keep_all = keep_all
         self._told = False
-        who = [scorer.name, scorer.version] if scorer else None
-        self._name = [decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who]
+        self._key = partial(features_key, decoder, scorer, thumbnail)
         self._parts = [*self._kept()]
         self._decoded = 0
 
@@ -140,9 +140,6 @@ class Sight:
                 return
             yield replace(part, encoded=hold(part.encoded))
 
-    def _key(self, part: int) -> str:
-        return f"features/{digest(*self._name, part)}"
-
     def _decode(self, frames: NDArray[np.int64], stage: str) -> Iterator[Features]:
         if not len(frames):
             return
@@ -193,3 +190,10 @@ class Sight:
         sizes = [spec.size(info.width, info.height) for spec in self._pictures]
         pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
         return self._encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))
+
+
+def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int, part: int = 0) -> str:
+    """Under which a store keeps what this scorer has seen of the video; part 0 holds the first probes."""
+    who = [scorer.name, scorer.version] if scorer else None
+    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part)
+    return f"features/{name}"

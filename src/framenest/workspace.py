@@ -16,6 +16,7 @@ from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, Encoded, Progress, Scorer, Store
 from framenest.reading import Reading
 from framenest.scorers import load_scorer
+from framenest.shared import open_store
 from framenest.sight import Sight
 from framenest.store import DirectoryStore
 from framenest.timing import Timing
@@ -30,8 +31,9 @@ Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 class Workspace:
     """Opens each video once and shows it to each scorer once, whoever asks.
 
-    scorer: a name, a Scorer or None; scoring: how it runs. store: a directory or a Store for indexes and
-    features, by default the user's cache. progress(stage, done, total) is called during long work.
+    scorer: a name, a Scorer or None; scoring: how it runs. store: a directory, an address (s3://…) or a
+    Store for indexes and features, by default the user's cache. progress(stage, done, total) is called
+    during long work.
     """
 
     def __init__(
@@ -44,9 +46,7 @@ class Workspace:
         scoring: ScorerConfig | None = None,
     ) -> None:
         self.scoring = scoring or ScorerConfig()
-        self.store = (
-            DirectoryStore(store) if store is None or isinstance(store, (str, os.PathLike)) else store
-        )
+        self.store = open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
         self.progress: Progress = progress or (lambda *_: None)
         self.timing = Timing()
         self._keep_features = keep_features

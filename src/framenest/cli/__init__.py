@@ -7,8 +7,9 @@ import sys
 import rich_click as click
 
 import framenest
+from framenest.cli.batch import index
 from framenest.cli.evaluate import evaluate
-from framenest.cli.ranks import index, rank
+from framenest.cli.ranks import rank
 from framenest.cli.report import report
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select

@@ -11,12 +11,14 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 import rich_click as click
 
 from framenest.cli.terminal import note
+from framenest.cli.units import Duration, Size
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import ConfigError, ScorerError
 from framenest.scorers import choose
-from framenest.store import DirectoryStore
+from framenest.shared import open_store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Fields = TypeVar("Fields")
 
 METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
@@ -30,10 +32,10 @@ def common(command: Command) -> Command:
         click.option(
             "--cache",
             "cache",
-            metavar="DIR",
-            type=click.Path(file_okay=False),
-            callback=lambda _c, _p, value: DirectoryStore(value),
-            help="Where indexes, features and models are kept. "
+            metavar="DIR|URL",
+            callback=lambda _c, _p, value: open_store(value),
+            help="Where indexes, features and models are kept; s3:// and other addresses with the extra "
+            "`remote`, then without models. "
             "[default: $FRAMENEST_CACHE, or the user's cache]",
         ),
     ):
@@ -53,6 +55,72 @@ def video(command: Command) -> Command:
         help="pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.",
     )
     return fps(stream(decoder(command)))
+
+
+BATCH_PANEL = "Many videos"
+
+
+def batch(command: Command) -> Command:
+    """--jobs, --time-limit, --memory, --failures, --engine, --address, --encoders."""
+    for option in (
+        click.option(
+            "--encoders",
+            type=click.IntRange(1),
+            metavar="N",
+            panel=BATCH_PANEL,
+            help="With --engine ray: processes that run the scorer for all others. "
+            "[default: one per GPU; without GPUs each worker runs its own]",
+        ),
+        click.option(
+            "--address",
+            metavar="ADDRESS",
+            panel=BATCH_PANEL,
+            help="With --engine ray: the cluster, as ray.init takes it. [default: a new one on this machine]",
+        ),
+        click.option(
+            "--engine",
+            type=click.Choice(["local", "ray"]),
+            default="local",
+            show_default=True,
+            panel=BATCH_PANEL,
+            help="Processes of this machine, or a Ray cluster (extra `ray`).",
+        ),
+        click.option(
+            "--failures",
+            metavar="FILE",
+            panel=BATCH_PANEL,
+            help="What failed and why, one JSON object a line; replaced by every run. "
+            "[default: failures.jsonl]",
+        ),
+        click.option(
+            "--memory",
+            type=Size(),
+            panel=BATCH_PANEL,
+            help="What a worker may hold, such as 2GiB; one that takes more is stopped. "
+            "[default: its share of what there is]",
+        ),
+        click.option(
+            "--time-limit",
+            type=Duration(),
+            panel=BATCH_PANEL,
+            help="For one video or question; 0 for none. [default: 30m]",
+        ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1),
+            metavar="N",
+            panel=BATCH_PANEL,
+            help="Worker processes. [default: one per core]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def take(kind: type[Fields], settings: dict[str, Any]) -> Fields:
+    """A dataclass of those settings that are its fields; they are taken out."""
+    names = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: settings.pop(name) for name in names})
 
 
 def scorer(command: Command) -> Command:

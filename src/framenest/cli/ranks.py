@@ -1,9 +1,10 @@
-"""framenest rank, framenest index."""
+"""framenest rank."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,19 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest.cli import options
-from framenest.cli.files import check_writable
-from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
+from framenest.cli.batch import Batch, job_for, run
+from framenest.cli.files import check_writable, check_writable_folder
+from framenest.cli.terminal import Bars, out, print_facts, print_prefix, print_ranks, short_path
 from framenest.config import MECConfig, ScorerConfig
-from framenest.errors import BudgetError, ConfigError, StoreError, VideoError
+from framenest.corpus.job import Job
+from framenest.corpus.manifest import ranking_groups
+from framenest.corpus.report import write_rankings
+from framenest.errors import BudgetError, ConfigError, StoreError
 from framenest.index import choose_probes
 from framenest.mec import MEC
 from framenest.protocols import Decoder
-from framenest.report.sheet import clock
 from framenest.result import Ranking
-from framenest.store import DirectoryStore, size_text
+from framenest.store import DirectoryStore
 from framenest.video import open_video
 
 TOP = 8
@@ -29,14 +33,16 @@ TOP = 8
 @click.command()
 @click.option_panel("Options")
 @click.option_panel(options.SCORER_PANEL)
+@click.option_panel(options.BATCH_PANEL)
 @click.option_panel(options.METHOD_PANEL)
-@click.argument("video")
+@click.argument("video", required=False)
 @click.argument("question", required=False)
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="Write the ranking here as JSON (- is stdout). With --questions: a folder, one file per question.",
+    help="Write the ranking here as JSON (- is stdout). With --questions or --manifest: a folder, one file "
+    "per question.",
 )
 @click.option(
     "-k",
@@ -50,6 +56,12 @@ TOP = 8
     "--questions", metavar="FILE", help="Many questions: one per line, or a JSON list. Indexes once."
 )
 @click.option(
+    "--manifest",
+    metavar="FILE",
+    panel=options.BATCH_PANEL,
+    help="Many videos: text, CSV, JSON, JSON lines or Parquet with columns `video` and `question`.",
+)
+@click.option(
     "--no-question", is_flag=True, help="Rank by change, observability, coverage and diversity alone."
 )
 @click.option(
@@ -59,17 +71,19 @@ TOP = 8
     metavar="TEXT",
     help="An answer to choose from; give it once for each. Scored with --relevance-text question+options.",
 )
+@options.batch
 @options.video
 @click.option("--keep-features", is_flag=True, help="Keep features on disk even where they take over 64 MiB.")
 @options.scorer
 @options.method
 @options.common
 def rank(
-    video: str,
+    video: str | None,
     question: str | None,
     output: str | None,
     budgets: tuple[list[int], ...],
     questions: str | None,
+    manifest: str | None,
     no_question: bool,
     fps: float | None,
     stream: int | None,
@@ -82,7 +96,7 @@ def rank(
     cache: DirectoryStore,
     quiet: bool,
     **settings: Any,
-) -> None:
+) -> int:
     """Rank the frames of VIDEO for QUESTION: one ranking, any budget.
 
     VIDEO is a file, an address (http, https; s3 and others with the extra `remote`), or a folder of
@@ -92,7 +106,29 @@ def rank(
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json -k 8,16
     framenest rank kiln.mp4 --questions questions.txt -o rankings/
     framenest rank kiln.mp4 --no-question --start 60 --end 180
+    framenest rank --manifest asked.csv -o rankings/ --jobs 8
     """
+    batch = options.take(Batch, settings)
+    if manifest is not None:
+        if video is not None or question is not None or questions is not None or budgets:
+            raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
+        config = options.config_from(preset, settings)
+        named = None if no_question or scorer == "none" else scorer
+        job = job_for(
+            cache,
+            config=config,
+            scorer=named,
+            scoring=scoring,
+            fps=fps,
+            stream=stream,
+            decoder=decoder,
+            keep_features=keep_features,
+        )
+        return _rank_many(Path(manifest), output, job, batch, quiet)
+    if video is None:
+        raise ConfigError("give a VIDEO, or --manifest FILE for many")
+    if batch.asked_for:
+        raise ConfigError("--jobs, --engine and the other options for many videos need --manifest")
     asked = _questions(question, questions, no_question)
     sizes = options.flat(budgets)
     config = options.config_from(preset, settings)
@@ -117,6 +153,19 @@ def rank(
         if target is not None:
             ranking.save(target)
         _print(ranking, sizes, target)
+    return 0
+
+
+def _rank_many(manifest: Path, output: str | None, job: Job, batch: Batch, quiet: bool) -> int:
+    if output is None or output == "-":
+        raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
+    folder = Path(output).absolute()
+    check_writable_folder(folder)
+    groups = ranking_groups(manifest, folder, [job.config.to_json(), job.scorer, asdict(job.scoring)])
+    report = run(job, groups, batch, quiet, "rankings")
+    listed = write_rankings(folder, groups)
+    out.print(f"[dim]listed in[/] {escape(short_path(str(listed)))}", soft_wrap=True)
+    return int(report.counts["failed"] > 0)
 
 
 def _check_budgets(sizes: list[int], video: Decoder, config: MECConfig) -> None:
@@ -194,66 +243,3 @@ def _targets(output: str | None, asked: list[str | None], *, many: bool) -> list
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "question"
-
-
-@click.command()
-@click.option_panel("Options")
-@click.option_panel(options.SCORER_PANEL)
-@click.option_panel(options.METHOD_PANEL)
-@click.argument("videos", nargs=-1, required=True)
-@options.video
-@click.option("--keep-features", is_flag=True, help="Keep features on disk even where they take over 64 MiB.")
-@options.scorer
-@options.index_settings
-@options.common
-def index(
-    videos: tuple[str, ...],
-    fps: float | None,
-    stream: int | None,
-    decoder: str,
-    keep_features: bool,
-    scorer: str,
-    scoring: ScorerConfig,
-    cache: DirectoryStore,
-    quiet: bool,
-    **settings: Any,
-) -> None:
-    """Index VIDEOS once, so that questions asked later need not decode them again.
-
-    With --scorer none only the index is made, without features for a scorer.
-
-    \b
-    framenest index lectures/*.mp4
-    """
-    config = options.config_from("paper", settings)
-    bars, failed = Bars(quiet), 0
-    mec = MEC(
-        config,
-        None if scorer == "none" else scorer,
-        store=cache,
-        progress=bars,
-        keep_features=keep_features,
-        scoring=scoring,
-    )
-    for video in videos:
-        try:
-            with bars:
-                made = mec.index(open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache))
-        except VideoError as error:
-            if len(videos) == 1:
-                raise
-            note(str(error))
-            failed += 1
-            continue
-        lost = f", {len(made.substitutes)} undecodable" if len(made.substitutes) else ""
-        out.print(
-            f"{video}: {len(made)} probes over {clock(made.video.duration)}, "
-            f"at most {made.largest_gap:.2f} s apart{lost}; "
-            f"timeline from {size_text(made.video.timeline_bytes)}",
-            soft_wrap=True,
-            markup=False,
-        )
-        for text in made.video.notes:
-            note(f"{video}: {text}")
-    if failed:
-        raise VideoError(f"{failed} of {len(videos)} videos could not be indexed")

@@ -58,7 +58,7 @@ class Bars:
     """
 
     def __init__(self, quiet: bool) -> None:
-        self._off = quiet or not err.is_terminal
+        self.off = quiet or not err.is_terminal
         self._shown: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
@@ -69,8 +69,9 @@ class Bars:
             MofNCompleteColumn(),
             _Speed(),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            TextColumn("[dim]{task.fields[said]}"),
         )
-        self._shown = Progress(*columns, console=err, disable=self._off, transient=True)
+        self._shown = Progress(*columns, console=err, disable=self.off, transient=True)
         self._tasks = {}
         self._shown.start()
         return self
@@ -80,12 +81,12 @@ class Bars:
             self._shown.stop()
             self._shown = None
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
+    def __call__(self, stage: str, done: int, total: int, *, said: str = "") -> None:
         if self._shown is None:
             return
         if stage not in self._tasks:
-            self._tasks[stage] = self._shown.add_task(stage, total=total)
-        self._shown.update(self._tasks[stage], completed=done, total=total)
+            self._tasks[stage] = self._shown.add_task(stage, total=total, said=said)
+        self._shown.update(self._tasks[stage], completed=done, total=total, said=said)
 
 
 @contextmanager
@@ -176,3 +177,14 @@ def print_prefix(prefix: Prefix) -> None:
     times = " ".join(clock(float(s)) for s in prefix.seconds)
     short = f" (all {len(prefix)} candidates of this short video)" if prefix.complete else ""
     out.print(f"[bold]K={prefix.budget}[/]{short}  {times}", soft_wrap=True)
+
+
+def duration_text(seconds: float) -> str:
+    """
+    >>> duration_text(42.21), duration_text(7322)
+    ('42.2 s', '2:02:02 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    whole = int(seconds + 0.5)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d} h"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import rich_click as click
@@ -9,9 +10,11 @@ from rich import box
 from rich.table import Table
 
 from framenest import models as model_files
+from framenest import upkeep
 from framenest.cli import options
 from framenest.cli.files import check_writable_folder
 from framenest.cli.terminal import Bars, note, out
+from framenest.cli.units import Duration, Size
 from framenest.errors import ScorerError
 from framenest.scorers import choose
 from framenest.scorers.export import export_onnx
@@ -87,19 +90,19 @@ def export(scorer: str, folder: Path, cache: DirectoryStore, quiet: bool) -> Non
     out.print(f"use it with --scorer onnx:{folder}", soft_wrap=True, markup=False)
 
 
-KINDS = ("index", "features", "timeline", "fingerprints", "remote")
+KINDS = ("index", "features", "timeline", "finished", "fingerprints", "remote")
 
 
 @click.group()
 def cache() -> None:
-    """Where indexes and features are kept, how large they are, and how to clear them."""
+    """Where indexes and features are kept, how large they are, whether they are whole, how to clear them."""
 
 
 @cache.command("where")
 @options.common
 def where(cache: DirectoryStore, quiet: bool) -> None:
-    """Print the cache directory."""
-    out.print(str(cache.root), soft_wrap=True, markup=False)
+    """Print the cache directory or address."""
+    out.print(cache.location, soft_wrap=True, markup=False)
 
 
 @cache.command("size")
@@ -121,4 +124,55 @@ def size(cache: DirectoryStore, quiet: bool) -> None:
 def clear(with_models: bool, cache: DirectoryStore, quiet: bool) -> None:
     """Remove all that is kept of videos; it is made again when needed."""
     kinds = (*KINDS, "models", "text") if with_models else KINDS
-    out.print(f"{size_text(cache.clear(kinds))} freed in {cache.root}", soft_wrap=True, markup=False)
+    out.print(f"{size_text(cache.clear(kinds))} freed in {cache.location}", soft_wrap=True, markup=False)
+
+
+@cache.command("verify")
+@click.option("--remove", is_flag=True, help="Remove damaged entries; they are made again when needed.")
+@options.common
+def verify(remove: bool, cache: DirectoryStore, quiet: bool) -> int:
+    """Read every entry and compare it with its checksum. Exit code 1 where one is damaged."""
+    bars = Bars(quiet)
+    with bars:
+        found = upkeep.verify(cache, progress=bars)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("kind")
+    for heading in ("entries", "size", "damaged"):
+        table.add_column(heading, justify="right")
+    bad = Counter(key.split("/")[0] for key in found.damaged)
+    for kind, count in sorted(found.entries.items()):
+        table.add_row(kind, f"{count:,}", size_text(found.sizes[kind]), str(bad[kind]))
+    out.print(table)
+    for key, wrong in found.damaged.items():
+        gone = " (removed)" if remove and cache.remove(key) else ""
+        note(f"{key}: {wrong}{gone}")
+    return int(bool(found.damaged) and not remove)
+
+
+@cache.command("gc")
+@click.option("--older-than", type=Duration(), help="Remove what has not been used for so long: 12h, 30d.")
+@click.option("--max-size", type=Size(), help="Then what was unused for longest, down to 500MB, 2TB.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@options.common
+def gc(
+    older_than: float | None, max_size: float | None, dry_run: bool, cache: DirectoryStore, quiet: bool
+) -> None:
+    """Remove what is unused for long or too much, and what killed processes left behind.
+
+    Never removed is what a running process has read or written last (at an address, where nobody can tell:
+    whatever is younger than a day). Models stay. What is removed is made again when needed.
+
+    \b
+    framenest cache gc --older-than 90d --max-size 200GB --dry-run
+    """
+    done = upkeep.collect(cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
+    would = "would be " if dry_run else ""
+    for reason, count in done.removed.items():
+        if count:
+            out.print(f"{count:,} {would}removed: {reason}")
+    used = f"; {done.in_use:,} in use stay" if done.in_use else ""
+    out.print(
+        f"{size_text(done.freed)} {would}freed, {size_text(done.kept)} kept in {cache.location}{used}",
+        soft_wrap=True,
+        markup=False,
+    )

@@ -35,7 +35,7 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        return self.tensor.nbytes
+        return int(self.tensor.nbytes)
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -88,7 +88,6 @@ class Devices:
             deviation = torch.tensor(self._pictures.deviation, device=device).view(1, 3, 1, 1)
             return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
 
-    @torch.inference_mode()
     def map(
         self, call: Callable[[slice, int], torch.Tensor], count: int, batch: int, stage: str = ""
     ) -> tuple[torch.Tensor | None, int]:
@@ -102,7 +101,8 @@ class Devices:
             starts = range(done, min(count, done + batch * len(self.devices)), batch)
             rows = [slice(start, min(start + batch, count)) for start in starts]
             try:
-                made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
+                with torch.inference_mode():
+                    made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
             except torch.OutOfMemoryError as error:
                 if batch == 1:
                     raise out_of_memory("even one frame at a time does not fit; try --device cpu") from error

@@ -49,7 +49,9 @@ def export_onnx(checkpoint: Checkpoint, folder: Path) -> None:
 def _write(model: Any, method: str, takes: str, example: Any, gives: str, path: Path) -> None:
     import torch
 
-    class Side(torch.nn.Module):
+    module: Any = torch.nn.Module  # Any, so that types are the same where torch is not installed
+
+    class Side(module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.model = model

@@ -24,6 +24,7 @@ from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
 from framenest.scorers.onnx import loading, onnx_session
 from framenest.store import DirectoryStore, digest, keep
+from framenest.video.parallel import cores
 
 CLASSES, OBJECTS = 1000, 90
 PROMPT = "a photo of a "
@@ -164,7 +165,7 @@ class _Detector:
         except ImportError:
             return None
         with _quiet_stderr(), loading(path, "tags"):
-            return cls(Interpreter(str(path), num_threads=os.cpu_count()))
+            return cls(Interpreter(str(path), num_threads=cores()))
 
     def __call__(self, pixels: Pixels) -> NDArray[np.float32]:
         result = np.zeros((len(pixels), OBJECTS), dtype=np.float32)

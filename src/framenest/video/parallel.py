@@ -25,8 +25,10 @@ class Worker(Protocol[Task_contra, Item_co]):
 
 
 def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Processors that this process may use: those it is given, FRAMENEST_THREADS of them at the most."""
+    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = os.environ.get("FRAMENEST_THREADS", "")
+    return min(given, max(1, int(most))) if most.isdecimal() else given
 
 
 def ordered(

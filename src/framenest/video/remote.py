@@ -63,6 +63,7 @@ def _http(url: str, store: DirectoryStore) -> Remote:
         target = store.root / "remote" / fingerprint
         if not target.is_file() or not any(version):
             _download(url, answer, target)
+        store.hold(target)
         return Remote(store.fingerprint(str(target)), str(target))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 from av.error import FFmpegError
@@ -13,6 +15,7 @@ from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.source import Opened, Packet, Source, fraction
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
+_PIECE = 2**16
 _CHECKED = 48  # packets compared with the header's word at each of three places
 
 
@@ -80,14 +83,22 @@ def _row(packet: Packet) -> tuple[int, int, int, int, bool, bool, int]:
     )
 
 
+def _gathered(rows: Iterable[tuple[int, ...]], columns: int) -> list[Ints]:
+    """Each column of many rows. In pieces: a day of video has five million rows, too many for objects."""
+    found, rest = [np.zeros((0, columns), np.int64)], iter(rows)
+    while piece := list(islice(rest, _PIECE)):
+        found.append(np.array(piece, dtype=np.int64))
+    return [np.concatenate([piece[:, column] for piece in found]) for column in range(columns)]
+
+
 def _from_packets(source: Source) -> _Table:
     opened = source.open()
     try:
-        rows = np.array([_row(packet) for packet in opened.packets()], dtype=np.int64).reshape(-1, 7)
+        rows = _gathered((_row(packet) for packet in opened.packets()), 7)
     finally:
         opened.close()
-    pts, dts, pos, size, key, discard, duration = (np.ascontiguousarray(column) for column in rows.T)
-    reached = max(int((pos + size).max()), int(size.sum())) if len(rows) else 0
+    pts, dts, pos, size, key, discard, duration = rows
+    reached = max(int((pos + size).max()), int(size.sum())) if len(pts) else 0
     return _Table(pts, dts, pos, size, key.astype(bool), discard.astype(bool), duration, reached)
 
 
@@ -97,8 +108,8 @@ def _from_header(source: Source, opened: Opened) -> _Table | None:
     entries = stream.index_entries
     if "mp4" not in opened.container.format.name or not stream.frames or len(entries) != stream.frames:
         return None
-    rows = [(e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard) for e in entries]
-    dts, pos, size, key, discard = (np.ascontiguousarray(c) for c in np.array(rows, dtype=np.int64).T)
+    rows = ((e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard) for e in entries)
+    dts, pos, size, key, discard = _gathered(rows, 5)
     length = opened.container.size
     if length is not None and int((pos + size).max()) > length:
         return None  # cut short: only reading tells how far it goes

@@ -1,0 +1,135 @@
+"""Hours of video indexed per core-hour and per second, with 1 and 2 jobs, and what Ray adds.
+
+    python benchmarks/corpus.py FOOTAGE [VIDEOS] [MINUTES]
+
+The footage's packets are copied into VIDEOS files of MINUTES each, every one begun at another place, so
+that no two are alike; nothing is encoded. No scorer. Core-hours are processor time of all processes, which
+other work on the machine hardly changes; seconds are by the clock and include starting the workers. All
+ways take turns in one run, so that they can be compared where the machine is shared.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import av
+from machine import write
+
+from framenest import IndexConfig, MECConfig
+from framenest.corpus.job import Group, Job
+from framenest.corpus.manifest import index_groups
+from framenest.corpus.workers import Limits, run_here
+from framenest.store import DirectoryStore
+
+
+def copy_from(footage: Path, path: Path, begin: float, seconds: float) -> None:
+    """The footage's packets from the first key packet after `begin` on, over and over."""
+    with av.open(str(path), "w") as target:
+        stream, offset = None, 0
+        while True:
+            with av.open(str(footage)) as source:
+                video = source.streams.video[0]
+                stream = stream or target.add_stream_from_template(video)
+                first, length = None, 0
+                for packet in source.demux(video):
+                    if packet.dts is None:
+                        continue
+                    if first is None:
+                        if packet.pts * video.time_base < begin or not packet.is_keyframe:
+                            continue
+                        first = packet.dts
+                    length = max(length, packet.pts + packet.duration - first)
+                    packet.pts += offset - first
+                    packet.dts += offset - first
+                    if packet.dts * video.time_base >= seconds and packet.is_keyframe:
+                        return
+                    packet.stream = stream
+                    target.mux(packet)
+                offset, begin = offset + length, 0.0
+
+
+def processor_seconds() -> float:
+    """Of this process and all that come from it, living or not."""
+    ticks, parents = {}, {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.parent.name)] = int(fields[1])
+        ticks[int(entry.parent.name)] = sum(map(int, fields[11:15]))
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks[pid] for pid in family) / os.sysconf("SC_CLK_TCK")
+
+
+def run(engine: str, jobs: int, job: Job, groups: list[Group]) -> dict[str, Any]:
+    """Wall and processor seconds of one run, and the hours of video it did. A Ray cluster is started
+    before the clock."""
+    if engine == "ray":
+        import ray
+
+        from framenest.cluster import run_on_ray
+
+        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False, logging_level="error")
+    began, spent = time.perf_counter(), processor_seconds()
+    work = run_on_ray(job, groups, Limits()) if engine == "ray" else run_here(job, groups, jobs, Limits())
+    outcomes = [outcome for found in work for outcome in found]
+    wall, cpu = time.perf_counter() - began, processor_seconds() - spent
+    if engine == "ray":
+        ray.shutdown()
+    if any(outcome.status != "done" for outcome in outcomes):
+        raise SystemExit(f"not all done: {[o.text for o in outcomes if o.status != 'done']}")
+    hours = sum(outcome.duration for outcome in outcomes) / 3600
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    return {"hours": hours, "wall_seconds": wall, "cpu_seconds": cpu, "work_seconds": seconds, "jobs": jobs}
+
+
+def rerun(store: str, config: MECConfig, groups: list[Group]) -> float:
+    """Processor milliseconds per video that is finished already, in one open worker."""
+    work = Job(config, root=store).open()
+    began = time.process_time()
+    for group in groups:
+        if work(group)[0].status != "already":
+            raise SystemExit("done twice")
+    return 1000 * (time.process_time() - began) / len(groups)
+
+
+def main(footage: Path, videos: int, minutes: float) -> None:
+    with av.open(str(footage)) as source:
+        length = source.duration / av.time_base
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{number}.mp4" for number in range(videos)]
+        for number, path in enumerate(paths):
+            copy_from(footage, path, length * number / (videos + 1), 60 * minutes)
+        size = sum(path.stat().st_size for path in paths)
+        groups, rows = index_groups([str(path) for path in paths]), {}
+        for probing in ("uniform", "keyframes"):
+            config = MECConfig(IndexConfig(probing=probing))
+            for engine, jobs in (("local", 1), ("local", 2), ("ray", 2)):
+                with tempfile.TemporaryDirectory(dir=folder) as store:
+                    row = run(engine, jobs, Job(config, root=store), groups)
+                    kept = sum(entry.size for entry in DirectoryStore(store).entries())
+                    row |= {"stored_bytes_per_hour": kept / row["hours"]}
+                    if (engine, jobs) == ("local", 2):
+                        row["rerun_ms_per_video"] = rerun(store, config, groups)
+                row["hours_per_core_hour"] = row["hours"] / (row["cpu_seconds"] / 3600)
+                row["hours_per_second"] = row["hours"] / row["wall_seconds"]
+                rows[f"{probing}, {engine}, {jobs} job{'s' * (jobs > 1)}"] = row
+                speed = (
+                    f"{row['hours_per_second']:.3f} h a second, {row['hours_per_core_hour']:.0f} a core-hour"
+                )
+                print(f"{probing:9s} {engine:5s} {jobs} jobs: {row['wall_seconds']:6.1f} s, {speed}")
+    facts = {"videos": videos, "minutes": minutes, "bytes": size, "load": os.getloadavg()[0]}
+    print(write("corpus", {"corpus": facts, "rows": rows}))
+
+
+if __name__ == "__main__":
+    given = sys.argv[2:]
+    main(Path(sys.argv[1]), int(given[0]) if given else 4, float(given[1]) if given[1:] else 30.0)

@@ -1,0 +1,175 @@
+"""What is done with each video, the same in a worker on this machine and on a cluster."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from framenest.config import MECConfig, ScorerConfig
+from framenest.errors import FramenestError, StoreError
+from framenest.index import SparseIndex
+from framenest.mec import MEC, index_key
+from framenest.protocols import Decoder, Progress, Scorer
+from framenest.report.sheet import clock
+from framenest.result import Ranking
+from framenest.scorers import load_scorer
+from framenest.shared import SharedStore
+from framenest.sight import features_key
+from framenest.store import CacheWarning, DirectoryStore, UnwritableCache, digest
+from framenest.video import open_video
+
+
+@dataclass(frozen=True)
+class Item:
+    """One piece of work: index a video, or with a `target` rank it for a question and write that there."""
+
+    video: str
+    question: str | None = None
+    target: str | None = None
+
+
+Group = tuple[Item, ...]
+"""Items of one video, which one worker does one after the other."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an item ended. `seconds` of work; `duration` of the video; `text` for a person."""
+
+    item: Item
+    status: str
+    """"done", "already" (an earlier run did it) or "failed"."""
+    seconds: float = 0.0
+    duration: float = 0.0
+    text: str = ""
+    error: str = ""
+    """The class of the error, such as VideoError, TimeLimit, MemoryLimit or WorkerDied."""
+    stops: bool = False
+    """Nothing more can be kept, so that going on would be work for nothing."""
+    notes: tuple[str, ...] = ()
+    """What a person should know beside."""
+
+
+def failed(item: Item, error: str, text: str, *, stops: bool = False) -> Outcome:
+    return Outcome(item, "failed", text=" ".join(text.split()), error=error, stops=stops)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a worker needs to know beside its items; small, and travels between machines.
+
+    scorer: a name, or None to index without features. `url` is where entries are shared, None where they
+    lie in `root` with everything else.
+    """
+
+    config: MECConfig = field(default_factory=MECConfig)
+    scorer: str | None = None
+    root: str | None = None
+    url: str | None = None
+    fps: float | None = None
+    stream: int | None = None
+    decoder: str = "pyav"
+    keep_features: bool = True
+    scoring: ScorerConfig = field(default_factory=ScorerConfig)
+
+    def store(self) -> DirectoryStore:
+        return SharedStore(self.url, self.root) if self.url else DirectoryStore(self.root)
+
+    def open(self, scorer: Scorer | None = None) -> Work:
+        """Get ready to work: load the scorer, unless one is given."""
+        store = self.store()
+        if scorer is None and self.scorer is not None:
+            scorer = load_scorer(self.scorer, store, self.scoring)
+        return Work(self, store, scorer)
+
+
+class Work:
+    """Does groups of items, one video at a time, and forgets each video afterwards."""
+
+    def __init__(self, job: Job, store: DirectoryStore, scorer: Scorer | None) -> None:
+        self.job = job
+        self.store = store
+        self.scorer = scorer
+
+    def __call__(self, group: Group, progress: Progress | None = None) -> list[Outcome]:
+        """The outcome of each item; only errors that are no fault of a video are raised."""
+        mec = MEC(
+            self.job.config,
+            self.scorer,
+            store=self.store,
+            progress=progress,
+            keep_features=self.job.keep_features,
+            scoring=self.job.scoring,
+        )
+        try:
+            return [self._outcome(mec, item) for item in group]
+        finally:
+            self.store.release()
+
+    def _outcome(self, mec: MEC, item: Item) -> Outcome:
+        began = time.monotonic()
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", CacheWarning)
+                if item.target is None:
+                    warnings.simplefilter("error", UnwritableCache)  # an index that is not kept is not done
+                decoder = open_video(
+                    item.video,
+                    fps=self.job.fps,
+                    stream=self.job.stream,
+                    decoder=self.job.decoder,
+                    store=self.store,
+                )
+                status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)
+        except UnwritableCache as error:
+            return failed(item, StoreError.__name__, str(error), stops=True)
+        except FramenestError as error:
+            return failed(item, type(error).__name__, str(error))
+        except MemoryError:
+            return failed(item, MemoryError.__name__, f"{item.video}: not enough memory for this video")
+        except Exception as error:  # a defect of ours or of a library must not stop the run
+            return failed(item, type(error).__name__, f"{item.video}: unexpected {error!r}")
+        said = [str(warning.message) for warning in caught if issubclass(warning.category, CacheWarning)]
+        notes = (*said, *(f"{item.video}: {text}" for text in decoder.info.notes))
+        return Outcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
+
+    def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
+        """An index is finished when a note says so and the entries it names are there."""
+        config = self.job.config.index
+        keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
+        note = f"finished/{digest(keys)}"
+        kept = self.store.get(note)
+        if kept is not None and all(self.store.has(key) for key in keys):
+            return "already", str(kept[0]["text"])
+        text = describe(mec.index(decoder))
+        missing = [key for key in keys if not self.store.has(key)]
+        if missing:
+            raise StoreError(f"{decoder.info.path}: {missing[0]} was not kept")
+        self.store.put(note, {"keys": keys, "text": text, "config": asdict(config)}, {})
+        return "done", text
+
+
+def describe(index: SparseIndex) -> str:
+    """One line on an index."""
+    lost = f", {len(index.substitutes)} undecodable" if len(index.substitutes) else ""
+    return (
+        f"{len(index)} probes over {clock(index.video.duration)}, "
+        f"at most {index.largest_gap:.2f} s apart{lost}; "
+        f"timeline from {index.video.timeline_bytes / 2**20:.1f} MiB"
+    )
+
+
+def _rank(mec: MEC, decoder: Decoder, item: Item) -> tuple[str, str]:
+    """A ranking is finished when its file is there and of this video."""
+    target = Path(str(item.target))
+    if target.exists():
+        try:
+            known = Ranking.load(target)
+        except FramenestError:
+            known = None  # of another version
+        if known is not None and known.video.fingerprint == decoder.info.fingerprint:
+            return "already", target.name
+    mec.rank(decoder, item.question).save(target)
+    return "done", target.name

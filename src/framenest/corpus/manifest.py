@@ -1,0 +1,116 @@
+"""Which videos and questions: folders, addresses, and lists in text, CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from framenest.corpus.job import Group, Item
+from framenest.errors import ConfigError, MissingExtra, StoreError
+from framenest.rows import SUFFIXES, read_rows
+from framenest.store import digest
+from framenest.video.remote import is_remote
+
+VIDEOS = (
+    *("3gp", "asf", "avi", "divx", "f4v", "flv", "h264", "h265", "hevc", "ivf", "m2ts", "m2v", "m4v", "mkv"),
+    *("mov", "mp4", "mpeg", "mpg", "mts", "mxf", "ogm", "ogv", "qt", "rm", "rmvb", "ts", "vob", "webm"),
+    *("wmv", "y4m"),
+)
+"""Name endings by which a walk through a folder finds videos."""
+
+
+def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
+    """All videos of some folders, lists, files and addresses, each once, in a stable order.
+
+    An address is walked where it ends in a slash. With `pictures`, a folder is one video of images.
+    """
+    found: dict[str, None] = {}
+    for source in sources:
+        here = list(_videos(source, pictures))
+        if not here:
+            raise ConfigError(f"{source}: no videos in there")
+        found.update(dict.fromkeys(here))
+    return list(found)
+
+
+def _videos(source: str, pictures: bool) -> Iterator[str]:
+    path = Path(source)
+    if is_remote(source):
+        yield from _listed(source) if source.endswith("/") else [source]
+    elif path.is_dir() and not pictures:
+        files = (file for file in path.rglob("*") if _is_video(file.name) and file.is_file())
+        yield from sorted(map(str, files))
+    elif path.suffix.lower() in SUFFIXES:
+        for row in _rows(path):
+            yield _located(row["video"], path.parent)
+    else:
+        yield source
+
+
+def _is_video(name: str) -> bool:
+    return not name.startswith(".") and name.rpartition(".")[2].lower() in VIDEOS
+
+
+def _listed(url: str) -> list[str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtra("remote", "fsspec") from error
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        return sorted(system.unstrip_protocol(name) for name in system.find(path) if _is_video(name))
+    except ImportError as error:
+        raise StoreError(f"{url}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{url}: cannot be listed ({error})") from error
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    try:
+        rows = read_rows(file, only="video")
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise ConfigError(f"{file}: not a list of videos ({' '.join(str(error).split())})") from error
+    if rows and not all(isinstance(row.get("video"), str) and row["video"].strip() for row in rows):
+        columns = ", ".join(map(str, rows[0]))
+        raise ConfigError(f"{file}: every row needs a column `video`; its columns are {columns}")
+    return rows
+
+
+def _located(video: str, folder: Path) -> str:
+    """A list's paths count from its own folder."""
+    return video if is_remote(video) else str(folder / Path(video).expanduser())
+
+
+def index_groups(videos: Sequence[str]) -> list[Group]:
+    """One group per video, to be indexed."""
+    return [(Item(video),) for video in videos]
+
+
+def ranking_groups(file: Path, folder: Path, settings: object) -> list[Group]:
+    """(video, question) rows as groups, one per video, so that a video is opened once.
+
+    A row without a question is ranked without one. Rankings go to `folder`, under names that say video
+    and question and depend on `settings`, so that other settings never take a ranking for finished.
+    """
+    groups: dict[str, list[Item]] = {}
+    for row in _rows(file):
+        video = _located(row["video"], file.parent)
+        question = row.get("question")
+        if question is not None and (not isinstance(question, str) or not question.strip()):
+            raise ConfigError(f"{file}: {question!r} is not a question (video {row['video']})")
+        name = f"{_slug(Path(video).stem)}-{_slug(question or 'no question')}"
+        target = folder / f"{name}-{digest(video, question, settings)[:10]}.json"
+        item = Item(video, question, str(target))
+        if item not in groups.setdefault(video, []):
+            groups[video].append(item)
+    if not groups:
+        raise ConfigError(f"{file}: no rows in this file")
+    return [tuple(items) for items in groups.values()]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-") or "video"

@@ -1,0 +1,206 @@
+"""Worker processes on this machine: one video at a time each, with a limit on time and on memory.
+
+Every worker has a pipe of its own, so that one killed at any moment can leave no shared queue locked;
+whatever happens in a worker, only the video it was at is lost.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from framenest.corpus.job import Group, Job, Outcome, failed
+from framenest.errors import ConfigError, FramenestError
+from framenest.video.parallel import cores
+
+POLL = 0.2
+"""Seconds between two looks at clocks and memory."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one worker may take. seconds: for one item, None for no limit; memory: bytes of its own."""
+
+    seconds: float | None = None
+    memory: int | None = None
+
+    def exceeded(self, items: int, began: float, pid: int) -> tuple[str, str] | None:
+        """What is wrong (class, line) with a process that has been at some items since `began`."""
+        allowed = (self.seconds or float("inf")) * items
+        if time.monotonic() - began > allowed:
+            return "TimeLimit", f"not done after {allowed:g} s"
+        used = own_memory(pid) if self.memory else None
+        if used is not None and self.memory and used > self.memory:
+            return "MemoryLimit", f"took {used / 2**20:.0f} MiB of the {self.memory / 2**20:.0f} MiB allowed"
+        return None
+
+    def __post_init__(self) -> None:
+        if self.memory is not None and own_memory(os.getpid()) is None:
+            raise ConfigError("a limit on memory needs /proc, which this system does not have")
+
+
+def own_memory(pid: int) -> int | None:
+    """Bytes that a process alone holds (mapped files not counted); None where that cannot be known."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    kibi = [int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
+    return 1024 * sum(kibi) if kibi else None
+
+
+def machine_memory() -> int:
+    """Bytes that this machine, or the container this runs in, has; 0 where that cannot be known."""
+    found = []
+    with suppress(OSError, ValueError):
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" where there is no bound
+    with suppress(OSError, ValueError, IndexError):
+        found.append(1024 * int(Path("/proc/meminfo").read_text().split()[1]))
+    return min(found, default=0)
+
+
+def run_here(job: Job, groups: Iterable[Group], jobs: int, limits: Limits) -> Iterator[list[Outcome]]:
+    """Do all groups in `jobs` processes; outcomes come as they end.
+
+    A group in which a worker dies or is stopped is done again item by item; a single item then fails.
+    """
+    crew = _Crew(job, iter(groups), jobs, limits)
+    try:
+        while busy := crew.set_to_work():
+            wait([thing for worker in busy for thing in (worker.pipe, worker.process.sentinel)], POLL)
+            for worker in busy:
+                yield from crew.answers(worker)
+    finally:
+        crew.stop()
+
+
+class _Crew:
+    """The workers, and what is still to do."""
+
+    def __init__(self, job: Job, groups: Iterator[Group], jobs: int, limits: Limits) -> None:
+        self._job, self._groups, self._jobs, self._limits = job, groups, jobs, limits
+        self._again: deque[Group] = deque()
+        self._workers: list[_Worker] = []
+
+    def set_to_work(self) -> list[_Worker]:
+        """Give every idle worker a group, start workers while there are groups; those that are busy."""
+        idle = [worker for worker in self._workers if worker.group is None]
+        while idle or len(self._workers) < self._jobs:
+            group = self._again.popleft() if self._again else next(self._groups, None)
+            if group is None:
+                break
+            if not idle:
+                idle.append(_Worker(self._job, max(1, cores() // self._jobs), self._limits))
+                self._workers.append(idle[0])
+            idle.pop().give(group)
+        return [worker for worker in self._workers if worker.group is not None]
+
+    def answers(self, worker: _Worker) -> Iterator[list[Outcome]]:
+        answer = worker.look()
+        if isinstance(answer, list):
+            yield answer
+        elif answer is not None:
+            self._workers.remove(worker)
+            group = worker.stop()
+            if len(group) > 1:
+                self._again.extend((item,) for item in group)
+            else:
+                yield [failed(item, answer[0], f"{item.video}: {answer[1]}") for item in group]
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+
+class _Worker:
+    """One process, and what it is at."""
+
+    def __init__(self, job: Job, threads: int, limits: Limits) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, job, threads), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.group: Group | None = None
+        self._limits = limits
+        self._began = time.monotonic()
+        self._ready = False
+
+    def give(self, group: Group) -> None:
+        self.group, self._began = group, time.monotonic()
+        with suppress(OSError):  # it has died; `look` will tell
+            self.pipe.send(group)
+
+    def look(self) -> list[Outcome] | tuple[str, str] | None:
+        """Outcomes, or why the worker must go (class, line), or None while it works."""
+        try:
+            while self.pipe.poll():
+                answer = self.pipe.recv()
+                if isinstance(answer, str):
+                    raise FramenestError(answer)
+                if self._ready:
+                    self.group = None
+                    return list(answer)
+                self._ready, self._began = True, time.monotonic()  # loading is not the video's time
+        except (EOFError, OSError):
+            pass
+        wrong = self._wrong()
+        if wrong is not None and not self._ready:
+            raise FramenestError(f"a worker could not start: {wrong[1]}")
+        return wrong
+
+    def _wrong(self) -> tuple[str, str] | None:
+        if not self.process.is_alive():
+            return "WorkerDied", _cause(self.process.exitcode)
+        items = len(self.group or ()) if self._ready else 10**6  # loading may take long
+        return self._limits.exceeded(items, self._began, self.process.pid or 0)
+
+    def stop(self) -> Group:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+        return self.group or ()
+
+
+def _cause(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"the worker was killed by {signal.Signals(-code).name}"
+    return f"the worker ended with code {code}"
+
+
+def _serve(pipe: Connection[Any, Any], job: Job, threads: int) -> None:
+    """What a worker does: open the job, then answer each group with its outcomes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ["FRAMENEST_THREADS"] = str(threads)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    try:
+        work = job.open()
+    except FramenestError as error:
+        pipe.send(str(error))
+        return
+    pipe.send(True)
+    while True:
+        try:
+            group = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(work(group))
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent is gone has nobody to answer."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,30 @@
+"""A job whose workers misbehave at certain videos, by their names; the rest is real work."""
+
+import ctypes
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from framenest.corpus.job import Job
+
+
+@dataclass(frozen=True)
+class OddJob(Job):
+    def open(self, scorer=None):
+        work = super().open(scorer)
+
+        def odd(group, progress=None):
+            for item in group:
+                what = f"{Path(item.video).name} {item.question}"
+                if "hang" in what:
+                    time.sleep(3600)
+                if "crash" in what:
+                    ctypes.string_at(0)  # reads where nothing is
+                if "greedy" in what:
+                    hoard = bytearray(os.urandom(2**20) * 600)
+                    time.sleep(3600)
+                    del hoard
+            return work(group, progress)
+
+        return odd

@@ -1,0 +1,86 @@
+"""A run on a real Ray cluster of two nodes on this machine, the second of which may be killed in the middle.
+
+python ray_run.py SETTINGS.json     prints one JSON object: outcomes, and what began and ended where
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from odd_jobs import OddJob
+
+from framenest import IndexConfig, MECConfig
+from framenest.cluster import run_on_ray
+from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
+from framenest.corpus.workers import Limits
+
+
+@dataclass(frozen=True)
+class WatchedJob(OddJob):
+    """Writes down on which node each video begins and ends, and takes a second longer over it."""
+
+    log: str = ""
+
+    def open(self, scorer=None):
+        work = super().open(scorer)
+
+        def watched(group, progress=None):
+            self.write("begin", group)
+            time.sleep(1.0)
+            found = work(group, progress)
+            self.write("end", group)
+            return found
+
+        return watched
+
+    def write(self, what, group):
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        line = json.dumps({"what": what, "node": node, "video": Path(group[0].video).name}) + "\n"
+        handle = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(handle, line.encode())
+        os.close(handle)
+
+
+def main(settings):
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": settings["head"]})
+    second = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    job = WatchedJob(
+        MECConfig(IndexConfig(base_probes=12, extra_probes=0)),
+        settings.get("scorer"),
+        settings["store"],
+        url=settings.get("url"),
+        log=settings["log"],
+    )
+    if "manifest" in settings:
+        groups = ranking_groups(Path(settings["manifest"]), Path(settings["out"]), None)
+    else:
+        groups = index_groups(find_videos([settings["videos"], *settings.get("odd", [])]))
+    found, killed = [], False
+    run = run_on_ray(
+        job,
+        groups,
+        Limits(settings.get("seconds")),
+        address=cluster.address,
+        encoders=settings.get("encoders"),
+    )
+    for outcomes in run:
+        found += outcomes
+        if settings.get("kill") and not killed:
+            killed = True
+            cluster.remove_node(second, allow_graceful=False)
+    cluster.shutdown()
+    rows = [[Path(o.item.video).name, o.item.question, o.status, o.error, o.text] for o in found]
+    log = [json.loads(line) for line in Path(settings["log"]).read_text().splitlines()]
+    sys.stdout.write("RESULT" + json.dumps({"outcomes": rows, "log": log, "second": second.node_id}))
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()))

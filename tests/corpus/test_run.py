@@ -1,0 +1,190 @@
+"""Runs over many videos with real worker processes: nothing stops them, nothing is lost or done twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from odd_jobs import OddJob
+
+from framenest import IndexConfig, MECConfig, Ranking
+from framenest.corpus.manifest import index_groups, ranking_groups
+from framenest.corpus.workers import Limits, own_memory, run_here
+from framenest.errors import FramenestError
+from framenest.store import DirectoryStore
+from media import numbered_video
+
+SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
+FAST = ["--base-probes", "12", "--extra-probes", "0", "--scorer", "none"]
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("videos")
+    for number in range(6):
+        numbered_video(folder / f"{number}.mp4", 30 + number)
+    return folder
+
+
+def framenest(*arguments, cwd=None, **settings):
+    command = [sys.executable, "-m", "framenest", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, **settings)
+
+
+def outcomes_by_name(job, groups, jobs=2, limits=None):
+    found = [o for outcomes in run_here(job, groups, jobs, limits or Limits()) for o in outcomes]
+    return {Path(o.item.video).name: o for o in found}
+
+
+def test_no_video_stops_the_run(videos, tmp_path):
+    """One worker hangs, one crashes, one takes too much memory, one file is missing; the rest is done."""
+    names = [*sorted(videos.glob("*.mp4")), *(tmp_path / f"{w}.mp4" for w in ("hang", "crash", "greedy"))]
+    job = OddJob(SMALL, root=str(tmp_path / "store"))
+    groups = index_groups([str(name) for name in [*names[6:], *names[:6], tmp_path / "missing.mp4"]])
+    found = outcomes_by_name(job, groups, limits=Limits(30.0, 400 * 2**20))
+    assert {n: o.error for n, o in found.items() if o.status == "failed"} == {
+        "hang.mp4": "TimeLimit",
+        "crash.mp4": "WorkerDied",
+        "greedy.mp4": "MemoryLimit",
+        "missing.mp4": "VideoError",
+    }
+    assert "killed by SIGSEGV" in found["crash.mp4"].text
+    assert sum(o.status == "done" for o in found.values()) == 6
+    again = outcomes_by_name(OddJob(SMALL, root=str(tmp_path / "store")), groups[3:9])
+    assert {o.status for o in again.values()} == {"already"}
+
+
+def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
+    manifest = tmp_path / "asked.jsonl"
+    asked = ("Where?", "Will it crash?", "When?")
+    manifest.write_text("\n".join(json.dumps({"video": str(videos / "0.mp4"), "question": q}) for q in asked))
+    (tmp_path / "scores.csv").write_text("frame,score\n3,1\n")
+    job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
+    groups = ranking_groups(manifest, tmp_path / "rankings", None)
+    found = [o for outcomes in run_here(job, groups, 1, Limits()) for o in outcomes]
+    assert {o.item.question: o.status for o in found} == {
+        "Where?": "done",
+        "Will it crash?": "failed",
+        "When?": "done",
+    }
+    assert len(list((tmp_path / "rankings").glob("*.json"))) == 2
+
+
+def test_a_worker_that_cannot_start_ends_the_run(videos, tmp_path):
+    job = OddJob(SMALL, f"table:{tmp_path / 'none.csv'}", str(tmp_path / "store"))
+    with pytest.raises(FramenestError, match=r"none\.csv"):
+        outcomes_by_name(job, index_groups([str(videos / "0.mp4")]))
+
+
+def test_own_memory_counts_what_a_process_holds():
+    before = own_memory(os.getpid())
+    if before is None:
+        pytest.skip("this system has no /proc")
+    hoard = bytearray(os.urandom(2**20) * 50)
+    assert own_memory(os.getpid()) - before > 40 * 2**20
+    del hoard
+
+
+def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):
+    bad = tmp_path / "list.txt"
+    bad.write_text("nothing.mp4\n")
+    first = framenest("index", videos, bad, "--jobs", "2", "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
+    assert first.returncode == 1
+    assert "6 videos done (" in first.stdout
+    assert "1 failed (VideoError 1), see failures.jsonl" in first.stdout
+    (line,) = (tmp_path / "failures.jsonl").read_text().splitlines()
+    assert json.loads(line) == {
+        "video": str(tmp_path / "nothing.mp4"),
+        "error": "VideoError",
+        "message": f"{tmp_path / 'nothing.mp4'}: no such file",
+    }
+    again = framenest("index", videos, "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
+    assert again.returncode == 0
+    assert "0 videos done; 6 were there already" in again.stdout
+    assert not (tmp_path / "failures.jsonl").exists()
+
+
+def test_what_was_removed_is_made_again(videos, tmp_path):
+    framenest("index", videos, "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
+    store = DirectoryStore(tmp_path / "c")
+    key = next(entry.key for entry in store.entries() if entry.key.startswith("index/"))
+    assert store.remove(key)
+    again = framenest("index", videos, "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
+    assert "1 video done" in again.stdout
+    assert store.has(key)
+
+
+def test_killed_in_the_middle_a_rerun_does_only_what_is_missing(videos, tmp_path):
+    many = tmp_path / "videos"
+    many.mkdir()
+    for number in range(12):
+        numbered_video(many / f"{number}.mp4", 200 + number, 320, 240)
+    store, settings = DirectoryStore(tmp_path / "c"), ["--cache", tmp_path / "c", "--scorer", "none"]
+    command = [sys.executable, "-m", "framenest", "index", many, "--jobs", "2", *settings]
+    with subprocess.Popen(list(map(str, command)), cwd=tmp_path, stdout=subprocess.DEVNULL) as run:
+        workers = wait_for(lambda: [p for p in children(run.pid) if len(finished(store)) >= 2])
+        run.send_signal(signal.SIGKILL)
+    wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))  # none is left over
+    there = {entry.key for entry in store.entries()}
+    before = {key: store.path(key).stat().st_mtime_ns for key in there}
+    done = len(finished(store))
+    assert 2 <= done < 12
+    again = framenest("index", many, "--jobs", "2", *settings, cwd=tmp_path)
+    assert again.returncode == 0
+    assert f"{done} were there already" in again.stdout
+    assert len(finished(store)) == 12
+    kept = [key for key in there if key.startswith(("finished/", "index/"))]
+    assert all(store.path(key).stat().st_mtime_ns == before[key] for key in kept)
+
+
+def finished(store):
+    return list((store.root / "finished").rglob("*.safetensors"))
+
+
+def children(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def wait_for(condition):
+    end = time.monotonic() + 120
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+    return found
+
+
+def test_rank_manifest_as_a_user_has_it(videos, tmp_path):
+    (tmp_path / "scores.csv").write_text("frame,score\n3,1\n")
+    lines = ["video,question", f"{videos / '0.mp4'},Where?", f"{videos / '0.mp4'},When?", "no.mp4,Who?"]
+    (tmp_path / "asked.csv").write_text("\n".join(lines))
+    command = ["rank", "--manifest", "asked.csv", "-o", "out", "--cache", "c", "--scorer", "table:scores.csv"]
+    first = framenest(*command, cwd=tmp_path)
+    assert first.returncode == 1
+    assert "2 rankings done" in first.stdout
+    listed = [json.loads(line) for line in (tmp_path / "out" / "rankings.jsonl").read_text().splitlines()]
+    assert [row["question"] for row in listed] == ["Where?", "When?", "Who?"]
+    assert Ranking.load(tmp_path / "out" / listed[0]["ranking"]).question == "Where?"
+    assert listed[2]["ranking"] is None
+    assert json.loads((tmp_path / "failures.jsonl").read_text())["question"] == "Who?"
+    again = framenest(*command, cwd=tmp_path)
+    assert "0 rankings done; 2 were there already; 1 failed" in again.stdout
+    other = framenest(*command, "--horizon", "16", cwd=tmp_path)
+    assert "2 rankings done" in other.stdout
+
+
+def test_wrong_calls_are_refused(tmp_path):
+    (tmp_path / "asked.csv").write_text("video,question\na.mp4,Where?\n")
+    for arguments, message in [
+        (["rank"], "give a VIDEO, or --manifest FILE"),
+        (["rank", "--manifest", "asked.csv"], "give -o FOLDER"),
+        (["rank", "a.mp4", "--manifest", "asked.csv", "-o", "x"], "give neither VIDEO"),
+        (["rank", "a.mp4", "Where?", "--jobs", "2"], "need --manifest"),
+        (["index", "asked.csv", "--address", "auto"], "--address and --encoders are for --engine ray"),
+    ]:
+        done = framenest(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in done.stderr
