@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
+from framenest.evaluation.rows import read_rows
 from framenest.video.remote import is_remote
 
 
@@ -32,7 +32,7 @@ def load_questions(
         raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(READERS)}")
     folder = Path(videos) if videos is not None else file.parent
     try:
-        entries = READERS[kind or "framenest"](_rows(file))
+        entries = READERS[kind or "framenest"](read_rows(file))
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -49,17 +49,6 @@ def load_questions(
         )
         for entry in entries
     ]
-
-
-def _rows(file: Path) -> list[dict[str, Any]]:
-    """Rows of a JSON list, JSON lines or CSV file."""
-    text = file.read_text(encoding="utf-8-sig")
-    if file.suffix == ".csv":
-        return list(csv.DictReader(text.splitlines()))
-    if text.lstrip().startswith("["):
-        rows: list[dict[str, Any]] = json.loads(text)
-        return rows
-    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def _own(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
