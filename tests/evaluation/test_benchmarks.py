@@ -6,7 +6,8 @@ import pytest
 
 from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.evaluation.annotations import Folder, load_benchmark
-from framenest.evaluation.benchmarks import POST_PROMPT, READERS
+from framenest.evaluation.benchmarks import READERS
+from framenest.lmm.prompt import DIRECTLY
 
 VIDEOMME = {
     "video_id": "001", "duration": "short", "domain": "Knowledge", "sub_category": "Humanity & History",
@@ -48,7 +49,7 @@ def test_videomme(tmp_path):
     assert question.options == ("One.", "Two.", "Three.", "Four.")
     assert question.letters == "ABCD"
     assert question.prompt == (
-        f"How many apples are there?\nA. One.\nB. Two.\nC. Three.\nD. Four.\n{POST_PROMPT}"
+        f"How many apples are there?\nA. One.\nB. Two.\nC. Three.\nD. Four.\n{DIRECTLY}"
     )
 
 
@@ -77,7 +78,7 @@ def test_videomme_v2(tmp_path):
     assert (question.group, question.category, question.structure) == ("007", "logic", "[1, [2, 3], 4]")
     assert question.letters == "ABCDEFGH"
     assert question.options[7] == "Thing 7"
-    assert question.prompt.endswith(f"H. Thing 7\n{POST_PROMPT}")
+    assert question.prompt.endswith(f"H. Thing 7\n{DIRECTLY}")
 
 
 def test_longvideobench_official_and_as_a_data_set(tmp_path):

@@ -8,6 +8,8 @@ import rich_click as click
 
 import framenest
 from framenest.cli.evaluate import evaluate
+from framenest.cli.export import export
+from framenest.cli.lmms_eval import lmms_eval
 from framenest.cli.ranks import index, rank
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select
@@ -31,7 +33,7 @@ def app() -> None:
     """
 
 
-for command in (rank, show, extract, index, select, compare, evaluate, models, cache):
+for command in (rank, show, extract, export, index, select, compare, evaluate, lmms_eval, models, cache):
     app.add_command(command)
 
 

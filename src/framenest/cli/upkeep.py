@@ -48,7 +48,16 @@ def fetch(scorer: str, cache: DirectoryStore, quiet: bool) -> None:
     out.print(f"{scorer}: all files in {cache.root / 'models'}", soft_wrap=True, markup=False)
 
 
-KINDS = ("index", "features", "timeline", "fingerprints", "remote")
+KINDS = (
+    "index",
+    "features",
+    "timeline",
+    "fingerprints",
+    "remote",
+    "selections",
+    "lmms-eval",
+    "lmms-eval-tasks",
+)
 
 
 @click.group()

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-POST_PROMPT = "Answer with the option's letter from the given choices directly."
-"""The paper's, for every selector, model and benchmark."""
+from framenest.lmm.prompt import DIRECTLY
 
 LETTERS = "ABCDEFGHIJ"
 Row = Mapping[str, Any]
@@ -50,8 +49,8 @@ class BenchmarkQuestion:
 
     @property
     def prompt(self) -> str:
-        """What the model is asked: question, choices and the post-prompt."""
-        return f"{self.asked}\n{POST_PROMPT}"
+        """What the model is asked: question, choices and the paper's instruction, the same for all."""
+        return f"{self.asked}\n{DIRECTLY}"
 
     @property
     def letters(self) -> str:

@@ -8,10 +8,13 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
-from framenest.errors import BudgetError, FramenestError, VideoError
+from framenest.errors import BudgetError, FramenestError
 from framenest.evaluation.lmms_eval.manifest import SUFFIX, Manifest, frames_of
-from framenest.extract import read_prefix, reopen
+from framenest.extract import reopen
+from framenest.lmm.pictures import Limits, read_pictures
+from framenest.lmm.times import copies, video_metadata
 from framenest.result import Prefix
 
 Element = Mapping[str, Any]
@@ -83,33 +86,21 @@ def budget_of(element: Element) -> int:
 
 
 def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
-    """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return."""
+    """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return.
+
+    A lone frame comes twice, since a Qwen3-VL processor refuses one.
+    """
     import torch
 
     manifest = Manifest.read(element["video"])
     prefix = frames_of(manifest, budget_of(element))
-    pixels = pixels_of(prefix)
-    frames = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
-    return frames, metadata(prefix), len(prefix) / max(prefix.video.duration, 1e-6)
+    repeat = copies("pairs", len(prefix))
+    pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix)])
+    frames = torch.from_numpy(np.ascontiguousarray(pictures.repeat(repeat, axis=0).transpose(0, 3, 1, 2)))
+    metadata = video_metadata(prefix, repeat) | {"video_backend": MARK}
+    return frames, metadata, len(frames) / max(prefix.video.duration, 1e-6)
 
 
-def pixels_of(prefix: Prefix) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """(K, H, W, 3) of the original frames, in time order."""
-    batches = [batch.pixels[0] for batch in read_prefix(reopen(prefix.video), prefix)]
-    found = sum(map(len, batches))
-    if found < len(prefix):
-        raise VideoError(f"{prefix.video.path}: {len(prefix) - found} of {len(prefix)} frames do not decode")
-    return np.concatenate(batches)
-
-
-def metadata(prefix: Prefix) -> dict[str, Any]:
-    """What a Qwen3-VL processor makes its time markers from: index ÷ fps is the frame's true second.
-
-    The index counts milliseconds, which holds for variable frame rates too.
-    """
-    return {
-        "fps": 1000.0,
-        "frames_indices": [round(1000 * second) for second in prefix.seconds.tolist()],
-        "total_num_frames": max(1, round(1000 * prefix.video.duration)),
-        "video_backend": "framenest",
-    }
+def pictures_of(prefix: Prefix) -> list[Image.Image]:
+    """The original frames, in time order."""
+    return list(read_pictures(reopen(prefix.video), prefix, Limits()))

@@ -8,13 +8,15 @@ from typing import Any
 
 from framenest.errors import FramenestError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion
-from framenest.evaluation.lmms_eval.hook import is_hooked, pixels_of
+from framenest.evaluation.lmms_eval.hook import is_hooked, pictures_of
 from framenest.evaluation.lmms_eval.manifest import Manifest, frames_of
 from framenest.evaluation.lmms_eval.settings import TaskSettings
+from framenest.lmm.times import marker
 from framenest.result import Prefix
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
+DURATIONS = ("short", "medium", "long")
 
 
 def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> Messages:
@@ -53,14 +55,12 @@ def _video(doc: Row, kwargs: Mapping[str, Any] | None) -> str:
 
 def _pictures(prefix: Prefix, how: str) -> list[dict[str, Any]]:
     """The frames themselves: as one video without times, or as images, each after its second."""
-    from PIL import Image
-
-    pictures = [Image.fromarray(pixels) for pixels in pixels_of(prefix)]
+    pictures = pictures_of(prefix)
     if how == "frames":
         return [{"type": "video", "url": pictures}]
     shown: list[dict[str, Any]] = []
     for second, picture in zip(prefix.seconds.tolist(), pictures, strict=True):
-        shown += [{"type": "text", "text": f"<{second:.1f} seconds>"}, {"type": "image", "url": picture}]
+        shown += [{"type": "text", "text": marker(second)}, {"type": "image", "url": picture}]
     return shown
 
 
@@ -80,12 +80,44 @@ def no_visual(_doc: Row) -> list[Any]:
 
 def short(dataset: Any) -> Any:
     """`process_docs`: Video-MME's short videos."""
-    return dataset.filter(lambda row: row["duration"] == "short")
+    return _only(dataset, "short")
 
 
 def medium(dataset: Any) -> Any:
-    return dataset.filter(lambda row: row["duration"] == "medium")
+    return _only(dataset, "medium")
 
 
 def long(dataset: Any) -> Any:
-    return dataset.filter(lambda row: row["duration"] == "long")
+    return _only(dataset, "long")
+
+
+def _only(dataset: Any, part: str) -> Any:
+    return dataset.filter(lambda row: row["duration"] == part)
+
+
+def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
+    """`process_results` of Video-MME: lmms-eval's own, kept for each duration as well."""
+    made: dict[str, Any] = dict(_videomme().videomme_process_results(doc, results))
+    (score,) = made.values()
+    return made | {f"videomme_{part}": score for part in DURATIONS}
+
+
+def videomme_short(results: list[Mapping[str, Any]]) -> float:
+    """Aggregation: lmms-eval's own, over the short videos."""
+    return _of_duration(results, "short")
+
+
+def videomme_medium(results: list[Mapping[str, Any]]) -> float:
+    return _of_duration(results, "medium")
+
+
+def videomme_long(results: list[Mapping[str, Any]]) -> float:
+    return _of_duration(results, "long")
+
+
+def _of_duration(results: list[Mapping[str, Any]], part: str) -> float:
+    return float(_videomme().videomme_aggregate_results([r for r in results if r["duration"] == part]))
+
+
+def _videomme() -> Any:
+    return importlib.import_module("lmms_eval.tasks.videomme.utils")
