@@ -88,13 +88,13 @@ def budget_of(element: Element) -> int:
 def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return.
 
-    A lone frame comes twice, since a Qwen3-VL processor refuses one.
+    A lone frame comes twice, since a Qwen3-VL processor refuses one; each does with pairing = duplicate.
     """
     import torch
 
     manifest = Manifest.read(element["video"])
     prefix = frames_of(manifest, budget_of(element))
-    repeat = copies("pairs", len(prefix))
+    repeat = copies(manifest.pairing, len(prefix))
     pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix)])
     frames = torch.from_numpy(np.ascontiguousarray(pictures.repeat(repeat, axis=0).transpose(0, 3, 1, 2)))
     metadata = video_metadata(prefix, repeat) | {"video_backend": MARK}

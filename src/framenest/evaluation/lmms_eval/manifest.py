@@ -16,6 +16,7 @@ from pathlib import Path
 from framenest.archive import write_atomic
 from framenest.errors import FramenestError, StoreError
 from framenest.evaluation.kept import KeptSelections
+from framenest.lmm.times import Pairing
 from framenest.result import Prefix
 from framenest.store import DirectoryStore, digest
 
@@ -24,13 +25,15 @@ SUFFIX = ".framenest.json"
 
 @dataclass(frozen=True)
 class Manifest:
-    """video: a path. text: what relevance is scored for. selector, scorer, on_error: as in TaskSettings."""
+    """video: a path. text: what relevance is scored for. selector, scorer, on_error and
+    pairing: as in TaskSettings."""
 
     video: str
     text: str
     selector: str
     scorer: str
-    on_error: str
+    on_error: str = "stop"
+    pairing: Pairing = "pairs"
 
     def write(self) -> Path:
         """Write it into the cache; the same manifest is always the same file."""

@@ -36,6 +36,7 @@ def _messages(doc: Row, kwargs: Mapping[str, Any] | None) -> Messages:
         selector=settings.full_selector,
         scorer=settings.scorer,
         on_error=settings.on_error,
+        pairing="duplicate" if settings.pairing == "duplicate" else "pairs",
     )
     if settings.frames_as != "video":
         shown = _pictures(frames_of(manifest, settings.frames), settings.frames_as)

@@ -14,6 +14,7 @@ from framenest.evaluation.kept import check_selector
 QUERIES = ("question", "question+options")
 ON_ERROR = ("stop", "uniform")
 AS = ("video", "frames", "images")
+PAIRINGS = ("pairs", "duplicate")
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,10 @@ class TaskSettings:
 
     benchmark: whose rows they are. selector: "mec", "mec:no-zoom", "aks", …. preset: of MEC. scorer: by
     name. query: the text that relevance is scored for. on_error: "stop" ends the run with a message,
-    "uniform" takes evenly spread frames instead and counts it. frames_as: "video" leaves decoding to the
-    reader in qwen-vl-utils, which takes K from the model's own argument; "frames" and "images" put
-    `frames` pictures into the message, for models that read videos another way.
+    "uniform" takes evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5 fuse two
+    frames under one time; "duplicate" sends each twice, so that each keeps its own. frames_as: "video"
+    leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own argument; "frames"
+    and "images" put `frames` pictures into the message, for models that read videos another way.
     """
 
     benchmark: str
@@ -33,6 +35,7 @@ class TaskSettings:
     scorer: str = "auto"
     query: str = "question"
     on_error: str = "stop"
+    pairing: str = "pairs"
     frames_as: str = "video"
     frames: int = 0
 
@@ -59,6 +62,7 @@ class TaskSettings:
             ("benchmark", tuple(READERS)),
             ("query", QUERIES),
             ("on_error", ON_ERROR),
+            ("pairing", PAIRINGS),
             ("frames_as", AS),
         ):
             if getattr(self, name) not in allowed:
