@@ -7,6 +7,7 @@ import sys
 import rich_click as click
 
 import framenest
+from framenest.cli.ask import ask
 from framenest.cli.evaluate import evaluate
 from framenest.cli.export import export
 from framenest.cli.ranks import index, rank
@@ -32,7 +33,7 @@ def app() -> None:
     """
 
 
-for command in (rank, show, extract, export, index, select, compare, evaluate, models, cache):
+for command in (rank, show, extract, export, ask, index, select, compare, evaluate, models, cache):
     app.add_command(command)
 
 
