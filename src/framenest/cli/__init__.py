@@ -7,6 +7,7 @@ import sys
 import rich_click as click
 
 import framenest
+from framenest.cli.ask import ask
 from framenest.cli.evaluate import evaluate
 from framenest.cli.export import export
 from framenest.cli.lmms_eval import lmms_eval
@@ -33,7 +34,9 @@ def app() -> None:
     """
 
 
-for command in (rank, show, extract, export, index, select, compare, evaluate, lmms_eval, models, cache):
+for command in (
+    rank, show, extract, export, ask, index, select, compare, evaluate, lmms_eval, models, cache
+):  # fmt: skip
     app.add_command(command)
 
 
