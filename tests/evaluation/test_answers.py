@@ -2,7 +2,7 @@
 
 import pytest
 
-from framenest.evaluation.answers import chosen_letter, strip_reasoning
+from framenest.evaluation.answers import chosen_letter
 
 OPTIONS = ["A red car", "A blue bicycle", "Nobody", "Two dogs, then a cat"]
 
@@ -48,17 +48,3 @@ def test_eight_options():
     assert chosen_letter("Final Answer: G", options) == "G"
     assert chosen_letter("thing 7", options) == "G"
     assert chosen_letter("I", options) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("B", "B"),
-        ("<think>\nA? No.\n</think>\n\nB", "B"),
-        ("A? No, it must be B.\n</think>\nB", "B"),  # the template opened the reasoning itself
-        ("<think>first</think> A <think>second</think> C", "C"),
-        ("<think>I ran out of tokens, maybe A", ""),
-    ],
-)
-def test_reasoning_is_stripped(text, answer):
-    assert strip_reasoning(text) == answer

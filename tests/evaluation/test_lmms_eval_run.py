@@ -153,7 +153,7 @@ def test_a_failed_selection_ends_the_run(place):
 
 
 def evaluate_failing(place):
-    model = f"pretrained={place / 'model'},device=cpu,device_map=cpu,max_num_frames=4,max_pixels=4096"
+    model = f"pretrained={place / 'model'},device=cpu,device_map=cpu,max_num_frames=4,min_pixels=1024"
     return command(
         place, "-m", "lmms_eval", "--model", "qwen3_vl", "--model_args", model, "--tasks",
         "toy_framenest_mlvu_dev_wfs_sb", "--include_path", str(place / "tasks"), "--batch_size", "1",
@@ -190,7 +190,10 @@ def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
     decoder = open_video(video)
     numbers = np.array(frames)
     prefix = Prefix(decoder.info, len(frames), numbers, decoder.seconds[numbers], None)
-    chosen = {"video": str(manifest.write()), "type": "video", "nframes": len(frames), "max_pixels": 4096}
+    chosen = {
+        "type": "video", "video": str(manifest.write()), "nframes": len(frames), "min_pixels": 1024,
+        "max_pixels": 4096,
+    }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hook, "frames_of", lambda *_: prefix)
         _, videos, kwargs = process_vision_info(

@@ -11,6 +11,7 @@ from framenest.cli.ask import ask
 from framenest.cli.evaluate import evaluate
 from framenest.cli.export import export
 from framenest.cli.lmms_eval import lmms_eval
+from framenest.cli.qa import qa, table
 from framenest.cli.ranks import index, rank
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select
@@ -38,6 +39,9 @@ for command in (
     rank, show, extract, export, ask, index, select, compare, evaluate, lmms_eval, models, cache
 ):  # fmt: skip
     app.add_command(command)
+
+for command in (qa, table):
+    evaluate.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> None:

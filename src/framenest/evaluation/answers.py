@@ -1,4 +1,4 @@
-"""The letter that a model answered."""
+"""The letter that a model answered, once its reasoning is stripped (lmm.answer)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,6 @@ import re
 from collections.abc import Sequence
 
 _PHRASE = r"(?:answer|option|choice)\b(?:\s+(?:is|would\s+be|should\s+be))?"
-
-
-def strip_reasoning(text: str) -> str:
-    """What follows a thinking model's reasoning; nothing where the reasoning never ended.
-
-    >>> strip_reasoning("<think>Either A or B…</think>\\n\\nB")
-    'B'
-    >>> strip_reasoning("<think>Either A or B, hm")
-    ''
-    """
-    _, closed, answer = text.rpartition("</think>")
-    if closed:
-        return answer.strip()
-    return "" if "<think>" in text else text.strip()
 
 
 def chosen_letter(text: str, options: Sequence[str]) -> str | None:
