@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all test-torchcodec test-ask system-ffmpeg lint types core-tests models clean
+.PHONY: demo test test-all test-torchcodec test-ask test-lmms-eval system-ffmpeg lint types core-tests models clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -35,6 +35,16 @@ test-ask: .venv-lmm/installed models
 .venv-lmm/installed: pyproject.toml
 	test -x .venv-lmm/bin/python || $(PYTHON) -m venv .venv-lmm
 	.venv-lmm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmm]'
+	touch $@
+
+# The real lmms-eval on this machine's CPU, with a random-weight Qwen3-VL. Its environment takes 6 GB, most
+# of it a CUDA build of torch that no CPU build can replace here, so test-all leaves it out.
+test-lmms-eval: .venv-lmms-eval/installed
+	.venv-lmms-eval/bin/python -m pytest -rA tests/evaluation/test_lmms_eval_run.py
+
+.venv-lmms-eval/installed: pyproject.toml
+	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
+	.venv-lmms-eval/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmms-eval]'
 	touch $@
 
 # A system package, only where FFmpeg's shared libraries are missing and apt can install them.

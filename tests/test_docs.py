@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,42 @@ def test_the_glossary_names_exist_in_the_code():
     assert len(named) > 15
     for module, name in named:
         assert hasattr(modules[module], name), f"{module}.{name}"
+
+
+def test_the_papers_numbers_are_those_of_the_paper():
+    """Averages that the paper states, from the tables as they were copied."""
+    paper = json.loads((ROOT / "benchmarks" / "paper.json").read_text())
+    columns = (3, 5, 6, 7)  # Video-MME Overall, Video-MME-v2 micro, LongVideoBench, MLVU
+    gains = [rows["mec"][c] - rows["uniform"][c] for rows in paper["main"].values() for c in columns]
+    assert round(sum(gains) / len(gains), 2) == 3.77
+    for size, means in {"4B": (63.39, 65.69), "9B": (67.23, 69.94), "35B-A3B": (70.14, 72.67)}.items():
+        found = [sum(paper["scales"][size][name]) / 6 for name in ("uniform", "mec")]
+        assert found == pytest.approx(means, abs=0.0051)
+    for name, row in (paper["components"] | paper["schedules"]).items():
+        assert abs(sum(row[:3]) / 3 - row[3]) < 0.011, name
+    overall = [rows["mec"][3] for rows in paper["main"].values()]
+    assert overall == paper["horizons"]["256"] == paper["scales"]["9B"]["mec"]
+
+
+def test_the_reproduction_page_has_those_numbers_and_empty_cells(tmp_path):
+    module = runpy.run_path(str(ROOT / "benchmarks" / "reproduce.py"))
+    page = (ROOT / "docs" / "reproduce.md").read_text()
+    assert page == module["filled"](page, module["tables"](module["Own"]([])))
+    for block in re.findall(r"<!-- table \w+ -->(.*?)<!-- end -->", page, re.S):
+        assert all(re.fullmatch(r"[| ]*yours[| ]*", line) for line in block.splitlines() if "yours" in line)
+
+
+def test_the_reproduction_page_takes_results(tmp_path):
+    from framenest.evaluation.results import Results
+
+    results = Results(tmp_path / "r.jsonl")
+    run = results.begin({"dataset": "videomme", "model": "Qwen/Qwen3.5-9B", "thinking": False})
+    results.append({"kind": "answer", "run": run, "id": "1", "selector": "mec", "budget": 8, "video": "v",
+                    "category": "short", "group": "", "structure": "", "answer": "A", "choice": "A",
+                    "correct": True, "error": None, "frames_seconds": 1.0, "said": {"seconds": 2.5},
+                    "selection": {"seconds": 4.0, "kept": False, "candidates": 600}})  # fmt: skip
+    module = runpy.run_path(str(ROOT / "benchmarks" / "reproduce.py"))
+    made = module["tables"](module["Own"]([str(tmp_path / "r.jsonl")]))
+    assert "|  |  | yours | 100.00 |  |  | 100.00 |  |  |  |  |" in made["main"]
+    assert "|  | yours | 600.00 | 4.00 | 2.50 |" in made["efficiency"]
+    assert "|  | yours |  |  |  |  |" in made["components"]  # an average over six budgets needs all six

@@ -201,6 +201,12 @@ def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monk
     assert Manifest.read(other["content"][0]["url"]).text.endswith("D. Four")
 
 
+def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):
+    (message,) = rows.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
+    assert message["content"][0] == {"type": "video", "url": str(clip)}
+    assert message["content"][1]["text"].endswith(DIRECTLY)
+
+
 def test_frames_in_the_message_for_other_models(monkeypatch, clip, scores):
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="images", frames=3)
     (message,) = rows.messages(ROW, kwargs)
@@ -262,7 +268,7 @@ def fake_lmms_eval(tmp_path, monkeypatch):
 def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
     yaml = pytest.importorskip("yaml")
     folder = write_tasks(DirectoryStore(tmp_path / "cache"))
-    assert len(list(folder.iterdir())) == 8 * 4
+    assert len(list(folder.iterdir())) == 8 * 5
     assert write_tasks(DirectoryStore(tmp_path / "cache")) == folder
 
     class Loader(yaml.SafeLoader):
@@ -270,7 +276,7 @@ def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
 
     Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
     for task in TASKS:
-        for selector in ("mec", "uniform", "aks", "wfs-sb"):
+        for selector in ("mec", "uniform", "aks", "wfs-sb", "native"):
             name = task_name(task, selector)
             made = yaml.load((folder / f"{name}.yaml").read_text(), Loader)
             assert made["task"] == name

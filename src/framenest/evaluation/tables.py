@@ -28,6 +28,13 @@ class Scored:
                 key = (how, record["selector"], record["budget"], settings["dataset"])
                 self._answers.setdefault(key, []).append(record)
 
+    def only(self, how: str) -> Scored:
+        """The answers that were made this way."""
+        part = Scored([])
+        part.settings = {how: self.settings[how]}
+        part._answers = {key: records for key, records in self._answers.items() if key[0] == how}
+        return part
+
     @property
     def selectors(self) -> list[str]:
         return list(dict.fromkeys(selector for _, selector, *_ in self._answers))

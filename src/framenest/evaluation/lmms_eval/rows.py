@@ -10,7 +10,7 @@ from framenest.errors import FramenestError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion
 from framenest.evaluation.lmms_eval.hook import is_hooked, pictures_of
 from framenest.evaluation.lmms_eval.manifest import Manifest, frames_of
-from framenest.evaluation.lmms_eval.settings import TaskSettings
+from framenest.evaluation.lmms_eval.settings import NATIVE, TaskSettings
 from framenest.lmm.times import marker
 from framenest.result import Prefix
 
@@ -38,7 +38,9 @@ def _messages(doc: Row, kwargs: Mapping[str, Any] | None) -> Messages:
         on_error=settings.on_error,
         pairing="duplicate" if settings.pairing == "duplicate" else "pairs",
     )
-    if settings.frames_as != "video":
+    if settings.selector == NATIVE:
+        shown = [{"type": "video", "url": manifest.video}]
+    elif settings.frames_as != "video":
         shown = _pictures(frames_of(manifest, settings.frames), settings.frames_as)
     elif is_hooked():
         shown = [{"type": "video", "url": str(manifest.write())}]

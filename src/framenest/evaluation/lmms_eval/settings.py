@@ -14,6 +14,8 @@ from framenest.evaluation.kept import check_selector
 QUERIES = ("question", "question+options")
 ON_ERROR = ("stop", "uniform")
 AS = ("video", "frames", "images")
+NATIVE = "native"
+"""The whole video, read as the model itself reads it: for comparison, with the same prompt."""
 PAIRINGS = ("pairs", "duplicate")
 
 
@@ -21,12 +23,12 @@ PAIRINGS = ("pairs", "duplicate")
 class TaskSettings:
     """One field per key below `framenest:` in a task's yaml; $FRAMENEST_<FIELD> where the yaml is silent.
 
-    benchmark: whose rows they are. selector: "mec", "mec:no-zoom", "aks", …. preset: of MEC. scorer: by
-    name. query: the text that relevance is scored for. on_error: "stop" ends the run with a message,
-    "uniform" takes evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5 fuse two
-    frames under one time; "duplicate" sends each twice, so that each keeps its own. frames_as: "video"
-    leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own argument; "frames"
-    and "images" put `frames` pictures into the message, for models that read videos another way.
+    benchmark: whose rows they are. selector: "mec", "mec:no-zoom", "aks", …, "native". preset: of MEC.
+    scorer: by name. query: the text that relevance is scored for. on_error: "stop" ends the run with a
+    message, "uniform" takes evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5
+    fuse two frames under one time; "duplicate" sends each twice, so that each keeps its own. frames_as:
+    "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own argument;
+    "frames" and "images" put `frames` pictures into the message, for models that read videos otherwise.
     """
 
     benchmark: str
@@ -73,7 +75,8 @@ class TaskSettings:
             raise ConfigError(f"frames = {self.frames!r}; it must be a whole number") from error
         if self.frames_as != "video" and self.frames < 1:
             raise ConfigError(f"frames_as = {self.frames_as} needs the budget: set FRAMENEST_FRAMES=K")
-        check_selector(self.full_selector)
+        if self.selector != NATIVE:
+            check_selector(self.full_selector)
 
     @property
     def full_selector(self) -> str:

@@ -19,11 +19,12 @@ from framenest.archive import write_atomic
 from framenest.errors import MissingExtra
 from framenest.evaluation.kept import check_selector
 from framenest.evaluation.lmms_eval.rows import DURATIONS
+from framenest.evaluation.lmms_eval.settings import NATIVE
 from framenest.store import DirectoryStore, digest
 
 ROWS = "framenest.evaluation.lmms_eval.rows"
 UPSTREAM = "lmms_eval.tasks"
-SELECTORS = ("mec", "uniform", "aks", "wfs-sb")
+SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def write_tasks(store: DirectoryStore, selectors: Sequence[str] = SELECTORS) -> 
     if found is None or not found.submodule_search_locations:
         raise MissingExtra("lmms-eval", "lmms-eval")
     upstream = Path(next(iter(found.submodule_search_locations))).resolve() / "tasks"
-    for selector in selectors:
+    for selector in set(selectors) - {NATIVE}:
         check_selector(selector)
     parts = (framenest.__version__, version("lmms-eval"), str(upstream), list(selectors))
     folder = store.root / "lmms-eval-tasks" / digest(parts)[:12]
