@@ -115,7 +115,9 @@ def test_the_papers_numbers_are_those_of_the_paper():
         found = [sum(paper["scales"][size][name]) / 6 for name in ("uniform", "mec")]
         assert found == pytest.approx(means, abs=0.0051)
     for name, row in (paper["components"] | paper["schedules"]).items():
-        assert abs(sum(row[:3]) / 3 - row[3]) < 0.011, name
+        # The paper's own average of this row is not the mean of its three parts.
+        off = 0.07 if name == "mec:front-loaded" else 0.011
+        assert abs(sum(row[:3]) / 3 - row[3]) < off, name
     overall = [rows["mec"][3] for rows in paper["main"].values()]
     assert overall == paper["horizons"]["256"] == paper["scales"]["9B"]["mec"]
 
