@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,10 +19,17 @@ from lmm.scripted_server import ScriptedServer, completion
 pytest.importorskip("openai", reason="needs the extra `ask`")
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toys") / "home"
+    toy_benchmarks.write_home(folder)
+    return folder
+
+
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(home, tmp_path, monkeypatch):
     """Annotations, videos and scores; the working directory of each test."""
-    toy_benchmarks.write_home(tmp_path / "home")
+    shutil.copytree(home, tmp_path / "home")
     (tmp_path / "scores.json").write_text(json.dumps({str(i): i / 300 for i in range(300)}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -129,9 +137,8 @@ def test_failures_are_noted_and_tried_again(place, capsys):
             handler.send_json(200, completion("A"))
 
     with ScriptedServer(reply) as server:
-        assert run(*arguments(server, "--selectors", "uniform")) == 0
-        said = capsys.readouterr()
-        assert "6 of these failed" in said.err
+        assert run(*arguments(server, "--selectors", "uniform")) == 2
+        assert "6 questions have no answer yet" in capsys.readouterr().err
         errors = [r["error"] for r in Results("results.jsonl").answers() if r["budget"] == 4]
         assert all("this picture is broken" in error for error in errors)
         server.replies[:] = ["A"]
@@ -152,17 +159,43 @@ def test_a_server_that_is_broken_stops_the_run(place, capsys):
 def test_no_server_is_told_before_the_work(place, capsys):
     with ScriptedServer("A") as server:
         gone = arguments(server)
-    assert run(*gone) == 2
+    for more in ((), ("--model", "named")):
+        assert run(*gone, *more) == 2
     assert "is the server running?" in capsys.readouterr().err
     assert not (place / "results.jsonl").exists()
 
 
-def test_a_missing_video_is_noted(place):
+def test_a_missing_or_broken_video_is_noted_and_the_rest_goes_on(place, capsys):
+    rows = toy_benchmarks.videomme()
+    for i in (1, 2, 3):
+        rows[i]["videoID"] = "gone" if i < 3 else "broken"
+    (place / "home/videomme.json").write_text(json.dumps(rows))
+    (place / "home/videomme/data/broken.mp4").write_bytes(b"this is no video")
+    many = ("--budgets", "1,2,3,4,5,6", "--selectors", "mec,uniform,aks")
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *many)) == 2
+        assert len(server.requests) == 3 * 3 * 6
+    said = capsys.readouterr().err
+    assert "1 of 3 videos are not in home/videomme, as gone" in said
+    assert f"{3 * 3 * 6} questions have no answer yet" in said
+    errors = {r["video"]: r["error"] for r in Results("results.jsonl").answers()}
+    assert errors["clip"] is None
+    assert "no such file" in errors["gone"]
+    assert "not a video" in errors["broken"]
+
+
+def test_no_video_at_all_is_told_before_the_work(place, capsys):
     (place / "home/videomme/data/clip.mp4").unlink()
     with ScriptedServer("A") as server:
-        assert run(*arguments(server, "--limit", "1", "--selectors", "uniform")) == 0
+        assert run(*arguments(server)) == 2
+    assert "clip: no such file in home/videomme" in capsys.readouterr().err
+
+
+def test_what_fails_for_all_stops_at_once(place, capsys):
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, "--selectors", "mec:horizon=2")) == 2
         assert server.requests == []
-    assert all("no such file" in r["error"] for r in Results("results.jsonl").answers())
+    assert "too few for a budget of 4" in capsys.readouterr().err
 
 
 def test_all_four_benchmarks_fill_one_table(place, capsys):

@@ -144,7 +144,7 @@ def ask(
     space = Workspace(scorer, store=cache, progress=bars)
     budgets = budget_ladder or [budget or 16]
     with client:
-        _greet(client)
+        greet(client)
         with bars:
             opened = open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache)
             chosen = load_selector(selector, space).select(opened, question, budgets)
@@ -170,7 +170,7 @@ def ask(
         _report(asked)
 
 
-def _greet(client: Client) -> None:
+def greet(client: Client) -> None:
     """Know before the video is read that the server is there, and whether it has the model."""
     listed = client.models()
     if listed and client.model not in listed:

@@ -14,10 +14,10 @@ from rich.table import Table
 from framenest import lmm
 from framenest.archive import write_atomic
 from framenest.cli import asking, options
-from framenest.cli.ask import ANSWER_TOKENS
+from framenest.cli.ask import ANSWER_TOKENS, greet
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out
-from framenest.errors import ConfigError, StoreError
+from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.annotations import Folder, load_benchmark
 from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.kept import WITHOUT_SCORER, KeptSelections, check_selector
@@ -129,28 +129,38 @@ def qa(
     questions = [q for q in load_benchmark(dataset, annotations) if category in (None, q.category)][:limit]
     if not questions:
         raise ConfigError(f"{annotations}: no questions of category {category!r}")
+    folder = Folder(videos)
+    missing, named = folder.missing(q.video for q in questions), {q.video for q in questions}
+    if len(missing) == len(named):
+        folder.find(missing[0])
+    if missing:
+        note(f"{len(missing)} of {len(named)} videos are not in {videos}, as {missing[0]}")
     tokens = answer_tokens or ANSWER_TOKENS[thinking == "on"]
     bars = Bars(quiet)
     with Client(
         base_url, model, key_variable=key_variable, timeout=timeout, retries=retries,
         thinking=thinking == "on", max_tokens=tokens, temperature=temperature,
     ) as client:  # fmt: skip
+        greet(client)
         settings = QaSettings(
             dataset, client.model, thinking == "on", tokens, temperature, scorer, query, style, pairing,
             limits, subtitles is not None,
         )  # fmt: skip
         file = Results(results)
         run = QaRun(
-            settings, client, KeptSelections(scorer, store=cache, progress=bars), Folder(videos), file,
+            settings, client, KeptSelections(scorer, store=cache, progress=bars), folder, file,
             subtitles=Folder(subtitles) if subtitles is not None else None, jobs=jobs, progress=bars,
         )  # fmt: skip
         with bars:
             run(questions, names, sorted(set(budgets)))
     _print(main_table(Scored([file])))
-    if run.failed:
-        note(f"{run.failed} of these failed, see {results}; the same command tries them again")
     how = f"{client.model}, thinking {thinking}, scorer {scorer or 'none'}, {len(questions)} questions"
     out.print(f"[dim]{escape(how)}; answers in[/] {escape(results)}", soft_wrap=True)
+    if run.failed:
+        raise ModelError(
+            f"{run.failed} questions have no answer yet; the same command tries them again "
+            f"(the last: {run.last_error})"
+        )
 
 
 @click.command("table")
@@ -189,11 +199,20 @@ def table(
 
 
 def _print(rows: list[Row]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    for name in columns:
-        number = all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
-        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    """One table for each way of running, under a line that says what tells it from the others."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        table.add_row(*(cell(row.get(name)) for name in columns))
-    out.print(table)
+        own = list(row)[: min(list(row).index(name) for name in ("K", "Selector") if name in row)]
+        title = ", ".join(f"{name} {row[name]}" for name in own)
+        groups.setdefault(title, []).append({name: row[name] for name in row if name not in own})
+    for title, group in groups.items():
+        if title:
+            out.print(f"[bold]{escape(title)}[/]")
+        columns = list(dict.fromkeys(name for row in group for name in row))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+        for name in columns:
+            number = all(isinstance(row.get(name), (int, float, type(None))) for row in group)
+            table.add_column(name, justify="right" if number else "left", no_wrap=True)
+        for row in group:
+            table.add_row(*(cell(row.get(name)) for name in columns))
+        out.print(table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,20 @@ class Folder:
             self._by_name.setdefault(file.name, file)
             self._by_name.setdefault(file.stem, file)
 
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Those that are not here, each once."""
+        return [name for name in dict.fromkeys(names) if self._path(name) is None]
+
     def find(self, name: str) -> Path:
         """
         >>> Folder("Video-MME/data").find("fFjv93ACGo8")                  # doctest: +SKIP
         PosixPath('Video-MME/data/fFjv93ACGo8.mp4')
         """
-        direct = self.root / name
-        found = direct if direct.is_file() else self._by_name.get(Path(name).name)
+        found = self._path(name)
         if found is None:
             raise VideoError(f"{name}: no such file in {self.root}")
         return found
+
+    def _path(self, name: str) -> Path | None:
+        direct = self.root / name
+        return direct if direct.is_file() else self._by_name.get(Path(name).name)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
-from framenest.errors import FramenestError, ModelError
+from framenest.errors import FramenestError, IndexMismatch, ModelError, VideoError
 from framenest.evaluation.annotations import Folder
 from framenest.evaluation.answers import chosen_letter
 from framenest.evaluation.benchmarks import BenchmarkQuestion
@@ -49,8 +49,8 @@ class QaRun:
     """One run over a benchmark: selects and decodes in this thread, asks in `jobs` others.
 
     Answers are appended to `results` as they come; what is there already is not asked again. A question
-    that fails is noted with its error, and tried again by the next run. After `patience` failures in a
-    row the run stops with the last error.
+    that fails, or whose video cannot be read, is noted with its error and tried again by the next run.
+    After `patience` requests in a row that failed the run stops with the last error.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class QaRun:
         self._jobs, self._patience, self._progress = jobs, patience, progress
         self._lock = threading.Lock()
         self._done = self._total = self._failed_in_a_row = 0
-        self._last_error: FramenestError | None = None
+        self.last_error: FramenestError | None = None
         self.failed = 0
 
     def __call__(
@@ -109,7 +109,7 @@ class QaRun:
     def _requests(
         self, run: str, question: BenchmarkQuestion, selector: str, budgets: list[int]
     ) -> list[tuple[int, Request, Record]]:
-        """Frames and text for each budget; a selection that fails is noted for all of them."""
+        """Frames and text for each budget; a video that cannot be read is noted for all of them."""
         about: Record = {
             "kind": "answer", "run": run, "id": question.id, "selector": selector, "video": question.video,
             "category": question.category, "group": question.group, "structure": question.structure,
@@ -140,10 +140,9 @@ class QaRun:
                 spent = {"budget": budget, "frames_seconds": round(time.perf_counter() - began, 3)}
                 requests.append((budget, request, about | spent))
             return requests
-        except FramenestError as error:
+        except (VideoError, IndexMismatch) as error:  # of this video; anything else would fail for all
             for budget in budgets:
                 self._note(about | {"budget": budget}, None, error)
-            self._check()
             return []
 
     def _prompt(self, question: BenchmarkQuestion) -> str:
@@ -168,12 +167,13 @@ class QaRun:
         with self._lock:
             self._done += 1
             self.failed += error is not None
-            self._failed_in_a_row = 0 if error is None else self._failed_in_a_row + 1
-            self._last_error = error
+            if not isinstance(error, VideoError | IndexMismatch):
+                self._failed_in_a_row = 0 if error is None else self._failed_in_a_row + 1
+            self.last_error = error or self.last_error
             self._progress("answers", self._done, self._total)
 
     def _check(self) -> None:
         """Stop where nothing works any more."""
         with self._lock:
-            if self._failed_in_a_row >= self._patience and self._last_error is not None:
-                raise self._last_error
+            if self._failed_in_a_row >= self._patience and self.last_error is not None:
+                raise self.last_error

@@ -72,13 +72,12 @@ def main_table(scored: Scored) -> list[Row]:
     for how in scored.settings:
         for budget in scored.budgets:
             for selector in scored.selectors:
-                if not scored.records(how, selector, budget):
-                    continue
                 cells = {
                     column: scored.scores(how, selector, budget, dataset).get(score)
                     for column, (dataset, score) in MAIN_TABLE.items()
                 }
-                rows.append({**scored.label(how), "K": budget, "Selector": selector, **cells})
+                if any(value is not None for value in cells.values()):
+                    rows.append({**scored.label(how), "K": budget, "Selector": selector, **cells})
     return rows
 
 
