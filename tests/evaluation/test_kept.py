@@ -49,6 +49,14 @@ def test_uniform_needs_no_scorer(clip):
     assert kept.prefix(str(clip), "What?", "uniform", 3).frames.tolist() == [0, 150, 299]
 
 
+def test_lists_made_elsewhere_are_read_each_time(clip, tmp_path):
+    for frames in ([1, 5, 9], [2, 6, 10]):
+        (tmp_path / "mine.json").write_text(json.dumps([frames]))
+        kept = KeptSelections(None)
+        chosen = kept.prefix(str(clip), "What?", f"file:{tmp_path / 'mine.json'}", 3)
+        assert chosen.frames.tolist() == frames
+
+
 def test_a_damaged_file_is_made_anew(clip, table, cache):
     kept = KeptSelections(table)
     kept.prefix(str(clip), "What?", "mec", 4)

@@ -20,7 +20,7 @@ from framenest.cli.terminal import Bars, note, out
 from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.annotations import Folder, load_benchmark
 from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.kept import WITHOUT_SCORER, KeptSelections, check_selector
+from framenest.evaluation.kept import KeptSelections, check_selector, needs_scorer
 from framenest.evaluation.qa import QaRun, QaSettings
 from framenest.evaluation.results import Results
 from framenest.evaluation.tables import TABLES, Row, Scored, cell, main_table, markdown
@@ -121,7 +121,7 @@ def qa(
     names = options.names(selectors)
     for name in names:
         check_selector(name)
-    if scorer is None and set(names) - set(WITHOUT_SCORER):
+    if scorer is None and any(needs_scorer(name) for name in names):
         raise ConfigError("name the scorer that selects, as --scorer tags; `framenest models` lists them")
     if min(budgets) < 1 or jobs < 1:
         raise ConfigError("budgets and --jobs must be 1 or more")

@@ -18,11 +18,9 @@ from framenest.mec import MEC
 from framenest.protocols import Progress
 from framenest.result import FORMAT, Prefix, Ranking
 from framenest.selection import Selection, load_result
-from framenest.selectors import load_selector, selector_names
+from framenest.selectors import FILE, load_selector, selector_names
 from framenest.store import DirectoryStore, digest
 from framenest.workspace import Workspace, scorer_name
-
-WITHOUT_SCORER = ("uniform",)
 
 
 def mec_config(settings: str) -> MECConfig:
@@ -51,8 +49,13 @@ def check_selector(wanted: str) -> None:
     name, _, settings = wanted.partition(":")
     if name == "mec":
         mec_config(settings)
-    elif name != "file" and wanted not in selector_names():
+    elif not wanted.startswith(FILE) and wanted not in selector_names():
         raise ConfigError(f"there is no selector {wanted!r}; choose from {', '.join(selector_names())}")
+
+
+def needs_scorer(selector: str) -> bool:
+    """Whether it chooses by relevance."""
+    return selector != "uniform" and not selector.startswith(FILE)
 
 
 class KeptSelections:
@@ -85,6 +88,9 @@ class KeptSelections:
 
     def result(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
         """A ranking, or a selection that holds at least these budgets."""
+        if selector.startswith(FILE):  # chosen elsewhere, and read in no time
+            self.made += 1
+            return self._select(video, text, selector, budgets)
         file = self._file(video, text, selector)
         kept = self._read(file)
         if isinstance(kept, Ranking) or (kept is not None and set(budgets) <= set(kept.prefixes)):
@@ -106,7 +112,7 @@ class KeptSelections:
     def _select(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
         space = self.space(video)
         name, _, settings = selector.partition(":")
-        if selector not in WITHOUT_SCORER and name != "file":
+        if needs_scorer(selector):
             self._loaded = space.scorer  # loaded once, for all videos
         if name == "mec":
             return MEC(mec_config(settings), workspace=space).rank(video, text)
@@ -116,7 +122,7 @@ class KeptSelections:
     def _file(self, video: str, text: str, selector: str) -> Path:
         name, _, settings = selector.partition(":")
         how: Any = mec_config(settings).to_json() if name == "mec" else selector
-        scorer = None if selector in WITHOUT_SCORER else self._scorer_key(video)
+        scorer = self._scorer_key(video) if needs_scorer(selector) else None
         key = digest(FORMAT, framenest.__version__, self.store.fingerprint(video), text, name, how, scorer)
         return self.store.root / "selections" / key[:2] / f"{key}.json"
 

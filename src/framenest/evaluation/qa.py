@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
@@ -21,6 +21,8 @@ from framenest.lmm.request import Request
 from framenest.lmm.styles import messages
 from framenest.lmm.times import Pairing
 from framenest.protocols import Progress
+from framenest.result import Ranking
+from framenest.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -108,25 +110,18 @@ class QaRun:
 
     def _requests(
         self, run: str, question: BenchmarkQuestion, selector: str, budgets: list[int]
-    ) -> list[tuple[int, Request, Record]]:
-        """Frames and text for each budget; a video that cannot be read is noted for all of them."""
+    ) -> Iterator[tuple[int, Request, Record]]:
+        """Frames and text for one budget after the other; a video that cannot be read is noted."""
         about: Record = {
             "kind": "answer", "run": run, "id": question.id, "selector": selector, "video": question.video,
             "category": question.category, "group": question.group, "structure": question.structure,
             "answer": question.answer,
         }  # fmt: skip
-        began, made = time.perf_counter(), self._kept.made
+        left = list(budgets)
         try:
             video = str(self._videos.find(question.video))
-            text = question.question if self.settings.query == "question" else question.asked
-            chosen = self._kept.result(video, text, selector, budgets)
-            about["selection"] = {
-                "seconds": round(time.perf_counter() - began, 3),
-                "kept": self._kept.made == made,
-                "candidates": chosen.stats.get("candidates"),
-            }
+            chosen = self._chosen(video, question, selector, budgets, about)
             decoder = self._kept.space(video).open(video)
-            requests = []
             for budget in budgets:
                 began = time.perf_counter()
                 request = messages(
@@ -137,13 +132,25 @@ class QaRun:
                     limits=self.settings.limits,
                     video=decoder,
                 )
+                left.remove(budget)
                 spent = {"budget": budget, "frames_seconds": round(time.perf_counter() - began, 3)}
-                requests.append((budget, request, about | spent))
-            return requests
+                yield budget, request, about | spent
         except (VideoError, IndexMismatch) as error:  # of this video; anything else would fail for all
-            for budget in budgets:
+            for budget in left:
                 self._note(about | {"budget": budget}, None, error)
-            return []
+
+    def _chosen(
+        self, video: str, question: BenchmarkQuestion, selector: str, budgets: list[int], about: Record
+    ) -> Ranking | Selection:
+        began, made = time.perf_counter(), self._kept.made
+        text = question.question if self.settings.query == "question" else question.asked
+        chosen = self._kept.result(video, text, selector, budgets)
+        about["selection"] = {
+            "seconds": round(time.perf_counter() - began, 3),
+            "kept": self._kept.made == made,
+            "candidates": chosen.stats.get("candidates"),
+        }
+        return chosen
 
     def _prompt(self, question: BenchmarkQuestion) -> str:
         if self._subtitles is None or not question.subtitles:
