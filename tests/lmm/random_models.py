@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -144,8 +145,11 @@ class PairingStandIn:
         )
 
 
-def qwen3_5():
-    """(model, processor) of a Qwen3.5 with random weights; both kinds of its layers."""
+def qwen3_5(*, torchvision: bool = False):
+    """(model, processor) of a Qwen3.5 with random weights; both kinds of its layers.
+
+    torchvision: with the video processor of transformers, which needs it, instead of the stand-in.
+    """
     import torch
     from transformers import (
         GenerationConfig,
@@ -162,6 +166,12 @@ def qwen3_5():
         size={"shortest_edge": 4096, "longest_edge": 16_777_216},
     )  # fmt: skip
     make = without_torchvision(Qwen3VLProcessor, PairingStandIn(images))
+    if torchvision:
+        from transformers import Qwen3VLVideoProcessor
+
+        size = {"shortest_edge": 4096, "longest_edge": 25_165_824}
+        videos = Qwen3VLVideoProcessor(size=size, cap_pixels_per_frame=False)
+        make = functools.partial(Qwen3VLProcessor, video_processor=videos)
     start, end = "<|vision_start|>", "<|vision_end|>"
     # The processor itself puts a video's markers and vision tokens where the video's token is.
     template = chat_template(f"{start}<|image_pad|>{end}", "<|video_pad|>")
