@@ -38,7 +38,7 @@ class Server(Protocol):
 class Translator:
     """Turns the client library's errors into ModelErrors; knows the key, to keep it out of them."""
 
-    def __init__(self, key: str, variable: str, timeout: float, retries: int) -> None:
+    def __init__(self, key: str | None, variable: str, timeout: float, retries: int) -> None:
         self._key, self._variable, self._timeout, self._retries = key, variable, timeout, retries
 
     @contextmanager
@@ -72,7 +72,7 @@ class Translator:
             return ModelError(f"{where}: {self._clean(str(error))}")
         said, status = self.said(error), error.status_code
         if status in (401, 403):
-            hint = "is not accepted" if self._key != "none" else "is not set"
+            hint = "is not accepted" if self._key else "is not set"
             return ModelError(f"{where} refused access ({status}); the key in ${self._variable} {hint}")
         if request is not None and _TOO_LONG.search(said):
             return _too_long(server, said, request)
@@ -105,12 +105,17 @@ class Translator:
     def _clean(self, text: str) -> str:
         """One line, without pictures and without the key."""
         text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
-        return text.replace(self._key, "***") if self._key != "none" else text
+        return text.replace(self._secret, "***") if self._secret else text
+
+    @property
+    def _secret(self) -> str:
+        """The key, where there is one to hide; "EMPTY" and the like are none."""
+        return self._key if self._key is not None and len(self._key) > 5 else ""
 
     def _safe(self, error: BaseException | None) -> bool:
         """Whether a traceback may show this error: nothing in its chain repeats the key."""
         while error is not None:
-            if self._key != "none" and self._key in f"{error} {getattr(error, 'body', '')}":
+            if self._secret and self._secret in f"{error} {getattr(error, 'body', '')}":
                 return False
             error = error.__cause__ or error.__context__
         return True
