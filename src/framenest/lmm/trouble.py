@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from framenest.errors import FramenestError, ModelError
 from framenest.lmm.request import Request
@@ -20,6 +21,7 @@ _LIMIT = re.compile(
     r"(?:context[ _](?:length|size|window)|model[ _]len(?:gth)?|n_ctx|maximum)[^\d]{0,25}(\d{2,})",
     re.IGNORECASE,
 )
+_MOST = re.compile(r"at most (\d+) image", re.IGNORECASE)
 _SHOWN = 300  # characters of what a server says
 
 
@@ -74,22 +76,31 @@ class Translator:
         if status in (401, 403):
             hint = "is not accepted" if self._key else "is not set"
             return ModelError(f"{where} refused access ({status}); the key in ${self._variable} {hint}")
-        if request is not None and _TOO_LONG.search(said):
-            return _too_long(server, said, request)
-        if request is not None and (status == 404 or (status == 400 and _about_model(said, server.model))):
-            return self._no_model(server, said)
+        if request is not None and (known := self._known(server, status, said, request)):
+            return known
         tried = (
             f" after {self._retries + 1} tries" if self._retries and (status == 429 or status >= 500) else ""
         )
         return ModelError(f"{where} answered {status}{tried}: {said[:_SHOWN]}")
 
-    def _no_model(self, server: Server, said: str) -> ModelError:
-        try:
-            listed = ", ".join(server.models())
-        except ModelError:
-            listed = ""
-        there = f"it lists {listed}" if listed else f"it says: {said[:_SHOWN]}"
-        return ModelError(f"{server.base_url} does not serve {server.model!r}; {there}")
+    def _known(self, server: Server, status: int, said: str, request: Request) -> ModelError | None:
+        """What can be put right on this side: the model's name, the number or size of the frames."""
+        where = server.base_url
+        if _TOO_LONG.search(said):
+            return _too_long(server, said, request)
+        if most := _MOST.search(said):
+            fits = min(int(most.group(1)), len(request.prefix) - 1)
+            return ModelError(f"{where} takes at most {most.group(1)} images a request; -k {fits}", fits=fits)
+        if status == 413:
+            return ModelError(f"{where} finds the request too large; smaller pictures: --max-side, --quality")
+        if status == 404 or (status == 400 and "model" in said.lower()) or server.model in said:
+            listed = _listed(server)
+            if listed and server.model not in listed:
+                there = ", ".join(listed)
+                return ModelError(f"{where} does not serve {server.model!r}; it lists {there}")
+        if status == 404 and not urlsplit(where).path:
+            return ModelError(f"{where} answered 404; should the address end in /v1?")
+        return None
 
     def said(self, error: Any) -> str:
         """The server's own words, wherever its kind puts them."""
@@ -121,14 +132,10 @@ class Translator:
         return True
 
 
-def _about_model(said: str, model: str) -> bool:
-    return model.lower() in said.lower() or ("model" in said.lower() and "not" in said.lower())
-
-
 def _too_long(server: Server, said: str, request: Request) -> ModelError:
     """Frames are what can be spared: how many fit, from the server's numbers or the estimate."""
     found = _LIMIT.search(said)
-    limit = int(found.group(1)) if found else _listed_limit(server)
+    limit = int(found.group(1)) if found else _listed(server).get(server.model)
     count = len(request.prefix)
     asked = f"{server.base_url}: {count} frames are too long for the context of {server.model!r}"
     if limit is None:
@@ -139,15 +146,16 @@ def _too_long(server: Server, said: str, request: Request) -> ModelError:
     used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
     pictures = request.tokens.frames + request.tokens.times
     if used:
-        pictures = max(count, used - request.tokens.text - server.max_tokens)
+        answer = server.max_tokens if "completion" in said.lower() else 0  # counted with the prompt
+        pictures = max(count, used - request.tokens.text - answer)
     fits = min(count - 1, int(room * count / pictures))
     if fits < 1:
         return ModelError(f"{asked} ({limit} tokens); not even one fits: limit the pictures with --max-side")
     return ModelError(f"{asked} ({limit} tokens); -k {fits} should fit", fits=fits)
 
 
-def _listed_limit(server: Server) -> int | None:
+def _listed(server: Server) -> dict[str, int | None]:
     try:
-        return server.models().get(server.model)
+        return server.models()
     except ModelError:
-        return None
+        return {}
