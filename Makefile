@@ -37,10 +37,10 @@ test-ask: .venv-lmm/installed models
 	.venv-lmm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmm]'
 	touch $@
 
-# The real lmms-eval on this machine's CPU, with a random-weight Qwen3-VL. Its environment takes 6 GB, most
-# of it a CUDA build of torch that no CPU build can replace here, so test-all leaves it out.
+# The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
+# Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all leaves this out.
 test-lmms-eval: .venv-lmms-eval/installed
-	.venv-lmms-eval/bin/python -m pytest -rA tests/evaluation/test_lmms_eval_run.py
+	.venv-lmms-eval/bin/python -m pytest -rA tests/evaluation/test_lmms_eval_run.py tests/lmm/test_real_qwen_processor.py
 
 .venv-lmms-eval/installed: pyproject.toml
 	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
