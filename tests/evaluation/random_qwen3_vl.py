@@ -78,7 +78,7 @@ def save(folder: Path) -> Path:
     )  # fmt: skip
     model = Qwen3VLForConditionalGeneration(config)
     # Letters, so that answers can be scored; still random ones.
-    letters = {tokenizer().convert_tokens_to_ids(letter) for letter in "ABCDEFGH"}
+    letters = {tokenizer().convert_tokens_to_ids(letter) for letter in "ABCD"}
     model.generation_config.suppress_tokens = [i for i in range(size) if i not in letters]
     model.generation_config.do_sample = False
     model.save_pretrained(folder)

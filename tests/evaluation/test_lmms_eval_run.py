@@ -35,8 +35,8 @@ TASKS = {
     "framenest_longvideobench_val_aks": ("longvideobench", "validation"),
     "framenest_mlvu_dev_wfs_sb": ("mlvu", "test"),
 }
-QUESTIONS = 6 + 2 + 4 + 2 + 2
-RANKED = 6 + 4
+QUESTIONS = 6 + 2 + 8 + 2 + 2
+RANKED = 6 + 8
 """Questions whose selector ranks: MEC's."""
 AGAIN = 2 + 2 + 2
 """Questions whose selector chooses anew for another budget."""

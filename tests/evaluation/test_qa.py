@@ -212,12 +212,12 @@ def test_all_four_benchmarks_fill_one_table(place, capsys):
     capsys.readouterr()
     assert run("evaluate", "table", "results.jsonl", "--markdown") == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    # Video-MME: 2 of 6 are A, the first short and the second medium. Group [1, [2, 3], 4]: only the first
-    # question right is 100/12. LongVideoBench: 1 of 2. MLVU: none.
-    assert last == "| 2 | mec | 50.00 | 50.00 | 0.00 | 33.33 | 8.33 | 25.00 | 50.00 | 0.00 |"
+    # Video-MME: 2 of 6 are A, the first short and the second medium. Video-MME-v2: only the first question
+    # of each group is right, 100/12 in [1, [2, 3], 4] and 100/16 by relevance. LongVideoBench: 1 of 2.
+    assert last == "| 2 | mec | 50.00 | 50.00 | 0.00 | 33.33 | 7.29 | 25.00 | 50.00 | 0.00 |"
     assert run("evaluate", "table", "results.jsonl", "--kind", "cost", "--json", "cost.json") == 0
     (row,) = json.loads((place / "cost.json").read_text())
-    assert row["Answers"] == 14
+    assert row["Answers"] == 18
 
 
 def test_subtitles_only_where_asked_for(place):

@@ -25,11 +25,12 @@ def videomme() -> list[dict]:
 def videomme_v2() -> list[dict]:
     return [
         {
-            "video_id": "001", "question_id": f"001-{i + 1}", "question": f"What is step {i + 1}?",
+            "video_id": video, "question_id": f"{video}-{i + 1}", "question": f"Step {i + 1} of {video}?",
             "options": "\n".join(f"{letter}. Number {place}" for place, letter in enumerate("ABCDEFGH")),
-            "answer": "ABCD"[i], "group_type": "logic", "group_structure": "[1, [2, 3], 4]", "level": 1,
+            "answer": "ABCD"[i], "group_type": kind, "group_structure": structure, "level": 1,
             "second_head": "x", "third_head": "y",
         }
+        for video, kind, structure in (("001", "logic", "[1, [2, 3], 4]"), ("002", "relevance", "None"))
         for i in range(4)
     ]  # fmt: skip
 
@@ -63,6 +64,7 @@ def write_home(home: Path) -> None:
     for place in (
         "videomme/data/clip.mp4",
         "videomme_v2/001.mp4",
+        "videomme_v2/002.mp4",
         "datasets/longvideobench/videos/clip.mp4",
         "mlvu/clip.mp4",
     ):
