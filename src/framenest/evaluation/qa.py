@@ -121,11 +121,12 @@ class QaRun:
         try:
             video = str(self._videos.find(question.video))
             chosen = self._chosen(video, question, selector, budgets, about)
+            prefixes = {budget: chosen.prefix(budget) for budget in budgets}
             decoder = self._kept.space(video).open(video)
-            for budget in budgets:
+            for budget, prefix in prefixes.items():
                 began = time.perf_counter()
                 request = messages(
-                    chosen.prefix(budget),
+                    prefix,
                     self._prompt(question),
                     self.settings.style,
                     pairing=self.settings.pairing,
