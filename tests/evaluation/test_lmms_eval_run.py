@@ -84,6 +84,7 @@ def command(folder, *arguments, check=True, **more):
 
 def evaluate(folder, frames, tasks=tuple(f"toy_{name}" for name in TASKS), name="qwen3_vl", **more):
     model = f"pretrained={folder / 'model'},device=cpu,device_map=cpu,max_num_frames={frames},max_pixels=4096"
+    model += ",enable_thinking=False"
     return command(
         folder, "-m", "lmms_eval", "--model", name, "--model_args", f"{model},min_pixels=1024",
         "--tasks", ",".join(tasks), "--include_path", str(folder / "tasks"), "--batch_size", "1",
