@@ -30,6 +30,7 @@ def app() -> None:
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json
     framenest show kiln.json
     framenest extract kiln.json -k 8 --to frames/
+    framenest ask kiln.mp4 "What does the potter do after firing?" --base-url http://localhost:8000/v1
     """
 
 
