@@ -11,6 +11,7 @@ from framenest.cli.ask import ask
 from framenest.cli.evaluate import evaluate
 from framenest.cli.export import export
 from framenest.cli.ranks import index, rank
+from framenest.cli.report import report
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select
 from framenest.cli.terminal import fail, warnings_as_notes
@@ -29,12 +30,13 @@ def app() -> None:
     framenest models fetch tags
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json
     framenest show kiln.json
+    framenest report kiln.json -o kiln.html
     framenest extract kiln.json -k 8 --to frames/
     framenest ask kiln.mp4 "What does the potter do after firing?" --base-url http://localhost:8000/v1
     """
 
 
-for command in (rank, show, extract, export, ask, index, select, compare, evaluate, models, cache):
+for command in (rank, show, report, extract, export, ask, index, select, compare, evaluate, models, cache):
     app.add_command(command)
 
 
