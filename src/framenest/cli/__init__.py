@@ -13,6 +13,7 @@ from framenest.cli.export import export
 from framenest.cli.lmms_eval import lmms_eval
 from framenest.cli.qa import qa, table
 from framenest.cli.ranks import index, rank
+from framenest.cli.report import report
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select
 from framenest.cli.terminal import fail, warnings_as_notes
@@ -31,12 +32,14 @@ def app() -> None:
     framenest models fetch tags
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json
     framenest show kiln.json
+    framenest report kiln.json -o kiln.html
     framenest extract kiln.json -k 8 --to frames/
+    framenest ask kiln.mp4 "What does the potter do after firing?" --base-url http://localhost:8000/v1
     """
 
 
 for command in (
-    rank, show, extract, export, ask, index, select, compare, evaluate, lmms_eval, models, cache
+    rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, models, cache
 ):  # fmt: skip
     app.add_command(command)
 

@@ -1,4 +1,4 @@
-"""The whole processor of Qwen3-VL and Qwen3.5, video part included: needs a torchvision that fits torch."""
+"""Whole processors of transformers, their video parts included: needs a torchvision that fits torch."""
 
 import runpy
 import sys
@@ -55,6 +55,32 @@ def test_the_model_reads_the_true_times(model, decoder, frames, pairing):
         assert np.abs(read - prefix.seconds).max() <= 0.0506
     assert text.count("_pad|>") == request.tokens.frames
     assert model.answer(request).usage.completion_tokens
+
+
+def test_llava_onevision_1_takes_hf_video(decoder):
+    """Its processor writes no times: the sentence does. 196 tokens a frame, and one at the end."""
+    from transformers import (
+        LlavaOnevisionImageProcessor,
+        LlavaOnevisionProcessor,
+        LlavaOnevisionVideoProcessor,
+    )
+
+    processor = LlavaOnevisionProcessor(
+        image_processor=LlavaOnevisionImageProcessor(),
+        tokenizer=random_models.byte_tokenizer(["<image>", "<video>", "<|user|>", "<|assistant|>"]),
+        video_processor=LlavaOnevisionVideoProcessor(),
+        num_image_tokens=729,
+        vision_feature_select_strategy="full",
+        chat_template=random_models.chat_template("<image>", "<video>"),
+    )
+    prefix = Prefix(decoder.info, 3, np.array([0, 20, 59]), decoder.seconds[[0, 20, 59]], None)
+    request = lmm.messages(prefix, "What is it?", "hf-video", video=decoder)
+    text = processor.apply_chat_template(request.messages, tokenize=False, add_generation_prompt=True)
+    inputs = processor(text=[text], **request.inputs, return_tensors="pt")
+    assert inputs["pixel_values_videos"].shape[:2] == (1, 3)
+    read = processor.tokenizer.decode(inputs["input_ids"][0])
+    assert read.count("<video>") == request.tokens.frames + 1 == 3 * 196 + 1
+    assert f"taken at {', '.join(request.markers)}.\nWhat is it?" in read
 
 
 def test_the_example_runs(clip, tmp_path, monkeypatch, capsys):
