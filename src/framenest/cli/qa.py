@@ -105,6 +105,7 @@ def qa(
     scorer: str | None,
     query: str,
     pairing: lmm.Pairing,
+    tell_times: bool | None,
     limits: lmm.Limits,
     cache: DirectoryStore,
     quiet: bool,
@@ -144,7 +145,7 @@ def qa(
         greet(client)
         settings = QaSettings(
             dataset, client.model, thinking == "on", tokens, temperature, scorer, query, style, pairing,
-            limits, subtitles is not None,
+            limits, subtitles is not None, tell_times,
         )  # fmt: skip
         file = Results(results)
         run = QaRun(

@@ -31,7 +31,8 @@ class QaSettings:
 
     dataset: the benchmark. model, thinking, answer_tokens, temperature: as the answerer was made. scorer:
     its name, None where no selector needs one. query: "question" or "question+options", the text that
-    relevance is scored for. style, pairing, limits: how frames are sent. subtitles: whether they are.
+    relevance is scored for. style, pairing, limits: how frames are sent. subtitles: whether they
+    are. tell_times: whether times are written as text, by default where the processor writes none.
     """
 
     dataset: str
@@ -45,6 +46,7 @@ class QaSettings:
     pairing: Pairing = "pairs"
     limits: Limits = field(default_factory=Limits)
     subtitles: bool = False
+    tell_times: bool | None = None
 
 
 class QaRun:
@@ -131,6 +133,7 @@ class QaRun:
                     self.settings.style,
                     pairing=self.settings.pairing,
                     limits=self.settings.limits,
+                    tell_times=self.settings.tell_times,
                     video=decoder,
                 )
                 left.remove(budget)
