@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all test-torchcodec test-models system-ffmpeg lint types core-tests models clean screenshot test-browser system-chromium test-ray
+.PHONY: demo test test-all test-torchcodec test-models system-ffmpeg lint types core-tests models clean screenshot test-browser system-chromium test-ray test-ask test-lmms-eval
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -22,7 +22,7 @@ demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 
 test: lint types core-tests
 
-test-all: test test-torchcodec test-models test-browser test-ray
+test-all: test test-torchcodec test-models test-browser test-ray test-ask
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/torch-installed system-ffmpeg
@@ -44,6 +44,26 @@ $(VENV)/ray-installed: $(VENV)/installed
 
 $(VENV)/torch-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-torch]'
+	touch $@
+
+# A real OpenAI-compatible server and models in process, all with random weights; the notebook. An
+# environment of its own keeps torch out of the core's.
+test-ask: .venv-lmm/installed models
+	.venv-lmm/bin/python -m pytest tests/lmm tests/test_examples.py
+
+.venv-lmm/installed: pyproject.toml
+	test -x .venv-lmm/bin/python || $(PYTHON) -m venv .venv-lmm
+	.venv-lmm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmm]'
+	touch $@
+
+# The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
+# Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all leaves this out.
+test-lmms-eval: .venv-lmms-eval/installed
+	.venv-lmms-eval/bin/python -m pytest -rA tests/evaluation/test_lmms_eval_run.py tests/lmm/test_real_qwen_processor.py
+
+.venv-lmms-eval/installed: pyproject.toml
+	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
+	.venv-lmms-eval/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmms-eval]'
 	touch $@
 
 # A system package, only where FFmpeg's shared libraries are missing and apt can install them.
@@ -81,4 +101,4 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo screenshots build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lmm demo screenshots build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,8 +2,10 @@
 
 import json
 import re
+import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -12,6 +14,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
 ]
 
 
@@ -121,6 +124,35 @@ def test_the_evaluation_numbers_are_the_measured_ones():
             assert f" {summary['8']['hit']:.2f} " in page
 
 
+def test_the_token_estimates_are_the_computed_ones():
+    from framenest.lmm import STYLES, estimate
+
+    page = (ROOT / "docs" / "messages.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)`(?:, `(\w+)`)? \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.M)
+    assert {style for style, *_ in rows} == set(STYLES)
+    for style, pairing, *cells in rows:
+        for count, cell in zip((8, 32, 128), cells, strict=True):
+            seconds = [60.0 * i / count for i in range(count)]
+            tokens = estimate(style, seconds, (1280, 720), "x" * 80, pairing=pairing or "pairs")
+            assert f"{tokens.total:,}" == cell, (style, count)
+
+
+def test_the_pairing_table_is_what_the_markers_are():
+    from framenest import Prefix, VideoInfo
+    from framenest.lmm.times import copies, marker, paired_markers, video_metadata
+
+    info = VideoInfo("kiln.mp4", "", 9501, 380.04, 25.0, 640, 360, "h264")
+    numbers = np.array([250, 2250, 2300, 7510, 9500])
+    prefix = Prefix(info, 5, numbers, numbers / 25, None)
+    page = (ROOT / "docs" / "messages.md").read_text()
+    for pairing in ("pairs", "duplicate", "images"):
+        written = paired_markers(video_metadata(prefix, copies(pairing, 5)))
+        if pairing == "images":
+            written = [marker(second) for second in prefix.seconds]
+        times = ", ".join(m[1:].split()[0] for m in written)
+        assert re.search(rf"^\| `{pairing}`, [^|]+ \| {re.escape(times)} \|", page, re.M), times
+
+
 def test_the_glossary_names_exist_in_the_code():
     import framenest.appearance
     import framenest.discovery
@@ -140,6 +172,47 @@ def test_the_glossary_names_exist_in_the_code():
     assert len(named) > 15
     for module, name in named:
         assert hasattr(modules[module], name), f"{module}.{name}"
+
+
+def test_the_papers_numbers_are_those_of_the_paper():
+    """Averages that the paper states, from the tables as they were copied."""
+    paper = json.loads((ROOT / "benchmarks" / "paper.json").read_text())
+    columns = (3, 5, 6, 7)  # Video-MME Overall, Video-MME-v2 micro, LongVideoBench, MLVU
+    gains = [rows["mec"][c] - rows["uniform"][c] for rows in paper["main"].values() for c in columns]
+    assert round(sum(gains) / len(gains), 2) == 3.77
+    for size, means in {"4B": (63.39, 65.69), "9B": (67.23, 69.94), "35B-A3B": (70.14, 72.67)}.items():
+        found = [sum(paper["scales"][size][name]) / 6 for name in ("uniform", "mec")]
+        assert found == pytest.approx(means, abs=0.0051)
+    for name, row in (paper["components"] | paper["schedules"]).items():
+        # The paper's own average of this row is not the mean of its three parts.
+        off = 0.07 if name == "mec:front-loaded" else 0.011
+        assert abs(sum(row[:3]) / 3 - row[3]) < off, name
+    overall = [rows["mec"][3] for rows in paper["main"].values()]
+    assert overall == paper["horizons"]["256"] == paper["scales"]["9B"]["mec"]
+
+
+def test_the_reproduction_page_has_those_numbers_and_empty_cells(tmp_path):
+    module = runpy.run_path(str(ROOT / "benchmarks" / "reproduce.py"))
+    page = (ROOT / "docs" / "reproduce.md").read_text()
+    assert page == module["filled"](page, module["tables"](module["Own"]([])))
+    for block in re.findall(r"<!-- table \w+ -->(.*?)<!-- end -->", page, re.S):
+        assert all(re.fullmatch(r"[| ]*yours[| ]*", line) for line in block.splitlines() if "yours" in line)
+
+
+def test_the_reproduction_page_takes_results(tmp_path):
+    from framenest.evaluation.results import Results
+
+    results = Results(tmp_path / "r.jsonl")
+    run = results.begin({"dataset": "videomme", "model": "Qwen/Qwen3.5-9B", "thinking": False})
+    results.append({"kind": "answer", "run": run, "id": "1", "selector": "mec", "budget": 8, "video": "v",
+                    "category": "short", "group": "", "structure": "", "answer": "A", "choice": "A",
+                    "correct": True, "error": None, "frames_seconds": 1.0, "said": {"seconds": 2.5},
+                    "selection": {"seconds": 4.0, "kept": False, "candidates": 600}})  # fmt: skip
+    module = runpy.run_path(str(ROOT / "benchmarks" / "reproduce.py"))
+    made = module["tables"](module["Own"]([str(tmp_path / "r.jsonl")]))
+    assert "|  |  | yours | 100.00 |  |  | 100.00 |  |  |  |  |" in made["main"]
+    assert "|  | yours | 600.00 | 4.00 | 2.50 |" in made["efficiency"]
+    assert "|  | yours |  |  |  |  |" in made["components"]  # an average over six budgets needs all six
 
 
 def test_the_scorer_numbers_are_the_measured_ones():

@@ -14,10 +14,14 @@ SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".
 
 
 def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
-    """Each row as a dict. A line of text, or a bare text in JSON, is the value of the column `only`.
+    """Each row as a dict; of a folder, those of its tables in the order of their names.
 
-    Raises OSError or ValueError as reading and parsing do.
+    A line of text, or a bare text in JSON, is the value of the column `only`. Raises OSError or ValueError
+    as reading and parsing do.
     """
+    if file.is_dir():
+        parts = sorted(part for part in file.iterdir() if part.suffix in SUFFIXES)
+        return [row for part in parts for row in read_rows(part, only=only)]
     if file.suffix == ".parquet":
         return _parquet(file)
     text = file.read_text(encoding="utf-8-sig")

@@ -7,8 +7,12 @@ import sys
 import rich_click as click
 
 import framenest
+from framenest.cli.ask import ask
 from framenest.cli.batch import index
 from framenest.cli.evaluate import evaluate
+from framenest.cli.export import export
+from framenest.cli.lmms_eval import lmms_eval
+from framenest.cli.qa import qa, table
 from framenest.cli.ranks import rank
 from framenest.cli.report import report
 from framenest.cli.results import extract, show
@@ -31,11 +35,17 @@ def app() -> None:
     framenest show kiln.json
     framenest report kiln.json -o kiln.html
     framenest extract kiln.json -k 8 --to frames/
+    framenest ask kiln.mp4 "What does the potter do after firing?" --base-url http://localhost:8000/v1
     """
 
 
-for command in (rank, show, report, extract, index, select, compare, evaluate, models, cache):
+for command in (
+    rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, models, cache
+):  # fmt: skip
     app.add_command(command)
+
+for command in (qa, table):
+    evaluate.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> None:

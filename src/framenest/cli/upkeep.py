@@ -90,7 +90,17 @@ def export(scorer: str, folder: Path, cache: DirectoryStore, quiet: bool) -> Non
     out.print(f"use it with --scorer onnx:{folder}", soft_wrap=True, markup=False)
 
 
-KINDS = ("index", "features", "timeline", "finished", "fingerprints", "remote")
+KINDS = (
+    "index",
+    "features",
+    "timeline",
+    "finished",
+    "fingerprints",
+    "remote",
+    "selections",
+    "lmms-eval",
+    "lmms-eval-tasks",
+)
 
 
 @click.group()

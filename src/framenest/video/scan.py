@@ -105,7 +105,7 @@ def _from_packets(source: Source) -> _Table:
 def _from_header(source: Source, opened: Opened) -> _Table | None:
     """From the index of an MP4 or MOV file, if it is complete and true where packets are compared with it."""
     stream = opened.stream
-    entries = stream.index_entries
+    entries = getattr(stream, "index_entries", ())  # PyAV 15 does not show it: the packets are read then
     if "mp4" not in opened.container.format.name or not stream.frames or len(entries) != stream.frames:
         return None
     rows = ((e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard) for e in entries)

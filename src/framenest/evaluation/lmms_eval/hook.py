@@ -1,0 +1,106 @@
+"""The reader in qwen-vl-utils: manifests become frames at their true times, other videos pass untouched."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, MutableMapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from framenest.errors import BudgetError, FramenestError
+from framenest.evaluation.lmms_eval.manifest import SUFFIX, Manifest, frames_of
+from framenest.extract import reopen
+from framenest.lmm.pictures import Limits, read_pictures
+from framenest.lmm.times import copies, video_metadata
+from framenest.result import Prefix
+
+Element = Mapping[str, Any]
+Reader = Callable[[Element], Any]
+MARK = "framenest"
+
+
+def register() -> list[Any]:
+    """Entry point `lmms_eval.models`: hook every reader of qwen-vl-utils; no models of its own."""
+    try:
+        from qwen_vl_utils import vision_process
+    except ImportError:  # models that do not use it still run; a task of Framenest says what is missing
+        return []
+    hook_readers(vision_process)
+    return []
+
+
+def hook_readers(vision_process: ModuleType) -> None:
+    """Put `with_manifests` before every reader, whichever of them is in force now or later."""
+    readers: MutableMapping[str, Reader] = vision_process.VIDEO_READER_BACKENDS
+    for name, reader in readers.items():
+        if not hasattr(reader, MARK):
+            readers[name] = with_manifests(reader)
+
+
+def is_hooked() -> bool:
+    """Whether a manifest in a message will be understood."""
+    try:
+        from qwen_vl_utils import vision_process
+    except ImportError:
+        return False
+    return all(hasattr(reader, MARK) for reader in vision_process.VIDEO_READER_BACKENDS.values())
+
+
+def with_manifests(reader: Reader) -> Reader:
+    """A reader that also reads manifests.
+
+    qwen-vl-utils answers any Exception of a reader by trying torchvision's, and lmms-eval answers one by
+    going on to its end with exit code 0. A failed selection is neither a reason to read other frames nor
+    a success: it leaves as SystemExit.
+    """
+
+    @functools.wraps(reader)
+    def read(element: Element) -> Any:
+        video = element["video"]
+        if not (isinstance(video, str) and video.endswith(SUFFIX)):
+            return reader(element)
+        try:
+            return read_manifest(element)
+        except FramenestError as error:
+            raise SystemExit(f"framenest: {error}") from error
+        except Exception as error:
+            raise SystemExit(f"framenest: unexpected {type(error).__name__}: {error}") from error
+
+    setattr(read, MARK, True)
+    return read
+
+
+def budget_of(element: Element) -> int:
+    """K: the model's own frame argument, as it reaches the reader.
+
+    >>> budget_of({"video": "…", "max_frames": 32, "fps": 2.0})
+    32
+    """
+    for name in ("nframes", "max_frames"):
+        if element.get(name):
+            return int(element[name])
+    raise BudgetError("the model does not say how many frames it takes; give it max_num_frames=K")
+
+
+def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
+    """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return.
+
+    A lone frame comes twice, since a Qwen3-VL processor refuses one; each does with pairing = duplicate.
+    """
+    import torch
+
+    manifest = Manifest.read(element["video"])
+    prefix = frames_of(manifest, budget_of(element))
+    repeat = copies(manifest.pairing, len(prefix))
+    pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix)])
+    frames = torch.from_numpy(np.ascontiguousarray(pictures.repeat(repeat, axis=0).transpose(0, 3, 1, 2)))
+    metadata = video_metadata(prefix, repeat) | {"video_backend": MARK}
+    return frames, metadata, len(frames) / max(prefix.video.duration, 1e-6)
+
+
+def pictures_of(prefix: Prefix) -> list[Image.Image]:
+    """The original frames, in time order."""
+    return list(read_pictures(reopen(prefix.video), prefix, Limits()))

@@ -1,0 +1,190 @@
+"""A benchmark's questions, each selector's frames at each budget, a model's answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+
+from framenest.errors import FramenestError, IndexMismatch, ModelError, VideoError
+from framenest.evaluation.annotations import Folder
+from framenest.evaluation.answers import chosen_letter
+from framenest.evaluation.benchmarks import BenchmarkQuestion
+from framenest.evaluation.kept import KeptSelections
+from framenest.evaluation.results import Record, Results
+from framenest.evaluation.subtitles import subtitle_text, with_subtitles
+from framenest.lmm.answer import Answer, Answerer
+from framenest.lmm.pictures import Limits
+from framenest.lmm.request import Request
+from framenest.lmm.styles import messages
+from framenest.lmm.times import Pairing
+from framenest.protocols import Progress
+from framenest.result import Ranking
+from framenest.selection import Selection
+
+
+@dataclass(frozen=True)
+class QaSettings:
+    """What a run depends on, beside its selectors and budgets. Another setting is another run.
+
+    dataset: the benchmark. model, thinking, answer_tokens, temperature: as the answerer was made. scorer:
+    its name, None where no selector needs one. query: "question" or "question+options", the text that
+    relevance is scored for. style, pairing, limits: how frames are sent. subtitles: whether they
+    are. tell_times: whether times are written as text, by default where the processor writes none.
+    """
+
+    dataset: str
+    model: str
+    thinking: bool | None = None
+    answer_tokens: int | None = None
+    temperature: float | None = None
+    scorer: str | None = None
+    query: str = "question"
+    style: str = "openai"
+    pairing: Pairing = "pairs"
+    limits: Limits = field(default_factory=Limits)
+    subtitles: bool = False
+    tell_times: bool | None = None
+
+
+class QaRun:
+    """One run over a benchmark: selects and decodes in this thread, asks in `jobs` others.
+
+    Answers are appended to `results` as they come; what is there already is not asked again. A question
+    that fails, or whose video cannot be read, is noted with its error and tried again by the next run.
+    After `patience` requests in a row that failed the run stops with the last error.
+    """
+
+    def __init__(
+        self,
+        settings: QaSettings,
+        answerer: Answerer,
+        kept: KeptSelections,
+        videos: Folder,
+        results: Results,
+        *,
+        subtitles: Folder | None = None,
+        jobs: int = 4,
+        patience: int = 20,
+        progress: Progress = lambda *_: None,
+    ) -> None:
+        self.settings, self.results = settings, results
+        self._answerer, self._kept, self._videos, self._subtitles = answerer, kept, videos, subtitles
+        self._jobs, self._patience, self._progress = jobs, patience, progress
+        self._lock = threading.Lock()
+        self._done = self._total = self._failed_in_a_row = 0
+        self.last_error: FramenestError | None = None
+        self.failed = 0
+
+    def __call__(
+        self, questions: Sequence[BenchmarkQuestion], selectors: Sequence[str], budgets: Sequence[int]
+    ) -> str:
+        """Ask whatever is not answered yet; returns the run's name in the results."""
+        run = self.results.begin(asdict(self.settings))
+        todo = [
+            (question, selector, missing)
+            for question in sorted(questions, key=lambda q: q.video)  # a video at a time
+            for selector in selectors
+            if (missing := [k for k in budgets if not self.results.has(run, question.id, selector, k)])
+        ]
+        self._total = len(questions) * len(selectors) * len(budgets)
+        self._done = self._total - sum(len(missing) for *_, missing in todo)
+        self._progress("answers", self._done, self._total)
+        room = threading.Semaphore(2 * self._jobs)  # requests hold pictures: only so many wait
+        pool = ThreadPoolExecutor(self._jobs, "ask")
+        waiting: list[Future[None]] = []
+        try:
+            for question, selector, missing in todo:
+                for budget, request, record in self._requests(run, question, selector, missing):
+                    room.acquire()
+                    self._check()
+                    asked = pool.submit(self._ask, question, budget, request, record)
+                    asked.add_done_callback(lambda _: room.release())
+                    waiting = [f for f in waiting if not f.done() or f.result()] + [asked]
+            for asked in waiting:
+                asked.result()
+            self._check()
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return run
+
+    def _requests(
+        self, run: str, question: BenchmarkQuestion, selector: str, budgets: list[int]
+    ) -> Iterator[tuple[int, Request, Record]]:
+        """Frames and text for one budget after the other; a video that cannot be read is noted."""
+        about: Record = {
+            "kind": "answer", "run": run, "id": question.id, "selector": selector, "video": question.video,
+            "category": question.category, "group": question.group, "structure": question.structure,
+            "answer": question.answer,
+        }  # fmt: skip
+        left = list(budgets)
+        try:
+            video = str(self._videos.find(question.video))
+            chosen = self._chosen(video, question, selector, budgets, about)
+            prefixes = {budget: chosen.prefix(budget) for budget in budgets}
+            decoder = self._kept.space(video).open(video)
+            for budget, prefix in prefixes.items():
+                began = time.perf_counter()
+                request = messages(
+                    prefix,
+                    self._prompt(question),
+                    self.settings.style,
+                    pairing=self.settings.pairing,
+                    limits=self.settings.limits,
+                    tell_times=self.settings.tell_times,
+                    video=decoder,
+                )
+                left.remove(budget)
+                spent = {"budget": budget, "frames_seconds": round(time.perf_counter() - began, 3)}
+                yield budget, request, about | spent
+        except (VideoError, IndexMismatch) as error:  # of this video; anything else would fail for all
+            for budget in left:
+                self._note(about | {"budget": budget}, None, error)
+
+    def _chosen(
+        self, video: str, question: BenchmarkQuestion, selector: str, budgets: list[int], about: Record
+    ) -> Ranking | Selection:
+        began, made = time.perf_counter(), self._kept.made
+        text = question.question if self.settings.query == "question" else question.asked
+        chosen = self._kept.result(video, text, selector, budgets)
+        about["selection"] = {
+            "seconds": round(time.perf_counter() - began, 3),
+            "kept": self._kept.made == made,
+            "candidates": chosen.stats.get("candidates"),
+        }
+        return chosen
+
+    def _prompt(self, question: BenchmarkQuestion) -> str:
+        if self._subtitles is None or not question.subtitles:
+            return question.prompt
+        return with_subtitles(question.prompt, subtitle_text(self._subtitles.find(question.subtitles)))
+
+    def _ask(self, question: BenchmarkQuestion, budget: int, request: Request, record: Record) -> None:
+        record |= {"frames": len(request.prefix)}
+        try:
+            answer = self._answerer.answer(request)
+        except ModelError as error:
+            self._note(record, None, error)
+        else:
+            self._note(record | {"choice": chosen_letter(answer.text, question.options)}, answer, None)
+
+    def _note(self, record: Record, answer: Answer | None, error: FramenestError | None) -> None:
+        if answer is not None:
+            said = {"text": answer.text, "finish_reason": answer.finish_reason, **answer.usage.to_json()}
+            record |= {"correct": record["choice"] == record["answer"], "said": said}
+        self.results.append(record | {"error": None if error is None else str(error)})
+        with self._lock:
+            self._done += 1
+            self.failed += error is not None
+            if not isinstance(error, VideoError | IndexMismatch):
+                self._failed_in_a_row = 0 if error is None else self._failed_in_a_row + 1
+            self.last_error = error or self.last_error
+            self._progress("answers", self._done, self._total)
+
+    def _check(self) -> None:
+        """Stop where nothing works any more."""
+        with self._lock:
+            if self._failed_in_a_row >= self._patience and self.last_error is not None:
+                raise self.last_error

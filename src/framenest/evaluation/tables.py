@@ -1,0 +1,165 @@
+"""Results as tables: the paper's main table, averages over budgets, and what a question costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from framenest.evaluation.recall import REGIMES
+from framenest.evaluation.results import Record, Results, question_of
+from framenest.evaluation.scores import MAIN_TABLE, SCORES
+
+Row = dict[str, Any]
+"""Cells by column; numbers, texts, or None for an empty cell."""
+
+
+class Scored:
+    """The answers of some result files, by how they were made, selector, budget and benchmark."""
+
+    def __init__(self, files: Iterable[Results]) -> None:
+        self.settings: dict[str, Mapping[str, Any]] = {}
+        self._answers: dict[tuple[str, str, int, str], list[Record]] = {}
+        for file in files:
+            for record in file.answers():
+                settings = file.runs[record["run"]]
+                rest = {name: value for name, value in settings.items() if name != "dataset"}
+                how = repr(sorted(rest.items(), key=str))
+                self.settings[how] = rest
+                key = (how, record["selector"], record["budget"], settings["dataset"])
+                self._answers.setdefault(key, []).append(record)
+
+    def only(self, how: str) -> Scored:
+        """The answers that were made this way."""
+        part = Scored([])
+        part.settings = {how: self.settings[how]}
+        part._answers = {key: records for key, records in self._answers.items() if key[0] == how}
+        return part
+
+    @property
+    def selectors(self) -> list[str]:
+        return list(dict.fromkeys(selector for _, selector, *_ in self._answers))
+
+    @property
+    def budgets(self) -> list[int]:
+        return sorted({budget for _, _, budget, _ in self._answers})
+
+    def scores(self, how: str, selector: str, budget: int, dataset: str) -> Mapping[str, float | None]:
+        """All scores of a benchmark; empty where nothing was answered."""
+        found = [r for r in self._answers.get((how, selector, budget, dataset), []) if r["error"] is None]
+        return SCORES[dataset]([(question_of(r), r["correct"]) for r in found]) if found else {}
+
+    def records(self, how: str, selector: str, budget: int | None = None) -> list[Record]:
+        return [
+            record
+            for (h, s, k, _), records in self._answers.items()
+            if (h, s) == (how, selector) and budget in (None, k)
+            for record in records
+        ]
+
+    def label(self, how: str) -> dict[str, Any]:
+        """What tells this run's settings from the others'; nothing where all are alike."""
+        names = list(self.settings[how])
+        return {
+            name: self.settings[how][name]
+            for name in names
+            if len({repr(other.get(name)) for other in self.settings.values()}) > 1
+        }
+
+
+def main_table(scored: Scored) -> list[Row]:
+    """The paper's main table: a row per budget and selector, eight columns."""
+    rows = []
+    for how in scored.settings:
+        for budget in scored.budgets:
+            for selector in scored.selectors:
+                cells = {
+                    column: scored.scores(how, selector, budget, dataset).get(score)
+                    for column, (dataset, score) in MAIN_TABLE.items()
+                }
+                if any(value is not None for value in cells.values()):
+                    rows.append({**scored.label(how), "K": budget, "Selector": selector, **cells})
+    return rows
+
+
+def regime_table(scored: Scored, column: str = "Overall") -> list[Row]:
+    """One score averaged over small, medium and large budgets, as in the paper's ablations."""
+    dataset, score = MAIN_TABLE[column]
+    groups: dict[str, Sequence[int]] = dict(zip(("Low", "Med.", "High"), REGIMES.values(), strict=True))
+    groups["Avg."] = [k for group in REGIMES.values() for k in group]
+    rows = []
+    for how in scored.settings:
+        for selector in scored.selectors:
+            by_budget = {k: scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets}
+            cells = {name: _mean([by_budget.get(k) for k in group]) for name, group in groups.items()}
+            rows.append({**scored.label(how), "Selector": selector, **cells})
+    return rows
+
+
+def budget_table(scored: Scored, column: str = "Overall") -> list[Row]:
+    """One score over the budgets: a row per selector."""
+    dataset, score = MAIN_TABLE[column]
+    return [
+        {
+            **scored.label(how),
+            "Selector": selector,
+            **{str(k): scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets},
+        }
+        for how in scored.settings
+        for selector in scored.selectors
+        if scored.records(how, selector)
+    ]
+
+
+def cost_table(scored: Scored) -> list[Row]:
+    """Means per question: candidates, and seconds of selecting, of reading frames, of the model's answer.
+
+    Selections that were kept from an earlier run cost nothing and are left out of their mean.
+    """
+    rows = []
+    for how in scored.settings:
+        for selector in scored.selectors:
+            records = [r for r in scored.records(how, selector) if r["error"] is None]
+            if not records:
+                continue
+            once = {r["id"]: r["selection"] for r in records}
+            run = [s for s in once.values() if not s["kept"]]
+            rows.append(
+                {
+                    **scored.label(how),
+                    "Selector": selector,
+                    "Candidates": _mean([s["candidates"] for s in once.values()]),
+                    "Selection s": _mean([s["seconds"] for s in run]),
+                    "Frames s": _mean([r["frames_seconds"] for r in records]),
+                    "Answer s": _mean([r["said"]["seconds"] for r in records]),
+                    "Unreadable": sum(r["choice"] is None for r in records),
+                    "Answers": len(records),
+                }
+            )
+    return rows
+
+
+TABLES = {"main": main_table, "regimes": regime_table, "budgets": budget_table, "cost": cost_table}
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """
+    >>> print(markdown([{"K": 8, "Overall": 63.851, "LVB": None}]))
+    | K | Overall | LVB |
+    |---|---|---|
+    | 8 | 63.85 |  |
+    """
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell(row.get(name)) for name in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def cell(value: Any) -> str:
+    """A number with two digits as in the paper; an empty cell for None."""
+    return "" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where one is missing: an average over fewer would be another number."""
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there and len(there) == len(values) else None

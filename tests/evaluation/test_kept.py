@@ -1,0 +1,80 @@
+"""Selections kept on disk."""
+
+import json
+
+import pytest
+
+from framenest.errors import BudgetError, ConfigError
+from framenest.evaluation.kept import KeptSelections, check_selector, mec_config
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Scores of one's own: the end of the clip is what is asked for."""
+    file = tmp_path / "scores.json"
+    file.write_text(json.dumps({str(i): i / 300 for i in range(300)}))
+    return f"table:{file}"
+
+
+def test_one_ranking_serves_every_budget(clip, table):
+    kept = KeptSelections(table)
+    small = kept.prefix(str(clip), "What is last?", "mec", 4)
+    assert (kept.made, kept.found) == (1, 0)
+    again = KeptSelections(table)  # as in another process
+    large = again.prefix(str(clip), "What is last?", "mec", 16)
+    assert (again.made, again.found) == (0, 1)
+    assert set(small.frames.tolist()) < set(large.frames.tolist())
+
+
+def test_a_selector_that_does_not_rank_selects_once_per_budget(clip, table):
+    kept = KeptSelections(table)
+    for budget, made in ((4, 1), (8, 2), (4, 2), (8, 2)):
+        assert len(kept.prefix(str(clip), "What is last?", "aks", budget)) == budget
+        assert kept.made == made
+
+
+def test_other_questions_settings_and_scores_are_other_selections(clip, table, tmp_path):
+    kept = KeptSelections(table)
+    for text, selector in (("a", "mec"), ("b", "mec"), ("a", "mec:no-zoom"), ("a", "mec:horizon=64")):
+        kept.prefix(str(clip), text, selector, 4)
+    assert kept.made == 4
+    (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0}))
+    changed = KeptSelections(table)
+    changed.prefix(str(clip), "a", "mec", 4)
+    assert changed.made == 1
+
+
+def test_uniform_needs_no_scorer(clip):
+    kept = KeptSelections(None)
+    assert kept.prefix(str(clip), "What?", "uniform", 3).frames.tolist() == [0, 150, 299]
+
+
+def test_lists_made_elsewhere_are_read_each_time(clip, tmp_path):
+    for frames in ([1, 5, 9], [2, 6, 10]):
+        (tmp_path / "mine.json").write_text(json.dumps([frames]))
+        kept = KeptSelections(None)
+        chosen = kept.prefix(str(clip), "What?", f"file:{tmp_path / 'mine.json'}", 3)
+        assert chosen.frames.tolist() == frames
+
+
+def test_a_damaged_file_is_made_anew(clip, table, cache):
+    kept = KeptSelections(table)
+    kept.prefix(str(clip), "What?", "mec", 4)
+    (file,) = (cache / "selections").rglob("*.json")
+    file.write_text("{")
+    kept.prefix(str(clip), "What?", "mec", 4)
+    assert kept.made == 2
+
+
+def test_a_budget_beyond_the_horizon_is_refused(clip, table):
+    with pytest.raises(BudgetError, match="horizon"):
+        KeptSelections(table).prefix(str(clip), "What?", "mec:horizon=8", 9)
+
+
+def test_what_follows_the_name_mec():
+    config = mec_config("no-zoom+horizon=64+gamma=1.5")
+    assert (config.discovery.zoom, config.ranking.horizon, config.ranking.gamma) == (0, 64, 1.5)
+    assert mec_config("probing=keyframes").index.probing == "keyframes"
+    for wrong in ("mec:fast", "mec:zooms=1", "mec:horizon=x", "best", "uniform:2"):
+        with pytest.raises(ConfigError):
+            check_selector(wrong)

@@ -1,0 +1,296 @@
+"""The plug-in for lmms-eval against fakes of the two libraries; test_lmms_eval_run.py has the real ones."""
+
+import json
+import sys
+from importlib.metadata import entry_points
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from framenest.errors import ConfigError, MissingExtra
+from framenest.evaluation.lmms_eval import hook, manifest, rows
+from framenest.evaluation.lmms_eval.manifest import Manifest
+from framenest.evaluation.lmms_eval.settings import TaskSettings
+from framenest.evaluation.lmms_eval.tasks import TASKS, task_name, write_tasks
+from framenest.lmm.prompt import DIRECTLY
+from framenest.store import DirectoryStore
+from media import number_in, numbered_video
+
+ROW = {
+    "videoID": "clip", "question_id": "1-1", "question": "What is last?", "duration": "short",
+    "options": ["A. One", "B. Two", "C. Three", "D. Four"], "answer": "B",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.setattr(manifest, "_kept", {})
+    monkeypatch.setattr(manifest, "counts", manifest.Counter({"made": 0}))  # no report at exit
+    for name in ("SELECTOR", "SCORER", "PRESET", "ON_ERROR", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
+        monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
+
+
+@pytest.fixture
+def scores(tmp_path):
+    file = tmp_path / "scores.json"
+    file.write_text(json.dumps({str(i): i / 300 for i in range(300)}))
+    return f"table:{file}"
+
+
+@pytest.fixture
+def fake_vision_process(monkeypatch):
+    """qwen_vl_utils.vision_process as far as the hook touches it, its fallback included."""
+    fake = ModuleType("qwen_vl_utils.vision_process")
+    fake.asked = []
+
+    def native(element):
+        fake.asked.append(element)
+        if "broken" in element["video"]:
+            raise ValueError("cannot decode")
+        return "native frames"
+
+    def torchvision(element):
+        raise AttributeError("module 'torchvision.io' has no attribute 'read_video'")
+
+    fake.VIDEO_READER_BACKENDS = {"decord": native, "torchvision": torchvision}
+
+    def fetch_video(element):
+        try:
+            return fake.VIDEO_READER_BACKENDS["decord"](element)
+        except Exception:
+            return fake.VIDEO_READER_BACKENDS["torchvision"](element)
+
+    fake.fetch_video = fetch_video
+    package = ModuleType("qwen_vl_utils")
+    package.vision_process = fake
+    monkeypatch.setitem(sys.modules, "qwen_vl_utils", package)
+    monkeypatch.setitem(sys.modules, "qwen_vl_utils.vision_process", fake)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(from_numpy=np.asarray))
+    return fake
+
+
+def test_lmms_eval_finds_the_hook():
+    found = {point.name: point.value for point in entry_points(group="lmms_eval.models")}
+    assert found["framenest"] == "framenest.evaluation.lmms_eval.hook:register"
+
+
+def test_without_qwen_vl_utils_nothing_happens(monkeypatch):
+    monkeypatch.setitem(sys.modules, "qwen_vl_utils", None)
+    assert hook.register() == []
+    assert not hook.is_hooked()
+
+
+def test_every_reader_is_hooked_once(fake_vision_process):
+    assert hook.register() == []
+    hooked = dict(fake_vision_process.VIDEO_READER_BACKENDS)
+    assert hook.is_hooked()
+    hook.register()
+    assert hooked == fake_vision_process.VIDEO_READER_BACKENDS
+    assert list(hooked) == ["decord", "torchvision"]
+
+
+def test_ordinary_videos_pass_untouched(fake_vision_process):
+    hook.register()
+    element = {"type": "video", "video": "cat.mp4", "nframes": 8}
+    assert fake_vision_process.fetch_video(element) == "native frames"
+    assert fake_vision_process.asked[0] is element
+    with pytest.raises(AttributeError, match="read_video"):  # its own errors stay its own
+        fake_vision_process.fetch_video({"video": "broken.mp4", "nframes": 8})
+
+
+def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip, scores):
+    hook.register()
+    path = str(Manifest(str(clip), "What is last?", "mec", scores).write())
+    frames, metadata, rate = fake_vision_process.fetch_video({"video": path, "nframes": 8})
+    assert frames.shape == (8, 3, 64, 96)
+    assert frames.dtype == np.uint8
+    numbers = [number_in(frame.transpose(1, 2, 0)) for frame in frames]
+    assert numbers == sorted(numbers)
+    seconds = np.array(metadata["frames_indices"]) / metadata["fps"]
+    assert seconds == pytest.approx(np.array(numbers) / 25)
+    assert set(metadata) == {"fps", "frames_indices", "total_num_frames", "duration", "video_backend"}
+    assert rate == pytest.approx(8 / 12)
+    assert manifest.counts["made"] == 1
+
+    more, _, _ = fake_vision_process.fetch_video({"video": path, "max_frames": 16, "total_pixels": 10**6})
+    assert set(numbers) < {number_in(frame.transpose(1, 2, 0)) for frame in more}
+    assert (manifest.counts["made"], manifest.counts["found"]) == (1, 1)
+
+
+def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):
+    ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
+    video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks)
+    hook.register()
+    path = str(Manifest(str(video), "What is last?", "mec", scores).write())
+    for budget, count in ((1, 2), (7, 7)):
+        frames, metadata, _ = fake_vision_process.fetch_video({"video": path, "nframes": budget})
+        assert len(frames) == count
+        numbers = [number_in(frame.transpose(1, 2, 0)) for frame in frames]
+        true = np.array(ticks)[numbers] / 1000
+        assert np.array(metadata["frames_indices"]) / metadata["fps"] == pytest.approx(true, abs=0.002)
+
+
+def test_each_frame_twice_keeps_its_own_time(fake_vision_process, clip, scores):
+    hook.register()
+    path = str(Manifest(str(clip), "What?", "mec", scores, pairing="duplicate").write())
+    frames, metadata, _ = fake_vision_process.fetch_video({"video": path, "nframes": 4})
+    assert len(frames) == len(metadata["frames_indices"]) == 8
+    assert metadata["frames_indices"][::2] == metadata["frames_indices"][1::2]
+    assert (frames[::2] == frames[1::2]).all()
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ({"scorer": "none-such"}, "there is no scorer"),
+        ({"video": "gone.mp4"}, "gone.mp4"),
+        ({"selector": "mec:horizon=4"}, "horizon"),
+    ],
+)
+def test_a_failed_selection_is_an_explicit_error(fake_vision_process, clip, scores, broken, said):
+    hook.register()
+    given = {"video": str(clip), "text": "What?", "selector": "mec", "scorer": scores} | broken
+    path = str(Manifest(**given).write())
+    with pytest.raises(SystemExit, match=said):  # through `except Exception`, not into torchvision
+        fake_vision_process.fetch_video({"video": path, "nframes": 8})
+
+
+def test_a_model_that_names_no_budget(fake_vision_process, clip, scores):
+    hook.register()
+    path = str(Manifest(str(clip), "What?", "mec", scores).write())
+    with pytest.raises(SystemExit, match="max_num_frames"):
+        fake_vision_process.fetch_video({"video": path, "fps": 2.0})
+
+
+def test_uniform_frames_only_where_asked_for_and_counted(fake_vision_process, clip, capsys):
+    hook.register()
+    path = str(Manifest(str(clip), "What?", "mec", "none-such", on_error="uniform").write())
+    frames, _, _ = fake_vision_process.fetch_video({"video": path, "nframes": 3})
+    assert [number_in(frame.transpose(1, 2, 0)) for frame in frames] == [0, 150, 299]
+    assert manifest.counts["uniform"] == 1
+    assert "uniform frames instead of mec" in capsys.readouterr().err
+    assert "1 REPLACED BY UNIFORM FRAMES" in manifest.report()
+
+
+def task_kwargs(monkeypatch, clip, **settings):
+    """What lmms-eval hands to doc_to_messages, with a fake task that knows where the video is."""
+    fake = ModuleType("fake_task_utils")
+    fake.doc_to_visual = lambda doc: [str(clip.with_stem(doc["videoID"]))]
+    monkeypatch.setitem(sys.modules, "fake_task_utils", fake)
+    return {
+        "video_of": "fake_task_utils.doc_to_visual",
+        "framenest": {"benchmark": "videomme"} | settings,
+    }
+
+
+def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monkeypatch, clip, scores):
+    hook.register()
+    kwargs = task_kwargs(monkeypatch, clip, scorer=scores)
+    (message,) = rows.messages(ROW, kwargs)
+    video, text = message["content"]
+    assert message["role"] == "user"
+    assert set(video) == {"type", "url"}  # lmms-eval drops every other key
+    assert text == {"type": "text", "text": f"What is last?\nA. One\nB. Two\nC. Three\nD. Four\n{DIRECTLY}"}
+    assert rows.text(ROW, kwargs) == text["text"]
+    made = Manifest.read(video["url"])
+    assert (made.video, made.text, made.selector) == (str(clip), "What is last?", "mec")
+    (again,) = rows.messages(ROW, kwargs)
+    assert again == message  # the same question is the same manifest
+    (other,) = rows.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
+    assert Manifest.read(other["content"][0]["url"]).text.endswith("D. Four")
+
+
+def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):
+    (message,) = rows.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
+    assert message["content"][0] == {"type": "video", "url": str(clip)}
+    assert message["content"][1]["text"].endswith(DIRECTLY)
+
+
+def test_frames_in_the_message_for_other_models(monkeypatch, clip, scores):
+    kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="images", frames=3)
+    (message,) = rows.messages(ROW, kwargs)
+    kinds = [part["type"] for part in message["content"]]
+    assert kinds == ["text", "image"] * 3 + ["text"]
+    times = [float(part["text"][1:].split()[0]) for part in message["content"][:-1:2]]
+    numbers = [number_in(np.asarray(part["url"])) for part in message["content"][1::2]]
+    assert times == pytest.approx(np.array(numbers) / 25, abs=0.051)
+    kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="frames", frames=3)
+    (message,) = rows.messages(ROW, kwargs)
+    assert [number_in(np.asarray(picture)) for picture in message["content"][0]["url"]] == numbers
+
+
+def test_without_the_reader_a_manifest_is_not_sent(monkeypatch, clip, scores):
+    monkeypatch.setitem(sys.modules, "qwen_vl_utils", None)
+    with pytest.raises(SystemExit, match=r"framenest\[lmms-eval\]"):
+        rows.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scores))
+
+
+def test_models_without_messages_are_refused():
+    with pytest.raises(SystemExit, match="chat model"):
+        rows.no_visual(ROW)
+
+
+def test_the_yaml_comes_before_the_environment(monkeypatch):
+    monkeypatch.setenv("FRAMENEST_SELECTOR", "bolt")
+    monkeypatch.setenv("FRAMENEST_SCORER", "tags")
+    monkeypatch.setenv("FRAMENEST_ON_ERROR", "uniform")
+    plain = TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}})
+    assert (plain.selector, plain.scorer, plain.on_error) == ("bolt", "tags", "uniform")
+    fixed = TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "selector": "aks"}})
+    assert fixed.selector == "aks"
+    monkeypatch.delenv("FRAMENEST_SELECTOR")
+    monkeypatch.setenv("FRAMENEST_PRESET", "no-zoom")
+    assert TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}}).full_selector == "mec:no-zoom"
+    monkeypatch.setenv("FRAMENEST_FRAMES_AS", "images")
+    with pytest.raises(ConfigError, match="FRAMENEST_FRAMES=K"):
+        TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"benchmark": "x"}, {"selecter": "mec"}, {"on_error": "skip"}, {"selector": "best"}]
+)
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        TaskSettings.of_task({"framenest": {"benchmark": "videomme"} | wrong})
+
+
+@pytest.fixture
+def fake_lmms_eval(tmp_path, monkeypatch):
+    """An installed lmms_eval with nothing in it; its version is asked of the installed packages."""
+    (tmp_path / "site" / "lmms_eval").mkdir(parents=True)
+    (tmp_path / "site" / "lmms_eval" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr("framenest.evaluation.lmms_eval.tasks.version", lambda _: "0.7.3")
+    return tmp_path / "site" / "lmms_eval"
+
+
+def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    folder = write_tasks(DirectoryStore(tmp_path / "cache"))
+    assert len(list(folder.iterdir())) == 8 * 5
+    assert write_tasks(DirectoryStore(tmp_path / "cache")) == folder
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+    for task in TASKS:
+        for selector in ("mec", "uniform", "aks", "wfs-sb", "native"):
+            name = task_name(task, selector)
+            made = yaml.load((folder / f"{name}.yaml").read_text(), Loader)
+            assert made["task"] == name
+            assert made["include"] == str(fake_lmms_eval / "tasks" / task.file)
+            kwargs = made["lmms_eval_specific_kwargs"]["default"]
+            settings = TaskSettings.of_task(kwargs)
+            assert (settings.benchmark, settings.selector) == (task.benchmark, selector)
+            for key in ("doc_to_messages", "doc_to_text", "doc_to_visual"):
+                module, _, function = made[key].rpartition(".")
+                assert module == rows.__name__
+                assert callable(getattr(rows, function))
+
+
+def test_tasks_need_lmms_eval(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtra, match=r"framenest\[lmms-eval\]"):
+        write_tasks(DirectoryStore(tmp_path))

@@ -1,0 +1,218 @@
+"""The real lmms-eval on a CPU, with a random-weight Qwen3-VL over toy benchmarks in the real schemas.
+
+Run by `make test-lmms-eval`, in an environment of its own.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lmms_eval", reason="needs lmms-eval in its own environment; run: make test-lmms-eval")
+
+import random_qwen3_vl
+import toy_benchmarks
+
+from framenest import Prefix, lmm, open_video
+from media import numbered_video
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+TASKS = {
+    "framenest_videomme": ("videomme", "test"),
+    "framenest_videomme_long_uniform": ("videomme", "test"),
+    "framenest_videomme_short_native": ("videomme", "test"),
+    "framenest_videomme_v2": ("videomme_v2", "test"),
+    "framenest_longvideobench_val_aks": ("longvideobench", "validation"),
+    "framenest_mlvu_dev_wfs_sb": ("mlvu", "test"),
+}
+QUESTIONS = 6 + 2 + 8 + 2 + 2
+RANKED = 6 + 8
+"""Questions whose selector ranks: MEC's."""
+AGAIN = 2 + 2 + 2
+"""Questions whose selector chooses anew for another budget."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A model, data, scores, and the tasks with their rows taken from local files."""
+    folder = tmp_path_factory.mktemp("lmms-eval")
+    random_qwen3_vl.save(folder / "model")
+    toy_benchmarks.write_home(folder / "home")
+    (folder / "scores.json").write_text(json.dumps({str(i): i / 300 for i in range(300)}))
+    printed = command(folder, "-m", "framenest", "lmms-eval", "tasks")
+    tasks = Path(printed.stdout.strip())
+    assert len(list(tasks.glob("*.yaml"))) == 40
+    (folder / "tasks").mkdir()
+    for name, (rows, split) in TASKS.items():
+        files = {split: str(folder / "home" / f"{rows}.json")}
+        (folder / "tasks" / f"toy_{name}.yaml").write_text(
+            f"task: toy_{name}\n"
+            f"include: {tasks / name}.yaml\n"
+            "dataset_path: json\n"
+            f"dataset_kwargs: {json.dumps({'data_files': files})}\n"
+        )
+    return folder
+
+
+def command(folder, *arguments, check=True, **more):
+    settings = {
+        "HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "FRAMENEST_CACHE": str(folder / "cache"),
+        "FRAMENEST_SCORER": f"table:{folder / 'scores.json'}", "CUDA_VISIBLE_DEVICES": "",
+        "TOKENIZERS_PARALLELISM": "false",
+    } | more  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done
+
+
+def evaluate(folder, frames, tasks=tuple(f"toy_{name}" for name in TASKS), name="qwen3_vl", **more):
+    model = f"pretrained={folder / 'model'},device=cpu,device_map=cpu,max_num_frames={frames},max_pixels=4096"
+    model += ",enable_thinking=False"
+    return command(
+        folder, "-m", "lmms_eval", "--model", name, "--model_args", f"{model},min_pixels=1024",
+        "--tasks", ",".join(tasks), "--include_path", str(folder / "tasks"), "--batch_size", "1",
+        "--output_path", str(folder / f"out{frames}"), "--log_samples", "--gen_kwargs", "max_new_tokens=1",
+        **more,
+    )  # fmt: skip
+
+
+def scores(folder, frames):
+    (file,) = (folder / f"out{frames}").rglob("*_results.json")
+    return json.loads(file.read_text())["results"]
+
+
+def counted(done):
+    """(newly selected, from kept selections) as the plug-in reports at the end."""
+    found = re.search(r"framenest: frames for (\d+) requests: (\d+) newly selected, (\d+) from", done.stderr)
+    return tuple(int(number) for number in found.groups())
+
+
+def test_two_budgets_one_selection(place, capsys):
+    first = evaluate(place, 4)
+    assert counted(first) == (QUESTIONS, QUESTIONS, 0)
+    second = evaluate(place, 8, name="qwen3_5")  # it asks qwen-vl-utils for max_frames instead of nframes
+    assert counted(second) == (QUESTIONS, AGAIN, RANKED)
+    for frames in (4, 8):
+        made = scores(place, frames)
+        assert set(made) == {f"toy_{name}" for name in TASKS}
+        videomme = made["toy_framenest_videomme"]
+        parts = [videomme[f"videomme_{part},none"] for part in toy_benchmarks.DURATIONS]
+        assert videomme["videomme_perception_score,none"] == pytest.approx(sum(parts) / 3)
+        assert 0 <= made["toy_framenest_videomme_v2"]["videomme_v2_overall_score,none"] <= 100
+        assert 0 <= made["toy_framenest_longvideobench_val_aks"]["lvb_acc,none"] <= 1
+        assert 0 <= made["toy_framenest_mlvu_dev_wfs_sb"]["mlvu_percetion_score,none"] <= 100
+    with capsys.disabled():  # what the documentation shows
+        for model, frames, done in (("qwen3_vl", 4, first), ("qwen3_5", 8, second)):
+            lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
+            lines += [line for line in done.stderr.splitlines() if line.startswith("framenest: frames")]
+            sys.stdout.write(f"\n--model {model}, max_num_frames={frames}\n" + "\n".join(lines) + "\n")
+
+
+def test_the_scores_are_those_of_the_answers(place):
+    """lmms-eval's log of samples, scored by Framenest's own metrics, gives lmms-eval's numbers."""
+    from framenest.evaluation.benchmarks import READERS
+    from framenest.evaluation.scores import SCORES
+
+    made = scores(place, 8)
+    for task, dataset, score, upstream in (
+        ("toy_framenest_videomme", "videomme", "overall", "videomme_perception_score"),
+        ("toy_framenest_videomme_v2", "videomme-v2", "nonlinear", "videomme_v2_overall_score"),
+        ("toy_framenest_videomme_v2", "videomme-v2", "micro", "videomme_v2_overall_acc"),
+    ):
+        (file,) = (place / "out8").rglob(f"*_samples_{task}.jsonl")
+        rows = getattr(toy_benchmarks, dataset.replace("-", "_"))()
+        marks = []
+        for line in file.read_text().splitlines():
+            sample = json.loads(line)
+            given = sample[upstream]
+            marks.append((READERS[dataset](rows[sample["doc_id"]]), given["pred_answer"] == given["answer"]))
+        assert SCORES[dataset](marks)[score] == pytest.approx(made[task][f"{upstream},none"])
+
+
+def test_a_failed_selection_ends_the_run(place):
+    done = evaluate_failing(place)
+    assert done.returncode != 0
+    assert "framenest: there is no scorer 'none-such'" in done.stderr
+    assert "read_video" not in done.stdout + done.stderr
+    done = evaluate(place, 2, ("toy_framenest_mlvu_dev_wfs_sb",), FRAMENEST_SCORER="none-such",
+                    FRAMENEST_ON_ERROR="uniform")  # fmt: skip
+    assert "2 REPLACED BY UNIFORM FRAMES" in done.stderr
+
+
+def evaluate_failing(place):
+    model = f"pretrained={place / 'model'},device=cpu,device_map=cpu,max_num_frames=4,min_pixels=1024"
+    return command(
+        place, "-m", "lmms_eval", "--model", "qwen3_vl", "--model_args", model, "--tasks",
+        "toy_framenest_mlvu_dev_wfs_sb", "--include_path", str(place / "tasks"), "--batch_size", "1",
+        check=False, FRAMENEST_SCORER="none-such",
+    )  # fmt: skip
+
+
+def test_all_tasks_are_known_by_name(place):
+    code = (
+        "from lmms_eval.tasks import TaskManager; import sys;"
+        "print([t for t in TaskManager(include_path=sys.argv[1]).all_tasks if t.startswith('framenest_')])"
+    )
+    folder = command(place, "-m", "framenest", "lmms-eval", "tasks").stdout.strip()
+    names = command(place, "-m", "framenest", "lmms-eval", "tasks", "--list").stdout.split()
+    known = command(place, "-c", code, folder).stdout
+    assert len(names) == 40
+    assert all(f"'{name}'" in known for name in names)
+
+
+@pytest.mark.parametrize("rate", ["constant", "variable"])
+@pytest.mark.parametrize("frames", [[7], [3, 59], [0, 10, 40], [0, 1, 2, 30, 58, 59]], ids=len)
+def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
+    """The real processor, as lmms-eval calls it: pictures and metadata from the reader in qwen-vl-utils."""
+    from qwen_vl_utils import process_vision_info
+
+    from framenest.evaluation.lmms_eval import hook
+    from framenest.evaluation.lmms_eval.manifest import Manifest
+
+    ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
+    video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks if rate == "variable" else None)
+    (tmp_path / "scores.json").write_text(json.dumps({str(frame): 1.0 for frame in frames}))
+    hook.register()
+    manifest = Manifest(str(video), "Which?", "top", "x")
+    decoder = open_video(video)
+    numbers = np.array(frames)
+    prefix = Prefix(decoder.info, len(frames), numbers, decoder.seconds[numbers], None)
+    chosen = {
+        "type": "video", "video": str(manifest.write()), "nframes": len(frames), "min_pixels": 1024,
+        "max_pixels": 4096,
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hook, "frames_of", lambda *_: prefix)
+        _, videos, kwargs = process_vision_info(
+            [{"role": "user", "content": [chosen]}],
+            return_video_kwargs=True, image_patch_size=16, return_video_metadata=True,
+        )  # fmt: skip
+    pixels, metadata = zip(*videos, strict=True)
+    processor = random_qwen3_vl.processor()
+    inputs = processor(
+        text=["<|vision_start|><|video_pad|><|vision_end|>"], videos=list(pixels),
+        video_metadata=list(metadata), **kwargs, do_resize=False, return_tensors="pt",
+    )  # fmt: skip
+    written = re.findall(r"<[\d.]+ seconds>", processor.tokenizer.decode(inputs["input_ids"][0]))
+    assert written == lmm.messages(prefix, "Which?", "qwen", video=decoder).markers
+    true = prefix.seconds.tolist()
+    true += true[-1:] * (len(true) % 2)
+    for marker, pair in zip(written, np.array(true).reshape(-1, 2), strict=True):
+        assert float(marker[1:].split()[0]) == pytest.approx(pair.mean(), abs=0.0506)

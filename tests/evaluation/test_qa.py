@@ -1,0 +1,268 @@
+"""`framenest evaluate qa` against a fake server in OpenAI's protocol: it says what it was told to say."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+import toy_benchmarks
+
+from framenest.cli import main
+from framenest.evaluation.results import Results
+from lmm.scripted_server import ScriptedServer, completion
+
+pytest.importorskip("openai", reason="needs the extra `ask`")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toys") / "home"
+    toy_benchmarks.write_home(folder)
+    return folder
+
+
+@pytest.fixture
+def place(home, tmp_path, monkeypatch):
+    """Annotations, videos and scores; the working directory of each test."""
+    shutil.copytree(home, tmp_path / "home")
+    (tmp_path / "scores.json").write_text(json.dumps({str(i): i / 300 for i in range(300)}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    return tmp_path
+
+
+def arguments(server, *more, dataset="videomme", annotations="videomme", videos="videomme"):
+    return [
+        "evaluate", "qa", "--dataset", dataset, "--annotations", f"home/{annotations}.json",
+        "--videos", f"home/{videos}", "--base-url", server.url, "--scorer", "table:scores.json",
+        "--budgets", "2,4", "--jobs", "3", *more,
+    ]  # fmt: skip
+
+
+def run(*given):
+    with pytest.raises(SystemExit) as stopped:
+        main([*given])
+    return stopped.value.code
+
+
+def pictures(body):
+    return sum(part["type"] == "image_url" for part in body["messages"][-1]["content"])
+
+
+def says_b_with_four_frames(handler, body):
+    handler.send_json(200, completion("B" if pictures(body) == 4 else "The answer is A."))
+
+
+def test_a_benchmark_with_two_selectors_and_two_budgets(place, capsys):
+    with ScriptedServer(says_b_with_four_frames) as server:
+        assert run(*arguments(server)) == 0
+        asked = server.requests
+    assert len(asked) == 6 * 2 * 2
+    assert Counter(pictures(body) for _, _, body in asked) == {2: 12, 4: 12}
+    text = asked[0][2]["messages"][-1]["content"][-1]["text"]
+    assert text.endswith("D. Four.\nAnswer with the option's letter from the given choices directly.")
+    assert "subtitles" not in text
+    assert {(b["temperature"], b["max_tokens"]) for _, _, b in asked} == {(0.0, 1024)}
+    assert asked[0][2]["chat_template_kwargs"] == {"enable_thinking": False}
+
+    records = Results("results.jsonl").answers()
+    assert {r["choice"] for r in records if r["budget"] == 2} == {"A"}
+    assert {r["choice"] for r in records if r["budget"] == 4} == {"B"}
+    assert all(r["correct"] == (r["choice"] == r["answer"]) for r in records)
+    printed = capsys.readouterr().out
+    assert "Short" in printed
+    assert "Non-Lin." in printed
+    # answers are A B C D A B: two As, two Bs
+    rows = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["mec"]]
+    assert [row[5] for row in rows] == ["33.33", "33.33"]
+
+
+def test_a_second_run_asks_nothing_and_a_new_budget_selects_nothing(place):
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server)) == 0
+        first = len(server.requests)
+        assert run(*arguments(server)) == 0
+        assert len(server.requests) == first
+        assert run(*arguments(server, "--budgets", "2,4,6", "--selectors", "mec")) == 0
+        assert len(server.requests) == first + 6
+    new = [r for r in Results("results.jsonl").answers() if r["budget"] == 6]
+    assert all(r["selection"]["kept"] for r in new)
+
+
+def test_a_killed_run_goes_on_where_it_was(place):
+    """SIGKILL in mid-work: nothing that was answered is asked again, nothing is lost."""
+    slow = {"seconds": 0.05}
+
+    def reply(handler, body):
+        time.sleep(slow["seconds"])
+        handler.send_json(200, completion("A"))
+
+    with ScriptedServer(reply) as server:
+        command = [sys.executable, "-m", "framenest", *arguments(server), "--quiet"]
+        work = subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while len(server.requests) < 9:
+            time.sleep(0.01)
+        work.send_signal(signal.SIGKILL)
+        work.wait()
+        answered = [r for r in Results("results.jsonl").answers() if r["error"] is None]
+        before = len(server.requests)
+        assert 0 < len(answered) < 24
+        slow["seconds"] = 0
+        assert run(*arguments(server)) == 0
+        assert len(server.requests) - before == 24 - len(answered)
+    done = Results("results.jsonl").answers()
+    assert len(done) == 24
+    assert all(record["error"] is None for record in done)
+
+
+def test_reasoning_is_not_the_answer(place):
+    with ScriptedServer("<think>Could be A. Or C? The answer is D.</think>\n\nB") as server:
+        assert run(*arguments(server, "--thinking", "on", "--selectors", "uniform", "--limit", "2")) == 0
+        _, _, body = server.requests[0]
+    assert body["chat_template_kwargs"] == {"enable_thinking": True}
+    assert body["max_tokens"] == 8192
+    assert {r["choice"] for r in Results("results.jsonl").answers()} == {"B"}
+
+
+def test_failures_are_noted_and_tried_again(place, capsys):
+    def reply(handler, body):
+        if pictures(body) == 4:
+            handler.send_json(400, {"error": {"message": "this picture is broken"}})
+        else:
+            handler.send_json(200, completion("A"))
+
+    with ScriptedServer(reply) as server:
+        assert run(*arguments(server, "--selectors", "uniform")) == 2
+        assert "6 questions have no answer yet" in capsys.readouterr().err
+        errors = [r["error"] for r in Results("results.jsonl").answers() if r["budget"] == 4]
+        assert all("this picture is broken" in error for error in errors)
+        server.replies[:] = ["A"]
+        asked = len(server.requests)
+        assert run(*arguments(server, "--selectors", "uniform")) == 0
+        assert len(server.requests) == asked + 6
+    assert all(r["error"] is None for r in Results("results.jsonl").answers())
+
+
+def test_a_server_that_is_broken_stops_the_run(place, capsys):
+    with ScriptedServer((400, {"error": {"message": "out of order"}})) as server:
+        code = run(*arguments(server, "--budgets", "1,2,3,4,5", "--jobs", "1"))
+        assert len(server.requests) <= 25
+    assert code == 2
+    assert "out of order" in capsys.readouterr().err
+
+
+def test_no_server_is_told_before_the_work(place, capsys):
+    with ScriptedServer("A") as server:
+        gone = arguments(server)
+    for more in ((), ("--model", "named")):
+        assert run(*gone, *more) == 2
+    assert "is the server running?" in capsys.readouterr().err
+    assert not (place / "results.jsonl").exists()
+
+
+def test_a_missing_or_broken_video_is_noted_and_the_rest_goes_on(place, capsys):
+    rows = toy_benchmarks.videomme()
+    for i in (1, 2, 3):
+        rows[i]["videoID"] = "gone" if i < 3 else "broken"
+    (place / "home/videomme.json").write_text(json.dumps(rows))
+    (place / "home/videomme/data/broken.mp4").write_bytes(b"this is no video")
+    many = ("--budgets", "1,2,3,4,5,6", "--selectors", "mec,uniform,aks")
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *many)) == 2
+        assert len(server.requests) == 3 * 3 * 6
+    said = capsys.readouterr().err
+    assert "1 of 3 videos are not in home/videomme, as gone" in said
+    assert f"{3 * 3 * 6} questions have no answer yet" in said
+    errors = {r["video"]: r["error"] for r in Results("results.jsonl").answers()}
+    assert errors["clip"] is None
+    assert "no such file" in errors["gone"]
+    assert "not a video" in errors["broken"]
+
+
+def test_no_video_at_all_is_told_before_the_work(place, capsys):
+    (place / "home/videomme/data/clip.mp4").unlink()
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server)) == 2
+    assert "clip: no such file in home/videomme" in capsys.readouterr().err
+
+
+def test_what_fails_for_all_stops_at_once(place, capsys):
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, "--selectors", "mec:horizon=2")) == 2
+        assert server.requests == []
+    assert "too few for a budget of 4" in capsys.readouterr().err
+
+
+def test_all_four_benchmarks_fill_one_table(place, capsys):
+    with ScriptedServer("A") as server:
+        for dataset, annotations, videos in (
+            ("videomme", "videomme", "videomme"),
+            ("videomme-v2", "videomme_v2", "videomme_v2"),
+            ("longvideobench", "longvideobench", "datasets"),
+            ("mlvu", "mlvu", "mlvu"),
+        ):
+            more = ("--selectors", "mec", "--budgets", "2")
+            given = arguments(server, *more, dataset=dataset, annotations=annotations, videos=videos)
+            assert run(*given) == 0
+    capsys.readouterr()
+    assert run("evaluate", "table", "results.jsonl", "--markdown") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    # Video-MME: 2 of 6 are A, the first short and the second medium. Video-MME-v2: only the first question
+    # of each group is right, 100/12 in [1, [2, 3], 4] and 100/16 by relevance. LongVideoBench: 1 of 2.
+    assert last == "| 2 | mec | 50.00 | 50.00 | 0.00 | 33.33 | 7.29 | 25.00 | 50.00 | 0.00 |"
+    assert run("evaluate", "table", "results.jsonl", "--kind", "cost", "--json", "cost.json") == 0
+    (row,) = json.loads((place / "cost.json").read_text())
+    assert row["Answers"] == 18
+
+
+def test_subtitles_only_where_asked_for(place):
+    (place / "subs").mkdir()
+    (place / "subs/clip.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\n<i>Good morning</i>\n\n2\n"
+                                         "00:00:03,000 --> 00:00:04,000\nNumber nine\n")  # fmt: skip
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, "--subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+        text = server.requests[0][2]["messages"][-1]["content"][-1]["text"]
+    assert text.startswith(
+        "This video's subtitles are listed below:\nGood morning\nNumber nine\nWhich number"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--selectors", "best"), "there is no selector 'best'"),
+        (("--selectors", "mec:fast"), "there is no preset 'fast'"),
+        (("--budgets", "0"), "must be 1 or more"),
+        (("--videos", "nowhere"), "no such folder"),
+        (("--category", "endless"), "no questions of category"),
+        (("--annotations", "home/mlvu.json"), "not the annotations of videomme"),
+    ],
+)
+def test_wrong_settings_are_told_in_one_line(place, capsys, more, said):
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more)) == 2
+        assert server.requests == []
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_the_scorer_is_named_on_purpose(place, capsys):
+    with ScriptedServer("A") as server:
+        given = [g for g in arguments(server) if g not in ("--scorer", "table:scores.json")]
+        assert run(*given) == 2
+        assert "name the scorer" in capsys.readouterr().err
+        assert run(*given, "--selectors", "uniform", "--limit", "1") == 0
+
+
+def test_the_key_reaches_no_file(place, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    with ScriptedServer((500, {"error": {"message": "you sent sk-very-secret"}})) as server:
+        run(*arguments(server, "--retries", "0", "--limit", "1", "--selectors", "uniform"))
+        assert server.requests[0][1]["authorization"] == "Bearer sk-very-secret"
+    assert "sk-very-secret" not in (place / "results.jsonl").read_text()

@@ -1,0 +1,123 @@
+"""The append-only results file, and the tables made of it."""
+
+import json
+
+import pytest
+
+from framenest.errors import ConfigError
+from framenest.evaluation.results import Results
+from framenest.evaluation.tables import Scored, budget_table, cost_table, main_table, markdown, regime_table
+
+
+def answer(run, name, budget, correct, *, selector="mec", category="short", group="", structure="", **more):
+    return {
+        "kind": "answer", "run": run, "id": name, "selector": selector, "budget": budget, "video": "v",
+        "category": category, "group": group, "structure": structure, "answer": "A",
+        "choice": "A" if correct else "B", "correct": correct, "error": None, "frames": budget,
+        "frames_seconds": 1.0, "selection": {"seconds": 2.0, "kept": False, "candidates": 600},
+        "said": {"text": "A", "seconds": 3.0},
+    } | more  # fmt: skip
+
+
+def test_what_was_answered_is_known_again(tmp_path):
+    first = Results(tmp_path / "r.jsonl")
+    run = first.begin({"dataset": "videomme", "model": "m"})
+    first.append(answer(run, "1", 8, True))
+    first.append(answer(run, "2", 8, False, error="the server went away"))
+    again = Results(tmp_path / "r.jsonl")
+    assert again.begin({"dataset": "videomme", "model": "m"}) == run
+    assert again.has(run, "1", "mec", 8)
+    assert not again.has(run, "1", "mec", 16)
+    assert not again.has(run, "1", "uniform", 8)
+    assert not again.has(run, "2", "mec", 8)  # it failed: to be tried again
+    assert again.begin({"dataset": "videomme", "model": "other"}) != run
+    assert len(again.answers()) == 2
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 7))
+def test_a_line_cut_short_is_dropped_and_written_over(tmp_path, cut):
+    file = tmp_path / "r.jsonl"
+    results = Results(file)
+    run = results.begin({"dataset": "videomme"})
+    results.append(answer(run, "1", 8, True))
+    results.append(answer(run, "2", 8, True))
+    file.write_bytes(file.read_bytes()[:-cut])
+    again = Results(file)
+    assert again.has(run, "1", "mec", 8)
+    assert again.has(run, "2", "mec", 8) == (cut == 1)  # only its line end was lost
+    again.append(answer(run, "2", 8, True))
+    again.append(answer(run, "3", 8, True))
+    whole = Results(file)
+    assert all(whole.has(run, name, "mec", 8) for name in "123")
+
+
+def test_another_file_is_refused(tmp_path):
+    (tmp_path / "r.jsonl").write_text('{"question": "What?"}\n')
+    with pytest.raises(ConfigError, match="not a results file"):
+        Results(tmp_path / "r.jsonl")
+
+
+@pytest.fixture
+def results(tmp_path):
+    """MEC: all right at every budget; uniform: half of it. Two benchmarks in one file."""
+    made = Results(tmp_path / "r.jsonl")
+    run = made.begin({"dataset": "videomme", "model": "m"})
+    for budget in (8, 16, 32, 64, 128, 256):
+        for i, category in enumerate(("short", "long")):
+            made.append(answer(run, f"{i}", budget, True, category=category))
+            made.append(answer(run, f"{i}", budget, i == 0, category=category, selector="uniform"))
+    other = made.begin({"dataset": "mlvu", "model": "m"})
+    made.append(answer(other, "x", 8, True, category="ego"))
+    made.append(answer(other, "y", 8, False, category="ego", error="broken"))
+    return made
+
+
+def test_the_main_table_has_the_papers_columns(results):
+    rows = main_table(Scored([results]))
+    assert list(rows[0]) == ["K", "Selector", "Short", "Medium", "Long", "Overall", "Non-Lin.", "Micro Acc.",
+                             "LVB", "MLVU"]  # fmt: skip
+    assert [(row["K"], row["Selector"]) for row in rows[:3]] == [(8, "mec"), (8, "uniform"), (16, "mec")]
+    mec, uniform = rows[:2]
+    assert (mec["Overall"], mec["MLVU"], mec["LVB"], mec["Medium"]) == (100, 100, None, None)
+    assert (uniform["Short"], uniform["Long"], uniform["Overall"]) == (100, 0, 50)
+    assert markdown(rows).splitlines()[2] == "| 8 | mec | 100.00 |  | 100.00 | 100.00 |  |  |  | 100.00 |"
+
+
+def test_averages_over_budgets(results):
+    rows = {row["Selector"]: row for row in regime_table(Scored([results]))}
+    assert rows["uniform"] == {"Selector": "uniform", "Low": 50, "Med.": 50, "High": 50, "Avg.": 50}
+    by_budget = {row["Selector"]: row for row in budget_table(Scored([results]))}
+    assert by_budget["mec"]["256"] == 100
+
+
+def test_an_average_that_lacks_a_budget_is_empty(tmp_path):
+    made = Results(tmp_path / "r.jsonl")
+    run = made.begin({"dataset": "videomme", "model": "m"})
+    for budget in (8, 16, 32):
+        made.append(answer(run, "1", budget, True))
+    (row,) = regime_table(Scored([made]))
+    assert (row["Low"], row["Med."], row["Avg."]) == (100, None, None)
+
+
+def test_runs_that_differ_are_told_apart(results):
+    run = results.begin({"dataset": "videomme", "model": "bigger"})
+    results.append(answer(run, "1", 8, False))
+    rows = main_table(Scored([results]))
+    assert {(row["model"], row["K"]) for row in rows if row["Selector"] == "mec"} >= {("m", 8), ("bigger", 8)}
+
+
+def test_costs_leave_out_selections_that_were_kept(tmp_path):
+    made = Results(tmp_path / "r.jsonl")
+    run = made.begin({"dataset": "videomme", "model": "m"})
+    made.append(answer(run, "1", 8, True))
+    made.append(answer(run, "1", 16, True))
+    kept = {"seconds": 0.0, "kept": True, "candidates": 500}
+    made.append(answer(run, "2", 8, True, selection=kept, choice=None))
+    (row,) = cost_table(Scored([made]))
+    assert (row["Candidates"], row["Selection s"], row["Answer s"]) == (550, 2.0, 3.0)
+    assert (row["Unreadable"], row["Answers"]) == (1, 3)
+
+
+def test_every_line_is_json(results):
+    kinds = [json.loads(line)["kind"] for line in results.path.read_text().splitlines()]
+    assert kinds.count("run") == 2
