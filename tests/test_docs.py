@@ -81,6 +81,7 @@ def test_the_corpus_numbers_are_the_measured_ones():
         probing, engine, jobs = name.split(", ")
         said = f"{names[probing]}, {jobs}{' on Ray' if engine == 'ray' else ''}"
         assert f"| {said} | {row['hours_per_core_hour']:.0f} | {row['hours_per_second']:.3f} |" in page
+    assert f"a load average of {corpus['corpus']['load']:.0f} from other work" in page
     assert f"{corpus['rows']['uniform, local, 2 jobs']['rerun_ms_per_video']:.0f} ms of a later run" in page
     storage = json.loads((results / "storage.json").read_text())
     for name, row in storage["kinds"]["index"]["methods"].items():
@@ -100,6 +101,12 @@ def test_the_arithmetic_for_a_million_hours_follows_from_the_measured_numbers():
     assert f"| core-hours | {hours[0]:,.0f} | {hours[1]:,.0f} |" in page
     assert f"| $ at 0.04 a core-hour | {0.04 * hours[0]:,.0f} | {0.04 * hours[1]:,.0f} |" in page
     assert f"| hours on 1,000 cores | {hours[0] / 1000:.1f} | {hours[1] / 1000:.1f} |" in page
+    ray = [corpus[f"{probing}, ray, 2 jobs"] for probing in ("uniform", "keyframes")]
+    more = [100 * (r["cpu_seconds"] / row["cpu_seconds"] - 1) for r, row in zip(ray, rows, strict=True)]
+    assert f"{more[0]:.0f} % more processor time" in page
+    assert f"{more[1]:.0f} % more with key frames" in page
+    clock = [100 * (r["wall_seconds"] / row["wall_seconds"] - 1) for r, row in zip(ray, rows, strict=True)]
+    assert f"by the clock {clock[0]:.0f} % and {clock[1]:.0f} % more" in page
     kept = [row["stored_bytes_per_hour"] / 1e6 for row in rows]
     assert f"| TB in the store | {kept[0]:.1f} | {kept[1]:.1f} |" in page
     assert f"| $ a month at 0.023 a GB | {23 * kept[0]:,.0f} | {23 * kept[1]:,.0f} |" in page
