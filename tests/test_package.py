@@ -33,6 +33,7 @@ ROOMS = [
     ["evaluation"],
     ["extract"],
     ["report"],
+    ["server"],
     ["testing"],
     ["cli"],
     ["__main__"],

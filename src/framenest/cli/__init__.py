@@ -11,6 +11,7 @@ from framenest.cli.evaluate import evaluate
 from framenest.cli.ranks import index, rank
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select
+from framenest.cli.serve import serve
 from framenest.cli.terminal import fail, warnings_as_notes
 from framenest.cli.upkeep import cache, models
 from framenest.errors import FramenestError
@@ -31,7 +32,7 @@ def app() -> None:
     """
 
 
-for command in (rank, show, extract, index, select, compare, evaluate, models, cache):
+for command in (rank, show, extract, index, select, compare, evaluate, serve, models, cache):
     app.add_command(command)
 
 

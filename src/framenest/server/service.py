@@ -1,0 +1,183 @@
+"""Service: what the routes call. Joins the library, the jobs, the workers and the rankings on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from typing import Any
+
+from framenest.config import MECConfig
+from framenest.errors import FramenestError
+from framenest.result import Ranking
+from framenest.server.incoming import Incoming
+from framenest.server.jobs import Job, Jobs
+from framenest.server.journal import Journal
+from framenest.server.kept import Kept
+from framenest.server.library import Library, Video, plain_error
+from framenest.server.metrics import Metrics
+from framenest.server.pictures import Pictures
+from framenest.server.refusals import NotReady, Unknown
+from framenest.server.settings import Settings
+from framenest.server.worker import Cancelled, Worker
+from framenest.store import digest
+
+LOADED, PREFIXES = 64, 1024  # rankings and prefixes kept in memory
+log = logging.getLogger("framenest.server")
+
+
+class Service:
+    """Starts with `start`, which loads the scorer. After `close`, jobs under way wait for the next start."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        settings.rankings.mkdir(parents=True, exist_ok=True)
+        settings.uploads.mkdir(parents=True, exist_ok=True)
+        self.journal = Journal(settings.data / "journal.sqlite")
+        self.metrics = Metrics()
+        self.library = Library(self.journal, settings)
+        self.incoming = Incoming(settings, self.library)
+        self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
+        self.workers = [Worker(settings.scorer, settings.cache) for _ in range(settings.workers)]
+        self.picture_worker = Worker(settings.scorer, settings.cache)
+        self.pictures = Pictures(self.picture_worker)
+        self.scorer = ""
+        self.prefixes: Kept[tuple[str, int, int], bytes] = Kept(PREFIXES)
+        self._loaded: Kept[str, Ranking] = Kept(LOADED)
+        self._threads: list[threading.Thread] = []
+        self._closing = False
+
+    def start(self) -> None:
+        self.scorer = self.workers[0].call("scorer")
+        for worker in self.workers:
+            thread = threading.Thread(target=self._run, args=(worker,), name="framenest-jobs", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        self._closing = True
+        self.jobs.close()
+        for worker in (*self.workers, self.picture_worker):
+            worker.close()
+        for thread in self._threads:
+            thread.join()
+        self.journal.close()
+
+    def index(self, video: Video) -> Job | None:
+        """The job that indexes a video; None where that is done."""
+        if video.info is not None:
+            return None
+        return self.jobs.submit("index", f"index:{video.id}", {"video": video.id})
+
+    def ask(self, video: Video, question: str | None, preset: str, horizon: int) -> tuple[str, Job | None]:
+        """The id of a ranking, and the job that makes it; None where it is there."""
+        video.check()
+        MECConfig.preset(preset)
+        request = {"video": video.id, "question": question, "preset": preset, "horizon": horizon}
+        id_ = digest(video.id, question, preset, horizon, self.scorer)[:24]
+        if (self.settings.rankings / f"{id_}.json").is_file():
+            self.metrics.shared.inc()
+            return id_, None
+        if self.jobs.active(id_):
+            self.metrics.shared.inc()
+        job = self.jobs.submit("rank", id_, request)
+        self.journal.write(
+            "insert or ignore into rankings values (?, ?, ?, ?)",
+            [id_, video.id, json.dumps(request), time.time()],
+        )
+        return id_, job
+
+    def ranking(self, id_: str) -> Ranking:
+        """A ranking that is done; what is in the way otherwise."""
+        known = self._loaded.get(id_)
+        if known is not None:
+            return known
+        if self.journal.row("select id from rankings where id = ?", [id_]) is None:
+            raise Unknown("no such ranking")
+        path = self.settings.rankings / f"{id_}.json"
+        if not path.is_file():
+            job = self.jobs.latest(id_)
+            why = "this ranking is being made" if job and job.active else "this ranking was not made"
+            told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
+            raise NotReady(why + told)
+        return self._loaded.setdefault(id_, Ranking.load(path))
+
+    def has_ranking(self, id_: str) -> bool:
+        return self._loaded.get(id_) is not None or (self.settings.rankings / f"{id_}.json").is_file()
+
+    def request_of(self, id_: str) -> dict[str, Any]:
+        """What a ranking was asked with."""
+        row = self.journal.row("select request from rankings where id = ?", [id_])
+        if row is None:
+            raise Unknown("no such ranking")
+        request: dict[str, Any] = json.loads(row["request"])
+        return request
+
+    def rankings(self, video: str | None) -> list[dict[str, Any]]:
+        """Rankings asked for, newest first, of one video or all."""
+        where = "" if video is None else "where video = ?"
+        values = [] if video is None else [video]
+        rows = self.journal.rows(f"select * from rankings {where} order by created desc limit 1000", values)
+        return [
+            {
+                "id": row["id"],
+                "created": row["created"],
+                "ready": (self.settings.rankings / f"{row['id']}.json").is_file(),
+                **json.loads(row["request"]),
+            }
+            for row in rows
+        ]
+
+    def remove(self, video: Video) -> None:
+        """Forget a video and all that was made of it here."""
+        if self.jobs.active(f"index:{video.id}"):
+            raise NotReady("this video is being indexed; cancel that first")
+        for id_ in self.library.remove(video):
+            self._loaded.drop(id_)
+            for key in self.prefixes.keys_now():
+                if key[0] == id_:
+                    self.prefixes.drop(key)
+            (self.settings.rankings / f"{id_}.json").unlink(missing_ok=True)
+
+    def _run(self, worker: Worker) -> None:
+        while (job := self.jobs.take()) is not None:
+            try:
+                self._do(worker, job)
+            except Cancelled:
+                if self._closing and not job.cancelled.is_set():
+                    self.jobs.put_back(job)
+                    return
+                self.jobs.finish(job, cancelled=True)
+            except FramenestError as error:
+                self.jobs.finish(job, self._told(error, job))
+            except Exception as error:
+                log.exception("job %s", job.id)
+                self.jobs.finish(job, f"unexpected {type(error).__name__}")
+            else:
+                self.jobs.finish(job)
+            log.info("job %s %s %s", job.id, job.kind, job.state)
+
+    def _do(self, worker: Worker, job: Job) -> None:
+        def progress(stage: str, done: int, total: int) -> None:
+            job.stage, job.done, job.total = stage, done, total
+
+        video = self.library.get(job.request["video"])
+        path = str(video.check())
+        if job.kind == "index":
+            made = worker.call("index", path, progress=progress, cancelled=job.cancelled.is_set)
+        else:
+            asked = [job.request[name] for name in ("question", "preset", "horizon")]
+            target = str(self.settings.rankings / f"{job.target}.json")
+            made = worker.call(
+                "rank", path, *asked, target, progress=progress, cancelled=job.cancelled.is_set
+            )
+            self.metrics.decoded.inc(made["decoded"])
+        if video.info is None:
+            self.library.indexed(video.id, made["video"])
+
+    def _told(self, error: FramenestError, job: Job) -> str:
+        try:
+            return plain_error(error, self.library.get(job.request["video"]))
+        except Unknown:
+            return str(error)
