@@ -9,6 +9,7 @@ import rich_click as click
 import framenest
 from framenest.cli.evaluate import evaluate
 from framenest.cli.ranks import index, rank
+from framenest.cli.report import report
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select
 from framenest.cli.serve import serve
@@ -28,11 +29,12 @@ def app() -> None:
     framenest models fetch tags
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json
     framenest show kiln.json
+    framenest report kiln.json -o kiln.html
     framenest extract kiln.json -k 8 --to frames/
     """
 
 
-for command in (rank, show, extract, index, select, compare, evaluate, serve, models, cache):
+for command in (rank, show, report, extract, index, select, compare, evaluate, serve, models, cache):
     app.add_command(command)
 
 

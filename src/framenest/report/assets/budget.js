@@ -1,0 +1,75 @@
+// Which frames a budget holds. Pure: no element is touched here.
+import { STEPS } from "./marks.js";
+
+/** The largest budget that the slider offers. */
+export function longest(data) {
+  return Math.max(...data.rankings.map((r) => (r.kind === "ranking" ? r.ranks.frames.length : lastBudget(r))));
+}
+
+export const budgetsOf = (selection) => Object.keys(selection.budgets).map(Number).sort((a, b) => a - b);
+const lastBudget = (selection) => Math.max(...budgetsOf(selection));
+
+/** The budgets worth a button: 8, 16, … and all. */
+export function steps(length) {
+  return [...STEPS.filter((step) => step < length), length];
+}
+
+/** What a budget is compared with: the next smaller of 8, 16, 32, …; 0 below 8. */
+export const baseline = (budget) => STEPS.filter((step) => step < budget).pop() ?? 0;
+
+/**
+ * The frames of a result at a budget, in time order:
+ * {frames: [{frame, seconds, rank, place, added}], held, before, kept, dropped: [{frame, seconds}]}.
+ *
+ * `added` marks frames that the budget `before` did not have, `dropped` are those it had and this one
+ * lacks: none, ever, in a ranking. A selection answers with its largest list within the budget, `held`.
+ */
+export function chosen(result, budget) {
+  return result.kind === "ranking" ? ofRanking(result.ranks, budget) : ofSelection(result, budget);
+}
+
+function ofRanking(ranks, budget) {
+  const held = Math.min(budget, ranks.frames.length);
+  const before = baseline(held);
+  const frames = [];
+  for (let place = 0; place < held; place++) {
+    frames.push({
+      frame: ranks.frames[place], seconds: ranks.seconds[place], rank: place + 1, place, added: place >= before,
+    });
+  }
+  return { frames: inTime(frames), held, before, kept: Math.min(before, held), dropped: [] };
+}
+
+function ofSelection(selection, budget) {
+  const fitting = budgetsOf(selection).filter((k) => k <= budget);
+  if (!fitting.length) return { frames: [], held: 0, before: 0, kept: 0, dropped: [] };
+  const held = fitting.pop();
+  const before = fitting.pop() ?? 0;
+  const now = selection.budgets[held];
+  const old = before ? selection.budgets[before] : { frames: [], seconds: [] };
+  const had = new Set(old.frames);
+  const has = new Set(now.frames);
+  const frames = now.frames.map((frame, i) => ({
+    frame, seconds: now.seconds[i], rank: now.ranks ? now.ranks[i] : null, place: null, added: !had.has(frame),
+  }));
+  const dropped = old.frames
+    .map((frame, i) => ({ frame, seconds: old.seconds[i] }))
+    .filter(({ frame }) => !has.has(frame));
+  return { frames: inTime(frames), held, before, kept: had.size - dropped.length, dropped };
+}
+
+const inTime = (frames) => frames.sort((a, b) => a.frame - b.frame);
+
+/** One line on what the budget holds: "16 frames: 8 kept from budget 8, 8 new". */
+export function summary(result, at) {
+  if (!at.held) return `no list for so few frames; its smallest budget is ${budgetsOf(result)[0]}`;
+  const text = `${at.frames.length} ${at.frames.length === 1 ? "frame" : "frames"}`;
+  const list = result.kind === "selection" ? `, its list for ${at.held}` : "";
+  if (!at.before) return text + list;
+  const had = at.kept + at.dropped.length;
+  const added = at.frames.length - at.kept;
+  if (at.dropped.length) {
+    return `${text}${list}: keeps ${at.kept} of the ${had} it chose for ${at.before}, drops ${at.dropped.length}, ${added} new`;
+  }
+  return `${text}${list}: all ${at.kept} of budget ${at.before} kept, ${added} new`;
+}

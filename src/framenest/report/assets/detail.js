@@ -1,0 +1,80 @@
+// Why a frame was chosen: its place, its evidence, what coverage and diversity added.
+import { bandOf, clock, el, picture, rankText } from "./marks.js";
+
+const REASONS = [
+  ["evidence", "it matches the question"],
+  ["coverage", "it lies far in time from the frames before it"],
+  ["diversity", "it looks unlike the frames before it"],
+];
+
+export function detail(view) {
+  const body = el("div", { class: "why" });
+  const spoken = el("p", { class: "spoken", role: "status" }); // for screen readers, when a frame is kept
+  const root = el("aside", { class: "detail panel", "aria-label": "Why this frame" }, body, spoken);
+  const close = () => {
+    view.pin(null);
+    root.classList.remove("open");
+  };
+
+  function show(mark) {
+    if (!mark) {
+      body.replaceChildren(el("h2", {}, "Why this frame"), el("p", { class: "quiet" }, "Point at a frame or a mark on the timeline; click to keep it."));
+      root.classList.remove("open");
+      return;
+    }
+    const result = view.data.rankings[mark.result];
+    const pinned = view.state.pinned;
+    const place = mark.place;
+    root.classList.toggle("open", Boolean(pinned));
+    spoken.textContent = !pinned ? "" : `${rankText(pinned.rank)} at ${clock(pinned.seconds)}. ${pinned.place === null ? "" : because(view.data.rankings[pinned.result], pinned.place)}`;
+    const zoom = place === null ? null : result.ranks.zoom[place];
+    const from = place === null ? "" : zoom ? " · zoom frame" : " · probe";
+    body.replaceChildren(el("div", {},
+      el("button", { type: "button", class: "close", "aria-label": "Close", onclick: close }, "×"),
+      el("div", { class: "large" }, picture(view, mark.frame, "large", `The frame at ${clock(mark.seconds)}`)),
+      el("h2", {}, el("b", { class: `badge band${bandOf(mark.rank)}` }, mark.rank === null ? "chosen" : `#${mark.rank}`), clock(mark.seconds)),
+      el("p", { class: "quiet" }, `frame ${mark.frame}${from}`),
+      view.play ? el("button", { type: "button", class: "play", onclick: () => view.play(mark.frame, mark.seconds) }, "▶ Play from here") : null,
+      place === null ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`) : reasons(result, place)));
+  }
+  return { root, show };
+}
+
+const partsOf = ({ ranks }, place) => REASONS.map(([name, why], i) => {
+  const [value, weight] = [ranks[name][place], ranks.weights[place][i]];
+  return { name, why, value, weight, part: value * weight };
+});
+
+/** One sentence for people who do not want numbers. */
+function because(result, place) {
+  if (place === 0) return "First of all, because it has the most evidence.";
+  const most = partsOf(result, place).reduce((a, b) => (b.part > a.part ? b : a));
+  const unasked = most.name === "evidence" && !result.cue_weights.relevance;
+  return `Mostly because ${unasked ? "much changes there and it is well visible" : most.why}.`;
+}
+
+function reasons(result, place) {
+  const { ranks, cue_weights: cues } = result;
+  const parts = partsOf(result, place);
+  const evidence = ["relevance", "change", "observability"].filter((cue) => cues[cue] > 0)
+    .map((cue) => ({ name: cue, value: ranks[cue][place], weight: cues[cue], part: ranks[cue][place] * cues[cue] }));
+  return el("div", {},
+    el("p", { class: "because" }, because(result, place)),
+    bars("utility", ranks.utility[place], place === 0 ? parts.slice(0, 1) : parts),
+    bars("evidence", ranks.evidence[place], evidence));
+}
+
+/** A sum as one bar of parts, and its parts as a table: value × weight = part. */
+function bars(name, total, parts) {
+  const bar = el("div", { class: "bar", "aria-hidden": "true" }, parts.map(({ name: part, part: width }) => {
+    const piece = el("i", { class: part });
+    piece.style.width = `${Math.max(0, width) * 100}%`;
+    return piece;
+  }));
+  const table = el("table", {}, el("caption", {}, name, el("b", {}, total.toFixed(3))),
+    el("tbody", {}, parts.map((part) => el("tr", {},
+      el("th", { scope: "row" }, el("i", { class: part.name }), part.name),
+      el("td", {}, part.value.toFixed(3)), el("td", { class: "quiet" }, `× ${part.weight.toFixed(2)}`),
+      el("td", {}, part.part.toFixed(3))))));
+  return el("div", { class: "sum" }, table, bar);
+}

@@ -1,0 +1,100 @@
+// The chosen frames as pictures in time order. One tab stop; arrow keys move inside.
+import { bandName, bandOf, clock, el, picture, rankText } from "./marks.js";
+import { chosen, summary } from "./budget.js";
+
+export function grid(view, result, index) {
+  const several = view.data.rankings.length > 1;
+  const said = el("p", { class: "said" });
+  const list = el("div", { class: "tiles", role: "listbox", "aria-label": `Chosen frames in time order${several ? `, ${result.label}` : ""}`, "aria-orientation": "horizontal" });
+  const heading = el("h2", {}, several ? result.label : "Frames in time order");
+  const root = el("section", { class: "frames panel" }, el("header", {}, heading, several ? said : null, legend(result)), list);
+  const tiles = new Map(); // frame → {element, mark}
+  let drawn = false;
+
+  function tile(mark) {
+    const element = el("button", {
+      type: "button", role: "option", tabindex: "-1", "data-frame": mark.frame,
+      onpointerenter: () => view.hover(of(mark.frame)), onpointerleave: () => view.hover(null),
+      onfocus: () => view.hover(of(mark.frame)), onblur: () => view.hover(null),
+      onclick: () => view.pin(of(mark.frame)),
+    }, el("span", { class: "shot" }), el("span", { class: "under" }, el("b"), el("time", {}, clock(mark.seconds))));
+    return element;
+  }
+  const of = (frame) => ({ ...tiles.get(frame).mark, result: index });
+
+  function update() {
+    const at = chosen(result, view.state.budget);
+    said.textContent = summary(result, at);
+    const shown = at.frames.length * (several ? 4 : 1); // smaller where results are to be compared
+    list.dataset.size = shown <= 8 ? "l" : shown <= 32 ? "m" : "s";
+    const size = shown <= 32 ? "large" : "small";
+    const wanted = new Set(at.frames.map((mark) => mark.frame));
+    for (const [frame, { element }] of tiles) {
+      if (wanted.has(frame)) continue;
+      element.remove();
+      tiles.delete(frame);
+    }
+    let after = null;
+    for (const mark of at.frames) {
+      const known = tiles.get(mark.frame);
+      const element = known?.element ?? tile(mark);
+      if (!known && drawn) element.classList.add("arriving");
+      tiles.set(mark.frame, { element, mark, size });
+      describe(element, mark, size, known?.size);
+      const next = after ? after.nextSibling : list.firstChild;
+      if (next !== element) list.insertBefore(element, next);
+      after = element;
+    }
+    if (!list.querySelector('[tabindex="0"]')) list.firstChild?.setAttribute("tabindex", "0");
+    drawn = true;
+    point(view.state.hovered ?? view.state.pinned);
+  }
+
+  function describe(element, mark, size, before) {
+    const name = mark.rank === null ? "chosen" : `#${mark.rank}`;
+    element.querySelector("b").textContent = name;
+    element.classList.remove("added", "kept", ...[0, 1, 2, 3, 4, 5, 6].map((b) => `band${b}`));
+    element.classList.add(`band${bandOf(mark.rank)}`, mark.added ? "added" : "kept");
+    const words = `${rankText(mark.rank)}, at ${clock(mark.seconds)}, frame ${mark.frame}${mark.added ? ", new in this budget" : ", kept"}`;
+    element.setAttribute("aria-label", words);
+    if (before !== size) element.querySelector(".shot").replaceChildren(picture(view, mark.frame, size, ""));
+  }
+
+  /** Show a frame among the tiles. */
+  function point(mark) {
+    for (const [frame, { element }] of tiles) {
+      element.classList.toggle("pointed", mark?.frame === frame);
+      element.setAttribute("aria-selected", String(view.state.pinned?.frame === frame && view.state.pinned.result === index));
+    }
+  }
+
+  function reveal(frame) {
+    const found = tiles.get(frame)?.element;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    found?.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+  }
+
+  list.addEventListener("keydown", (event) => {
+    const all = [...list.children];
+    const place = all.indexOf(document.activeElement);
+    if (place < 0) return;
+    const columns = all.filter((t) => t.offsetTop === all[0].offsetTop).length;
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
+    const target = event.key === "Home" ? 0 : event.key === "End" ? all.length - 1 : step ? place + step : null;
+    if (target === null || !all[target]) return;
+    event.preventDefault();
+    all[place].setAttribute("tabindex", "-1");
+    all[target].setAttribute("tabindex", "0");
+    all[target].focus();
+  });
+
+  return { root, update, point, reveal };
+}
+
+function legend(result) {
+  if (result.kind !== "ranking") return null;
+  const length = result.ranks.frames.length;
+  const bands = [...new Set(result.ranks.frames.map((_, place) => bandOf(place + 1)))];
+  return el("ul", { class: "legend", "aria-label": "Colours of ranks" },
+    bands.map((band) => el("li", { class: `band${band}` }, el("i"), bandName(band, length))));
+}

@@ -1,0 +1,192 @@
+"""What the report view draws, as one JSON document without the pictures. docs/report.md describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.config import PRESETS, IndexConfig, MECConfig
+from framenest.errors import ConfigError
+from framenest.frames import VideoInfo
+from framenest.probes import segments
+from framenest.ranking import evidence_weight
+from framenest.result import Prefix, Ranking
+from framenest.selection import Selection
+
+FORMAT = 1
+Result = Ranking | Selection
+NO_SCORER = "none"
+_CUES = ("relevance", "change", "observability", "evidence")
+_CHOICE = ("coverage", "diversity", "utility")
+
+
+def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Rankings and selections of one video, side by side; `names` tell apart those alike in all else.
+
+    >>> document([ranking])["rankings"][0]["ranks"]["frames"][:2]        # doctest: +SKIP
+    [2395, 2301]
+    """
+    if not results:
+        raise ConfigError("give at least one ranking")
+    if len({result.video.fingerprint for result in results}) > 1:
+        raise ConfigError("these rankings are of different videos; make one report per video")
+    labels = _labels(results, names or [f"ranking {i + 1}" for i in range(len(results))])
+    return {
+        "format": FORMAT,
+        "video": _video(results[0].video),
+        "rankings": [
+            {"label": label} | (_ranking(result) if isinstance(result, Ranking) else _selection(result))
+            for result, label in zip(results, labels, strict=True)
+        ],
+    }
+
+
+def _video(video: VideoInfo) -> dict[str, Any]:
+    wanted = ("num_frames", "duration", "fps", "constant_rate", "width", "height", "codec")
+    facts = {name: getattr(video, name) for name in wanted}
+    return {"name": Path(video.path).name} | facts | {"notes": list(video.notes)}
+
+
+def _ranking(ranking: Ranking) -> dict[str, Any]:
+    preset, changed = preset_of(ranking.config)
+    settings, pool = ranking.config.discovery, ranking.pool
+    probes = pool.seconds[~pool.is_zoom]
+    return {
+        "kind": "ranking",
+        "selector": "mec",
+        "question": ranking.question,
+        "options": list(getattr(ranking, "options", ())),
+        "scorer": ranking.scorer,
+        "preset": preset,
+        "changed": changed,
+        "window": _window(ranking),
+        "cue_weights": {
+            "relevance": settings.relevance_weight,
+            "change": settings.change_weight,
+            "observability": settings.observability_weight,
+        },
+        "ranks": _columns(ranking, (*_CUES, *_CHOICE)) | {"weights": _weights(ranking)},
+        "pool": _columns(pool, _CUES),
+        "active": _active(probes, pool.active, settings.segment_length),
+        "anchors": list(pool.anchors),
+        "stats": _stats(ranking.stats),
+    }
+
+
+def _window(ranking: Ranking) -> list[float] | None:
+    """[start, end] seconds where only a part of the video was looked at."""
+    index = ranking.config.index
+    if index.start == 0 and index.end is None:
+        return None
+    return [
+        index.start,
+        ranking.video.duration if index.end is None else min(index.end, ranking.video.duration),
+    ]
+
+
+def _selection(selection: Selection) -> dict[str, Any]:
+    return {
+        "kind": "selection",
+        "selector": selection.selector,
+        "question": selection.question,
+        "options": list(getattr(selection, "options", ())),
+        "scorer": selection.scorer,
+        "budgets": {str(k): _prefix(prefix) for k, prefix in sorted(selection.prefixes.items())},
+        "stats": _stats(selection.stats),
+    }
+
+
+def _prefix(prefix: Prefix) -> dict[str, Any]:
+    return {
+        "frames": prefix.frames.tolist(),
+        "seconds": _rounded(prefix.seconds),
+        "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
+    }
+
+
+def _columns(source: Any, measures: Sequence[str]) -> dict[str, Any]:
+    return {
+        "frames": source.frames.tolist(),
+        "seconds": _rounded(source.seconds),
+        "zoom": source.is_zoom.astype(int).tolist(),
+    } | {name: _rounded(getattr(source, name)) for name in measures}
+
+
+def _rounded(values: NDArray[Any]) -> list[float]:
+    """Four digits are more than a picture shows."""
+    return [round(float(value), 4) for value in values]
+
+
+def _weights(ranking: Ranking) -> list[list[float]]:
+    """What evidence, coverage and diversity weighed at each rank; evidence alone at the first."""
+    config, horizon = ranking.config.ranking, len(ranking)
+    found = [[1.0, 0.0, 0.0]]
+    for rank in range(2, horizon + 1):
+        weight = evidence_weight(rank, config, horizon)
+        covered = 1.0 - weight - config.diversity if config.coverage else 0.0
+        found.append([round(weight, 4), round(covered, 4), config.diversity])
+    return found
+
+
+def _active(probes: NDArray[np.float64], active: Sequence[int], length: int) -> list[list[float]]:
+    """[start, end] seconds of the active segments; a segment reaches half-way to its neighbours' probes."""
+    middles = (probes[:-1] + probes[1:]) / 2
+    edges = np.concatenate([probes[:1], middles, probes[-1:]])
+    parts = segments(len(probes), length)
+    return [[round(float(edges[parts[j].start]), 3), round(float(edges[parts[j].stop]), 3)] for j in active]
+
+
+def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ("candidates", "probes", "zoom", "largest_gap_seconds", "decoded", "wall_seconds", "seconds")
+    told = {name: stats[name] for name in kept if name in stats}
+    return told | {"substitutes": len(stats.get("substitutes", ()))}
+
+
+def preset_of(config: MECConfig) -> tuple[str, dict[str, Any]]:
+    """The preset that a configuration is, and settings that differ from it; a window is no setting.
+
+    >>> preset_of(MECConfig.preset("no-zoom").with_settings({"horizon": 64}))
+    ('no-zoom', {'horizon': 64})
+    """
+    whole = IndexConfig()
+    plain = replace(config, index=replace(config.index, start=whole.start, end=whole.end))
+    differences = {name: _difference(plain, MECConfig.preset(name)) for name in PRESETS}
+    name = min(differences, key=lambda preset: len(differences[preset]))
+    return name, differences[name]
+
+
+def _difference(config: MECConfig, other: MECConfig) -> dict[str, Any]:
+    mine, theirs = asdict(config), asdict(other)
+    return {
+        name: value
+        for part, settings in mine.items()
+        for name, value in settings.items()
+        if value != theirs[part][name]
+    }
+
+
+def _labels(results: Sequence[Result], names: Sequence[str]) -> list[str]:
+    """What tells the results apart: the parts in which they differ, else their names."""
+    parts = [_parts(result) for result in results]
+    differing = [part for part in parts[0] if len({p[part] for p in parts} - {NO_SCORER}) > 1]
+    labels = [" · ".join(p[part] for part in differing if p[part]) for p in parts]
+    return labels if len(set(labels)) == len(labels) else list(names)
+
+
+def _parts(result: Result) -> dict[str, str]:
+    if isinstance(result, Selection):
+        method, window = result.selector, ""
+    else:
+        preset, changed = preset_of(result.config)
+        settings = [f"{name} {value}" for name, value in changed.items()]
+        method = ", ".join(["mec" if preset == "paper" else f"mec {preset}", *settings])
+        index = result.config.index
+        whole = index.start == 0 and index.end is None
+        window = "" if whole else f"{index.start:g}–{'end' if index.end is None else f'{index.end:g}'} s"
+    asked = result.question if result.question is not None else "(no question)"
+    return {"question": asked, "method": method, "scorer": result.scorer, "window": window}
