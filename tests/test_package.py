@@ -25,13 +25,14 @@ ROOMS = [
     ["discovery"],
     ["ranking"],
     ["result"],
-    ["selection"],
+    ["selection", "frame_lists"],
     ["scorers"],
     ["workspace"],
     ["mec"],
     ["selectors"],
-    ["evaluation"],
     ["extract"],
+    ["lmm"],
+    ["evaluation"],
     ["report"],
     ["server"],
     ["testing"],
@@ -64,7 +65,7 @@ def test_a_module_imports_only_from_rooms_before_it():
 
 
 def test_importing_framenest_loads_no_model_library():
-    heavy = ["torch", "transformers", "onnxruntime", "ai_edge_litert", "tokenizers", "rich_click"]
+    heavy = ["torch", "transformers", "openai", "onnxruntime", "ai_edge_litert", "tokenizers", "rich_click"]
     code = f"import sys, framenest; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -74,13 +75,13 @@ def test_public_names():
     assert len(set(framenest.__all__)) == len(framenest.__all__)
     public = {name for name, value in vars(framenest).items() if not name.startswith("_")}
     modules = {name for name in public if isinstance(getattr(framenest, name), type(framenest))}
-    assert public - modules | {"errors"} == set(framenest.__all__)
+    assert public - modules | {"errors", "lmm"} == set(framenest.__all__)
 
 
 def test_errors_form_one_tree():
     errors = [v for v in vars(framenest.errors).values() if isinstance(v, type)]
     assert all(issubclass(e, framenest.FramenestError) for e in errors)
-    assert len(errors) == 8
+    assert len(errors) == 9
 
 
 def test_docstring_examples():

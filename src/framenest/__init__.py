@@ -1,6 +1,6 @@
 """Framenest: one ranking of a video's frames per question; every frame budget is a prefix of it."""
 
-from framenest import errors
+from framenest import errors, lmm
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
 from framenest.discovery import CandidatePool
 from framenest.errors import (
@@ -9,6 +9,7 @@ from framenest.errors import (
     FramenestError,
     IndexMismatch,
     MissingExtra,
+    ModelError,
     ScorerError,
     StoreError,
     VideoError,
@@ -40,6 +41,7 @@ __all__ = [
     "IndexMismatch",
     "MECConfig",
     "MissingExtra",
+    "ModelError",
     "Prefix",
     "Ranking",
     "RankingConfig",
@@ -54,5 +56,6 @@ __all__ = [
     "VideoInfo",
     "Workspace",
     "errors",
+    "lmm",
     "open_video",
 ]

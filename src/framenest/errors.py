@@ -6,6 +6,7 @@ FramenestError
 ├── BudgetError     a frame budget that the ranking cannot serve
 ├── ConfigError     a setting outside its range
 ├── ScorerError     a scorer that cannot run or returned nonsense
+├── ModelError      a multimodal model or its server gave no answer
 ├── MissingExtra    an optional dependency is not installed; names the exact pip line
 └── StoreError      the cache or an output cannot be read or written
 """
@@ -35,6 +36,19 @@ class ConfigError(FramenestError):
 
 class ScorerError(FramenestError):
     """A scorer cannot run, or returned something that is not a relevance."""
+
+
+class ModelError(FramenestError):
+    """A multimodal model, or the server it runs on, gave no answer.
+
+    partial: what had arrived of the answer. fits: where the context was too long, the number of frames
+    that fits.
+    """
+
+    def __init__(self, message: str, *, partial: str = "", fits: int | None = None) -> None:
+        super().__init__(message)
+        self.partial = partial
+        self.fits = fits
 
 
 class MissingExtra(FramenestError):

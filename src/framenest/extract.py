@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,11 @@ def file_name(prefix: Prefix, place: int, suffix: str) -> str:
     return f"f{frame:07d}_t{seconds:010.3f}s{rank}.{suffix}"
 
 
+def vlmevalkit_name(prefix: Prefix, place: int, suffix: str) -> str:
+    """As VLMEvalKit keeps the frames of a video, counted from 1: "frame-3-of-8.jpg"."""
+    return f"frame-{place + 1}-of-{len(prefix)}.{suffix}"
+
+
 def extract(
     decoder: Decoder,
     prefix: Prefix,
@@ -53,9 +58,13 @@ def extract(
     *,
     format: str = "jpg",  # noqa: A002 - the word the command line uses
     quality: int = 95,
+    name: Callable[[Prefix, int, str], str] = file_name,
     progress: Progress = lambda *_: None,
 ) -> list[Path]:
-    """Write the frames of a prefix into a folder; returns the files in time order."""
+    """Write the frames of a prefix into a folder; returns the files in time order.
+
+    name(prefix, place, suffix) names a file.
+    """
     if format not in FORMATS:
         raise ConfigError(f"format = {format!r} is not allowed; it must be one of {', '.join(FORMATS)}")
     target = Path(folder)
@@ -65,7 +74,7 @@ def extract(
         for batch in read_prefix(decoder, prefix):
             for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
                 place = int(np.searchsorted(prefix.frames, number))
-                file = target / file_name(prefix, place, format)
+                file = target / name(prefix, place, format)
                 picture = Image.fromarray(pixels)
                 picture.save(file, quality=quality, subsampling=0) if format == "jpg" else picture.save(file)
                 files.append(file)

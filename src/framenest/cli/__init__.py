@@ -8,6 +8,7 @@ import rich_click as click
 
 import framenest
 from framenest.cli.evaluate import evaluate
+from framenest.cli.export import export
 from framenest.cli.ranks import index, rank
 from framenest.cli.report import report
 from framenest.cli.results import extract, show
@@ -34,7 +35,8 @@ def app() -> None:
     """
 
 
-for command in (rank, show, report, extract, index, select, compare, evaluate, serve, models, cache):
+COMMANDS = (rank, show, report, extract, export, index, select, compare, evaluate, serve, models, cache)
+for command in COMMANDS:
     app.add_command(command)
 
 

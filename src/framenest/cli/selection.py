@@ -21,7 +21,7 @@ from framenest.store import DirectoryStore
 from framenest.video import open_video
 from framenest.workspace import Workspace
 
-NAMES = ", ".join(selector_names())
+NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
 @click.command()

@@ -14,6 +14,7 @@ from framenest.protocols import Selector
 from framenest.workspace import Workspace
 
 GROUP = "framenest.selectors"
+FILE = "file:"
 
 
 def selector_names() -> list[str]:
@@ -25,7 +26,11 @@ def selector_names() -> list[str]:
 
 
 def load_selector(name: str, workspace: Workspace) -> Selector:
-    """A selector by name, ready to select."""
+    """A selector by name, or file:PATH for frames chosen before; ready to select."""
+    if name.startswith(FILE):
+        from framenest.selectors.listed import FileSelector
+
+        return FileSelector(workspace, name.removeprefix(FILE))
     for point in entry_points(group=GROUP):
         if point.name == name:
             selector: Selector = point.load()(workspace)

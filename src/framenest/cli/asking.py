@@ -1,0 +1,73 @@
+"""Options that export and ask share: the choices of a question, and how pictures are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import rich_click as click
+
+from framenest.cli.options import Command
+from framenest.lmm import PAIRINGS, Limits
+
+
+class WithSeveral(click.RichCommand):
+    """A command whose options marked `multiple` also take several values in a row: --options A B C D."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        several = {flag for p in self.params if getattr(p, "multiple", False) for flag in p.opts}
+        spread: list[str] = []
+        current = ""
+        for place, arg in enumerate(args):
+            if arg.startswith("-") and arg != "-":
+                current = arg if arg in several else ""
+                spread.append(arg)
+            elif current and args[place - 1] != current:
+                spread += [current, arg]
+            else:
+                spread.append(arg)
+        return super().parse_args(ctx, spread)
+
+
+def choices(command: Command) -> Command:
+    """--options A B C D."""
+    return click.option(
+        "--options",
+        "choices",
+        multiple=True,
+        metavar="A B C …",
+        help="The choices, each in quotes if it has spaces; the answer is then a letter.",
+    )(command)
+
+
+def pictures(command: Callable[..., None]) -> Callable[..., None]:
+    """--pairing, --max-side, --max-pixels, --quality (as `limits`), --tokens-per-frame."""
+
+    @wraps(command)
+    def with_limits(
+        *args: Any, max_side: int | None, max_pixels: int | None, quality: int, **kwargs: Any
+    ) -> None:
+        command(*args, limits=Limits(max_side, max_pixels, quality), **kwargs)
+
+    made: Callable[..., None] = with_limits
+    for option in (
+        click.option(
+            "--tokens-per-frame",
+            type=int,
+            help="What a picture (or a fused pair) costs; estimated if not given.",
+        ),
+        click.option("--quality", type=int, default=90, show_default=True, help="Of the JPEGs, 1 to 100."),
+        click.option("--max-pixels", type=int, help="Pictures of at most this many pixels."),
+        click.option("--max-side", type=int, help="Pictures of at most this many pixels on the longer side."),
+        click.option(
+            "--pairing",
+            type=click.Choice(PAIRINGS),
+            default="pairs",
+            show_default=True,
+            help="Qwen3-VL and Qwen3.5 fuse two frames under one time: leave them so, send each frame twice, "
+            "or send images.",
+        ),
+    ):
+        made = option(made)
+    return made

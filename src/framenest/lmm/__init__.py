@@ -1,0 +1,26 @@
+"""From a prefix to an answer: messages in the shape of each kind of model, and asking.
+
+messages(prefix, question, style=…) makes a Request. `framenest.lmm.client` sends it to a server,
+`framenest.lmm.local` to a transformers model in this process.
+"""
+
+from framenest.lmm.pictures import Limits
+from framenest.lmm.request import Request
+from framenest.lmm.styles import FOR_SERVERS, STYLES, messages
+from framenest.lmm.times import PAIRINGS, Pairing
+from framenest.lmm.tokens import Tokens, estimate
+
+load = Request.load
+
+__all__ = [
+    "FOR_SERVERS",
+    "PAIRINGS",
+    "STYLES",
+    "Limits",
+    "Pairing",
+    "Request",
+    "Tokens",
+    "estimate",
+    "load",
+    "messages",
+]

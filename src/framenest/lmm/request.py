@@ -1,0 +1,130 @@
+"""Request: one question with its frames, in the shape that one kind of model or server takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from framenest.archive import write_atomic
+from framenest.errors import ConfigError
+from framenest.frames import VideoInfo
+from framenest.lmm.pictures import JPEG, from_data_url, jpeg
+from framenest.lmm.tokens import Tokens
+from framenest.result import FORMAT, Prefix, load_file
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What to send, or to hand to a processor.
+
+    messages: chat messages. For servers (styles openai, vllm-video) they hold the pictures, and `body`
+    is the whole of what is sent. For transformers (the other styles) they hold placeholders, and
+    `inputs` are the keyword arguments of the processor beside its text. markers: the times the model
+    will read, as written, in order. tokens: an estimate.
+
+    >>> client.chat.completions.create(model=name, **request.create)             # doctest: +SKIP
+    >>> text = processor.apply_chat_template(request.messages, add_generation_prompt=True)  # doctest: +SKIP
+    >>> processor(text=[text], **request.inputs, return_tensors="pt")            # doctest: +SKIP
+    """
+
+    style: str
+    prefix: Prefix
+    messages: list[Message]
+    extra_body: dict[str, Any]
+    pictures: list[Image.Image]
+    processor: dict[str, Any]
+    markers: list[str]
+    tokens: Tokens
+    quality: int = 90
+
+    def __repr__(self) -> str:
+        return f"Request({self.style!r}, frames={len(self.prefix)}, tokens≈{self.tokens.total})"
+
+    @property
+    def for_server(self) -> bool:
+        return not self.pictures
+
+    @property
+    def create(self) -> dict[str, Any]:
+        """Keyword arguments for the openai client's chat.completions.create."""
+        self._must_be_for_server()
+        return {"messages": self.messages} | ({"extra_body": self.extra_body} if self.extra_body else {})
+
+    def body(self, model: str | None = None) -> dict[str, Any]:
+        """The JSON that is posted to /chat/completions."""
+        self._must_be_for_server()
+        return ({} if model is None else {"model": model}) | {"messages": self.messages} | self.extra_body
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Keyword arguments of a transformers processor: the pictures, and what it must know of them."""
+        if self.for_server:
+            raise ConfigError(f"style {self.style!r} is for servers; for a processor take hf-video or qwen")
+        metadata = self.processor.get("video_metadata")
+        if metadata is None:
+            return {"images": self.pictures, **self.processor}
+        copied = [entry | {"frames_indices": list(entry["frames_indices"])} for entry in metadata]
+        return {"videos": [self.pictures], **self.processor, "video_metadata": copied}
+
+    def save(self, path: str | Path, *, model: str | None = None) -> None:
+        """Write the request as JSON: for a server its body, otherwise a file for `load`."""
+        write_atomic(Path(path), self.dumps(model=model).encode(errors="surrogatepass"))
+
+    def dumps(self, *, model: str | None = None) -> str:
+        """The request as JSON text."""
+        data = self.body(model) if self.for_server else self._to_json()
+        return json.dumps(data, ensure_ascii=False) + "\n"
+
+    def _to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "kind": "messages",
+            "style": self.style,
+            "video": self.prefix.video.to_json(),
+            "budget": self.prefix.budget,
+            "frames": self.prefix.frames.tolist(),
+            "seconds": self.prefix.seconds.tolist(),
+            "markers": self.markers,
+            "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
+            "messages": self.messages,
+            "processor": self.processor,
+            "pictures": [JPEG + jpeg(picture, self.quality) for picture in self.pictures],
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Request:
+        """Read a request for a processor written by `save`; its pictures went through JPEG."""
+        return load_file(path, "messages", cls._from_json)
+
+    @classmethod
+    def _from_json(cls, data: Mapping[str, Any]) -> Request:
+        video = VideoInfo.from_json(data["video"])
+        frames, seconds = np.array(data["frames"], np.int64), np.array(data["seconds"], np.float64)
+        return cls(
+            style=data["style"],
+            prefix=Prefix(video, data["budget"], frames, seconds, None),
+            messages=data["messages"],
+            extra_body={},
+            pictures=[from_data_url(url) for url in data["pictures"]],
+            processor=data["processor"],
+            markers=data["markers"],
+            tokens=Tokens(*data["tokens"]),
+        )
+
+    def after(self, history: list[Message]) -> Request:
+        """The same request as the next turn of a conversation."""
+        return replace(self, messages=[*history, *self.messages])
+
+    def _must_be_for_server(self) -> None:
+        if not self.for_server:
+            raise ConfigError(
+                f"style {self.style!r} is for a transformers processor; a server takes openai or vllm-video"
+            )

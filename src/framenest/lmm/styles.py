@@ -1,0 +1,185 @@
+"""Six shapes of the same question and frames, each telling the model the frames' true times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from framenest.errors import ConfigError
+from framenest.extract import reopen
+from framenest.lmm import times
+from framenest.lmm.pictures import JPEG, Limits, jpeg, read_pictures
+from framenest.lmm.prompt import prompt
+from framenest.lmm.request import Message, Request
+from framenest.lmm.times import Pairing
+from framenest.lmm.tokens import estimate
+from framenest.protocols import Decoder, Progress
+from framenest.result import Prefix
+from framenest.store import DirectoryStore
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """What a style is made from."""
+
+    prefix: Prefix
+    pictures: list[Image.Image]
+    packed: list[str]
+    text: str
+    pairing: Pairing
+    told: bool
+    """Whether Framenest itself writes the times."""
+
+    @property
+    def markers(self) -> list[str]:
+        return [times.marker(second) for second in self.prefix.seconds.tolist()]
+
+
+Parts = dict[str, Any]
+
+
+def openai(draft: Draft) -> Parts:
+    """Time as text, then the image, for each frame: every OpenAI-compatible server takes it."""
+    images: list[Message] = [
+        {"type": "image_url", "image_url": {"url": JPEG + packed}} for packed in draft.packed
+    ]
+    return {"messages": _interleaved(draft, images)}
+
+
+def vllm_video(draft: Draft) -> Parts:
+    """All frames as one video in a data URL; the server's processor writes the times.
+
+    num_frames must be given: without it vLLM keeps the first 32 frames and drops the rest.
+    """
+    repeat = times.copies(_no_images(draft), len(draft.packed))
+    metadata = times.video_metadata(draft.prefix, repeat)
+    sent = [packed for packed in draft.packed for _ in range(repeat)]
+    video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
+    settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
+    return {
+        "messages": _spoken(draft, video),
+        "extra_body": {"media_io_kwargs": {"video": settings}},
+        "markers": times.paired_markers(metadata),
+    }
+
+
+def qwen(draft: Draft) -> Parts:
+    """Qwen3-VL and Qwen3.5 through transformers."""
+    if draft.pairing == "images":
+        return {"messages": _interleaved(draft, [{"type": "image"} for _ in draft.pictures])}
+    return hf_video(draft) | {"markers": times.paired_markers(_metadata(draft))}
+
+
+def hf_video(draft: Draft) -> Parts:
+    """Any transformers processor that takes videos."""
+    repeat = times.copies(_no_images(draft), len(draft.pictures))
+    return {
+        "messages": _spoken(draft, {"type": "video"}),
+        "pictures": [picture for picture in draft.pictures for _ in range(repeat)],
+        "processor": {"video_metadata": [_metadata(draft)], "do_sample_frames": False},
+        "markers": [f"{second:.1f}s" for second in draft.prefix.seconds.tolist()] if draft.told else [],
+    }
+
+
+def internvl(draft: Draft) -> Parts:
+    """InternVL in its own words, "Frame1: <image>", with the time added. One tile a frame, as for video."""
+    content: list[Message] = []
+    for place, second in enumerate(draft.prefix.seconds.tolist(), start=1):
+        when = f" at {second:.1f} seconds" if draft.told else ""
+        content += [{"type": "text", "text": f"Frame{place}{when}: "}, {"type": "image"}]
+        content.append({"type": "text", "text": "\n"})
+    content[-1]["text"] += draft.text
+    markers = [f"{second:.1f} seconds" for second in draft.prefix.seconds.tolist()]
+    return {
+        "messages": [{"role": "user", "content": content}],
+        "processor": {"crop_to_patches": False},
+        "markers": markers if draft.told else [],
+    }
+
+
+def llava_onevision(draft: Draft) -> Parts:
+    """LLaVA-OneVision-2: time and image for each frame, as it was trained."""
+    return {"messages": _interleaved(draft, [{"type": "image"} for _ in draft.pictures])}
+
+
+STYLES: dict[str, Callable[[Draft], Parts]] = {
+    "openai": openai,
+    "vllm-video": vllm_video,
+    "qwen": qwen,
+    "hf-video": hf_video,
+    "internvl": internvl,
+    "llava-onevision": llava_onevision,
+}
+FOR_SERVERS = ("openai", "vllm-video")
+_WRITTEN_BY_PROCESSOR = ("vllm-video", "qwen")
+
+
+def messages(
+    prefix: Prefix,
+    question: str,
+    style: str = "openai",
+    *,
+    options: Sequence[str] = (),
+    instructions: Sequence[str] = (),
+    pairing: Pairing = "pairs",
+    limits: Limits | None = None,
+    tell_times: bool | None = None,
+    video: Decoder | str | os.PathLike[str] | None = None,
+    store: DirectoryStore | None = None,
+    progress: Progress = lambda *_: None,
+) -> Request:
+    """The frames of a prefix and a question as one request for a model.
+
+    style: openai, vllm-video, qwen, hf-video, internvl or llava-onevision. options: the choices, asked
+    for by letter; instructions: lines after the question. pairing: for models that fuse two frames
+    (Qwen3-VL, Qwen3.5) "pairs", "duplicate" or "images". limits: picture size and JPEG quality, by
+    default the original size. tell_times: whether times are written as text; by default where the
+    model's processor does not write them itself. video: the open video, or where it is now.
+
+    >>> request = messages(ranking.prefix(16), "What happens after firing?")      # doctest: +SKIP
+    >>> client.chat.completions.create(model="…", **request.create)               # doctest: +SKIP
+    """
+    if style not in STYLES:
+        raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
+    limits = limits or Limits()
+    told = style not in _WRITTEN_BY_PROCESSOR or pairing == "images" if tell_times is None else tell_times
+    decoder = video if isinstance(video, Decoder) else reopen(prefix.video, path=video, store=store)
+    text = "\n".join([prompt(question, options), *instructions])
+    shown = read_pictures(decoder, prefix, limits, progress)
+    server = style in FOR_SERVERS
+    packed = [jpeg(picture, limits.quality) for picture in shown] if server else []
+    draft = Draft(prefix, [] if server else list(shown), packed, text, pairing, told)
+    parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
+    parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)
+    size = limits.size(decoder.info.width, decoder.info.height)
+    tokens = estimate(style, prefix.seconds.tolist(), size, text, pairing=pairing)
+    return Request(style=style, prefix=prefix, tokens=tokens, quality=limits.quality, **parts)
+
+
+def _metadata(draft: Draft) -> dict[str, Any]:
+    return times.video_metadata(draft.prefix, times.copies(draft.pairing, len(draft.prefix)))
+
+
+def _no_images(draft: Draft) -> Pairing:
+    if draft.pairing == "images":
+        raise ConfigError("pairing 'images' sends no video; take style openai for a server, or style qwen")
+    return draft.pairing
+
+
+def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
+    content: list[Message] = []
+    for written, image in zip(draft.markers, images, strict=True):
+        if draft.told:
+            content.append({"type": "text", "text": written})
+        content.append(image)
+    return [{"role": "user", "content": [*content, {"type": "text", "text": draft.text}]}]
+
+
+def _spoken(draft: Draft, video: Message) -> list[Message]:
+    said = times.spoken(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
+    text = (said if draft.told else "") + draft.text
+    return [{"role": "user", "content": [video, {"type": "text", "text": text}]}]

@@ -1,0 +1,92 @@
+"""How many tokens a request will take, about: the models' own resizing rules, and a guess for text.
+
+The numbers are those of the checkpoints' published processor settings. A server may be set otherwise; then
+`per_frame` says what one frame costs there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from framenest.lmm.times import PAIR, Pairing, copies
+
+QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
+QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, at least and at most
+QWEN_VIDEO = (4_096, 25_165_824)  # pixels of all frames of a video together
+LLAVA_2_CELL = 28
+LLAVA_VIDEO_FRAME = 196  # LLaVA-OneVision and LLaVA-Video: 27 × 27 patches, pooled to 14 × 14
+INTERNVL_FRAME = 256
+CHARACTERS = 4  # of English text a token
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """frames: the pictures; times: markers and what surrounds a picture; text: question and template."""
+
+    frames: int
+    times: int
+    text: int
+
+    @property
+    def total(self) -> int:
+        return self.frames + self.times + self.text
+
+
+def image_cells(
+    width: int, height: int, cell: int = QWEN_CELL, limits: tuple[int, int] = QWEN_IMAGE, count: int = 1
+) -> int:
+    """Tokens of a picture that is resized to whole cells, within limits on the pixels of `count` of them.
+
+    >>> image_cells(640, 360), image_cells(1920, 1080, limits=QWEN_VIDEO, count=64)
+    (220, 364)
+    """
+    across, down = max(1, round(width / cell)), max(1, round(height / cell))
+    pixels = across * down * cell * cell * count
+    if pixels > limits[1]:
+        shrink = math.sqrt(width * height * count / limits[1])
+        across, down = (max(1, int(side / shrink / cell)) for side in (width, height))
+    elif pixels < limits[0]:
+        grow = math.sqrt(limits[0] / (width * height * count))
+        across, down = (math.ceil(side * grow / cell) for side in (width, height))
+    return across * down
+
+
+def estimate(
+    style: str,
+    seconds: Sequence[float],
+    size: tuple[int, int],
+    text: str,
+    *,
+    pairing: Pairing = "pairs",
+    per_frame: int | None = None,
+) -> Tokens:
+    """Tokens of a request with these frames at this (width, height).
+
+    per_frame: what one frame costs, where it is known better than the rules here.
+    """
+    count = len(seconds)
+    words = math.ceil(len(text) / CHARACTERS) + 16
+    digits = sum(len(f"{value:.1f}") for value in seconds)
+    if style in ("qwen", "vllm-video") and pairing != "images":
+        sent = count * copies(pairing, count)
+        groups = math.ceil(sent / PAIR)
+        cost = image_cells(*size, limits=QWEN_VIDEO, count=sent) if per_frame is None else per_frame
+        return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
+    frame = {
+        "hf-video": LLAVA_VIDEO_FRAME,
+        "internvl": INTERNVL_FRAME,
+        "llava-onevision": image_cells(*size, LLAVA_2_CELL),
+    }.get(style, image_cells(*size))
+    cost = frame if per_frame is None else per_frame
+    return Tokens(count * cost, digits + (2 if style == "hf-video" else 6) * count, words)
+
+
+def largest_budget(budgets: Sequence[int], cost: Callable[[int], int], max_tokens: int) -> int | None:
+    """The largest budget whose request takes at most `max_tokens`; None where none does.
+
+    >>> largest_budget([1, 2, 4, 8], lambda k: 200 * k, 1000)
+    4
+    """
+    return max((budget for budget in budgets if cost(budget) <= max_tokens), default=None)

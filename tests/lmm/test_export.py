@@ -1,0 +1,172 @@
+"""framenest export as a user runs it, and the files of other selectors both ways."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framenest import Ranking, lmm
+from framenest.cli import main as cli_main
+from media import number_in
+
+FAST = ["--base-probes", "24", "--extra-probes", "0", "--horizon", "20", "--quiet"]
+
+
+def run(capsys, *arguments):
+    """(exit code, stdout, stderr) of one command."""
+    with pytest.raises(SystemExit) as ended:
+        cli_main([str(a) for a in arguments])
+    printed = capsys.readouterr()
+    return ended.value.code, printed.out, printed.err
+
+
+@pytest.fixture
+def ranking(capsys, clip, tmp_path):
+    path, scores = tmp_path / "ranking.json", tmp_path / "scores.csv"
+    scores.write_text("frame,score\n" + "".join(f"{n},1.0\n" for n in range(150, 160)))
+    code, *_ = run(capsys, "rank", clip, "Where is it?", "--scorer", f"table:{scores}", "-o", path, *FAST)
+    assert code == 0
+    return path
+
+
+@pytest.mark.parametrize("style", list(lmm.STYLES))
+def test_every_style_is_written(capsys, ranking, tmp_path, style):
+    target = tmp_path / "new" / "out.json"
+    code, out, err = run(capsys, "export", ranking, "-k", "3", "--style", style, "-o", target, "--quiet")
+    assert (code, err) == (0, "")
+    assert f"{style}: 3 frames, about" in out
+    assert "seconds" in out or "s " in out
+    data = json.loads(target.read_text())
+    if style in lmm.FOR_SERVERS:
+        assert "messages" in data
+        assert "kind" not in data
+    else:
+        assert lmm.load(target).style == style
+
+
+def test_stdout_options_model_and_limits(capsys, ranking):
+    code, out, _ = run(
+        capsys, "export", ranking, "--options", "a cup", "a kiln", "-k", "2", "-o", "-", "--model", "m",
+        "--max-side", "48", "--quality", "50", "--question", "What is shown?", "--quiet",
+    )  # fmt: skip
+    assert code == 0
+    body = json.loads(out)
+    assert body["model"] == "m"
+    asked = body["messages"][0]["content"][-1]["text"]
+    assert asked.startswith("What is shown?\nA. a cup\nB. a kiln\nAnswer with")
+
+
+def test_max_tokens_becomes_a_budget(capsys, ranking):
+    fit = ["--style", "internvl", "--quiet", "--max-tokens"]
+    code, out, err = run(capsys, "export", ranking, *fit, "1400")
+    assert code == 0
+    assert out.startswith("internvl: 5 frames")  # 256 + about 10 each, and the question
+    assert "nothing was written; give -o FILE" in err
+    code, _, err = run(capsys, "export", ranking, *fit, "100")
+    assert code == 2
+    assert "not even 1 frame fits into 100 tokens" in err
+    code, out, _ = run(capsys, "export", ranking, *fit, "1400", "--tokens-per-frame", "64")
+    assert out.startswith("internvl: 18 frames")
+    assert "not both" in run(capsys, "export", ranking, *fit, "1400", "-k", "3")[2]
+
+
+def test_a_selection_fits_by_its_own_budgets(capsys, clip, tmp_path):
+    made = tmp_path / "s.json"
+    run(capsys, "select", clip, "What?", "--selector", "uniform", "-k", "2,4,8", "-o", made, "--quiet")
+    fit = ["--style", "internvl", "--quiet", "--max-tokens", "1400"]
+    assert run(capsys, "export", made, *fit)[1].startswith("internvl: 4 frames")
+
+
+def test_refusals(capsys, ranking, clip, tmp_path):
+    assert "say how many frames: -k K, or --max-tokens" in run(capsys, "export", ranking)[2]
+    assert "takes one ranking, not 2" in run(capsys, "export", ranking, ranking, "-k", "2")[2]
+    assert "say where it goes" in run(capsys, "export", ranking, "-k", "2", "--style", "aks")[2]
+    free = tmp_path / "free.json"
+    run(capsys, "rank", clip, "--no-question", "-o", free, *FAST)
+    assert "give one with --question" in run(capsys, "export", free, "-k", "2")[2]
+
+
+def test_aks_lists_and_rows(capsys, ranking, tmp_path):
+    frames = Ranking.load(ranking).prefix(4).frames.tolist()
+    code, out, _ = run(capsys, "export", ranking, ranking, "-k", "4", "--style", "aks", "-o", "-")
+    assert (code, json.loads(out)) == (0, [frames, frames])
+    rows = tmp_path / "rows.json"
+    rows.write_text(json.dumps([{"id": 7, "question": "Where is it?"}]))
+    base = ["-k", "4", "--style", "aks", "--rows", rows, "-o", "-"]
+    expected = {"id": 7, "question": "Where is it?", "frame_idx": frames, "frame_num": 4, "use_topk": True}
+    assert json.loads(run(capsys, "export", ranking, *base)[1]) == [expected]
+    assert "1 dataset rows for 2 rankings" in run(capsys, "export", ranking, ranking, *base)[2]
+
+
+def test_vlmevalkit_folder(capsys, ranking, clip, tmp_path):
+    code, out, _ = run(
+        capsys, "export", ranking, "-k", "3", "--style", "vlmevalkit", "-o", tmp_path / "images", "--quiet"
+    )
+    assert (code, "3 frames in" in out) == (0, True)
+    files = [tmp_path / "images" / clip.stem / f"frame-{i}-of-3.jpg" for i in (1, 2, 3)]
+    shown = [number_in(np.asarray(Image.open(file))) for file in files]
+    assert shown == Ranking.load(ranking).prefix(3).frames.tolist()
+
+
+def chosen(capsys, clip, selector, budget, tmp_path, question="Where is it?"):
+    target = tmp_path / "chosen.json"
+    code, _, err = run(
+        capsys, "select", clip, question, "--selector", selector, "-k", budget, "-o", target, "--quiet"
+    )
+    if code:
+        return err
+    return json.loads(target.read_text())["budgets"][str(budget)]["frames"]
+
+
+def test_lists_come_back_as_a_selector(capsys, ranking, clip, tmp_path):
+    frames = Ranking.load(ranking).prefix(4).frames.tolist()
+    for style in ("aks", "wfs-sb"):
+        run(capsys, "export", ranking, "-k", "4", "--style", style, "-o", tmp_path / f"{style}_4.json")
+        assert chosen(capsys, clip, f"file:{tmp_path / style}_4.json", 4, tmp_path) == frames
+        assert chosen(capsys, clip, f"file:{tmp_path / style}_{{k}}.json", 4, tmp_path) == frames
+    assert chosen(capsys, clip, f"file:{ranking}", 4, tmp_path) == frames
+    assert (
+        chosen(capsys, clip, f"file:{ranking}", 2, tmp_path)
+        == Ranking.load(ranking).prefix(2).frames.tolist()
+    )
+
+
+def test_a_row_is_found_by_question_and_video_or_by_number(capsys, clip, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    rows = [
+        {"question": "What now?", "keyframe_indices": [1, 2]},
+        {"question": "Where is it?", "videoID": "other", "keyframe_indices": [3, 4]},
+        {"question": "Where is it?", "videoID": clip.stem, "keyframe_indices": [9, 5, 9]},
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    assert chosen(capsys, clip, f"file:{file}", 8, tmp_path) == [5, 9]
+    assert chosen(capsys, clip, f"file:{file}#0", 2, tmp_path) == [1, 2]
+    assert "there is no row 3; it has rows 0 to 2" in chosen(capsys, clip, f"file:{file}#3", 2, tmp_path)
+    assert "0 rows match this question" in chosen(capsys, clip, f"file:{file}", 2, tmp_path, "Who?")
+    assert "more than a budget of 1" in chosen(capsys, clip, f"file:{file}#0", 1, tmp_path)
+
+
+def test_lists_that_do_not_fit_are_refused(capsys, ranking, clip, tmp_path):
+    file = tmp_path / "lists.json"
+    for data, said in [
+        ([[1], [2]], "2 lists without questions; say which"),
+        ([[5, 300]], "lists frame 300, and this video has 300 frames"),
+        ([[]], "lists no frame"),
+        ([["a"]], "no list of frame numbers"),
+    ]:
+        file.write_text(json.dumps(data))
+        assert said in chosen(capsys, clip, f"file:{file}", 4, tmp_path)
+    file.write_text("not JSON")
+    assert "neither JSON nor JSON lines" in chosen(capsys, clip, f"file:{file}", 4, tmp_path)
+    assert "cannot be read" in chosen(capsys, clip, f"file:{tmp_path / 'none.json'}", 4, tmp_path)
+
+
+def test_compare_takes_a_file(capsys, ranking, clip, tmp_path):
+    run(capsys, "export", ranking, "-k", "4", "--style", "wfs-sb", "-o", tmp_path / "w.json")
+    code, out, _ = run(
+        capsys, "compare", clip, "Where is it?", "--selectors", f"uniform,file:{tmp_path / 'w.json'}",
+        "-k", "4", "-o", tmp_path / "c.png", "--quiet",
+    )  # fmt: skip
+    assert code == 0
+    assert "file:w.json" in out

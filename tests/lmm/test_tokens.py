@@ -1,0 +1,69 @@
+"""Token estimates, worked by hand."""
+
+import pytest
+
+from framenest.lmm.prompt import cannot_tell, cited, lettered
+from framenest.lmm.tokens import QWEN_VIDEO, estimate, image_cells, largest_budget
+
+
+def test_qwen_images():
+    assert image_cells(640, 352) == 20 * 11
+    assert image_cells(64, 64) == 8 * 8  # enlarged to 65,536 pixels
+    assert image_cells(8192, 8192) == 128 * 128  # shrunk to 16,777,216
+
+
+def test_qwen_video_shares_its_pixels_among_the_frames():
+    assert image_cells(640, 352, limits=QWEN_VIDEO, count=8) == 20 * 11
+    # 256 frames of 1920 × 1080 into 25,165,824 pixels: by √21.09, 418.0 × 235.1, down to whole cells
+    assert image_cells(1920, 1080, limits=QWEN_VIDEO, count=256) == 13 * 7
+
+
+@pytest.mark.parametrize(
+    ("style", "pairing", "frames"),
+    [
+        ("openai", "pairs", 5 * 220),
+        ("vllm-video", "pairs", 3 * 220),
+        ("qwen", "pairs", 3 * 220),
+        ("qwen", "duplicate", 5 * 220),
+        ("qwen", "images", 5 * 220),
+        ("hf-video", "pairs", 5 * 196),
+        ("internvl", "pairs", 5 * 256),
+        ("llava-onevision", "pairs", 5 * 23 * 13),
+    ],
+)
+def test_each_style(style, pairing, frames):
+    tokens = estimate(style, [1.0, 2.0, 3.0, 4.0, 5.0], (640, 352), "x" * 40, pairing=pairing)
+    assert tokens.frames == frames
+    assert tokens.text == 26
+    assert tokens.total == tokens.frames + tokens.times + tokens.text
+
+
+def test_a_known_cost_replaces_the_estimate():
+    assert estimate("openai", [1.0, 2.0], (640, 352), "", per_frame=100).frames == 200
+    assert estimate("qwen", [1.0, 2.0], (640, 352), "", per_frame=100).frames == 100
+    assert estimate("qwen", [1.0], (640, 352), "").frames == 220
+
+
+def test_largest_budget():
+    assert largest_budget(range(1, 257), lambda k: 23 * k + 5, 235) == 10
+    assert largest_budget([8], lambda k: 23 * k, 100) is None
+
+
+def test_options():
+    assert (
+        lettered(["A. x", "B. y"]) == lettered(["A) x", "B) y"]) == lettered(["x", "y"]) == ["A. x", "B. y"]
+    )
+    assert lettered(["B. x", "A. y"]) == ["A. B. x", "B. A. y"]  # not in order: not their letters
+    assert lettered(["A", "B"]) == ["A. A", "B. B"]
+
+
+def test_cannot_tell():
+    assert all(map(cannot_tell, ["CANNOT TELL", " Cannot tell.\n", "**CANNOT TELL**", "'cannot tell'"]))
+    assert not any(map(cannot_tell, ["", "A", "I cannot tell", "cannot tell whether it is B, so A"]))
+
+
+def test_cited():
+    seconds = [0.04, 12.34, 61.0]
+    assert cited("It is red [0.0s] and [61.0 seconds].", seconds) == [0, 2]
+    assert cited("between [12.3s, 61.0s]", seconds) == [1, 2]
+    assert cited("at 12.3 seconds, [frame 5]", seconds) == []
