@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all test-torchcodec system-ffmpeg lint types core-tests models clean
+.PHONY: demo test test-all test-torchcodec test-ask system-ffmpeg lint types core-tests models clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -17,7 +17,7 @@ demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 
 test: lint types core-tests
 
-test-all: test test-torchcodec
+test-all: test test-torchcodec test-ask
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/torch-installed system-ffmpeg
@@ -25,6 +25,16 @@ test-torchcodec: $(VENV)/torch-installed system-ffmpeg
 
 $(VENV)/torch-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-torch]'
+	touch $@
+
+# A real OpenAI-compatible server and models in process, all with random weights; the notebook. An
+# environment of its own keeps torch out of the core's.
+test-ask: .venv-lmm/installed models
+	.venv-lmm/bin/python -m pytest tests/lmm tests/test_examples.py
+
+.venv-lmm/installed: pyproject.toml
+	test -x .venv-lmm/bin/python || $(PYTHON) -m venv .venv-lmm
+	.venv-lmm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmm]'
 	touch $@
 
 # A system package, only where FFmpeg's shared libraries are missing and apt can install them.
@@ -50,4 +60,4 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lmm demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

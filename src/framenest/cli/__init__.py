@@ -7,6 +7,7 @@ import sys
 import rich_click as click
 
 import framenest
+from framenest.cli.ask import ask
 from framenest.cli.evaluate import evaluate
 from framenest.cli.export import export
 from framenest.cli.ranks import index, rank
@@ -35,7 +36,7 @@ def app() -> None:
     """
 
 
-COMMANDS = (rank, show, report, extract, export, index, select, compare, evaluate, serve, models, cache)
+COMMANDS = (rank, show, report, extract, export, ask, index, select, compare, evaluate, serve, models, cache)
 for command in COMMANDS:
     app.add_command(command)
 

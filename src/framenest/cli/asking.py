@@ -42,7 +42,7 @@ def choices(command: Command) -> Command:
 
 
 def pictures(command: Callable[..., None]) -> Callable[..., None]:
-    """--pairing, --max-side, --max-pixels, --quality (as `limits`), --tokens-per-frame."""
+    """--pairing, --max-side, --max-pixels, --quality; the last three come as `limits`."""
 
     @wraps(command)
     def with_limits(
@@ -52,11 +52,6 @@ def pictures(command: Callable[..., None]) -> Callable[..., None]:
 
     made: Callable[..., None] = with_limits
     for option in (
-        click.option(
-            "--tokens-per-frame",
-            type=int,
-            help="What a picture (or a fused pair) costs; estimated if not given.",
-        ),
         click.option("--quality", type=int, default=90, show_default=True, help="Of the JPEGs, 1 to 100."),
         click.option("--max-pixels", type=int, help="Pictures of at most this many pixels."),
         click.option("--max-side", type=int, help="Pictures of at most this many pixels on the longer side."),

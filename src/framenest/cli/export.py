@@ -41,6 +41,9 @@ FOLDER = "vlmevalkit"
 @asking.choices
 @asking.pictures
 @click.option("--max-tokens", type=int, help="Take as many frames as fit into this many tokens, by estimate.")
+@click.option(
+    "--tokens-per-frame", type=int, help="What a picture (or a fused pair) costs; estimated if not given."
+)
 @click.option("--model", metavar="NAME", help="Write this model into the request.")
 @click.option(
     "--rows", metavar="FILE", help="aks, wfs-sb: the dataset's rows, as many as rankings, to add frames to."

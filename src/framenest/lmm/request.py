@@ -119,9 +119,27 @@ class Request:
             tokens=Tokens(*data["tokens"]),
         )
 
-    def after(self, history: list[Message]) -> Request:
-        """The same request as the next turn of a conversation."""
-        return replace(self, messages=[*history, *self.messages])
+    def then(self, reply: str, more: Request | str) -> Request:
+        """The next turn: this request, the model's reply, and more frames or another question.
+
+        Not for videos: what a processor knows of one video holds for the whole conversation.
+        """
+        if self.extra_body or "video_metadata" in self.processor:
+            raise ConfigError(
+                f"style {self.style!r} cannot go on with more frames; take openai, or pairing images"
+            )
+        said = {"role": "assistant", "content": [{"type": "text", "text": reply}]}
+        if isinstance(more, str):
+            turn: list[Message] = [{"role": "user", "content": [{"type": "text", "text": more}]}]
+            return replace(self, messages=[*self.messages, said, *turn])
+        return replace(
+            self,
+            prefix=more.prefix,
+            messages=[*self.messages, said, *more.messages],
+            pictures=[*self.pictures, *more.pictures],
+            markers=[*self.markers, *more.markers],
+            tokens=self.tokens + more.tokens,
+        )
 
     def _must_be_for_server(self) -> None:
         if not self.for_server:

@@ -33,6 +33,9 @@ class Tokens:
     def total(self) -> int:
         return self.frames + self.times + self.text
 
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.frames + other.frames, self.times + other.times, self.text + other.text)
+
 
 def image_cells(
     width: int, height: int, cell: int = QWEN_CELL, limits: tuple[int, int] = QWEN_IMAGE, count: int = 1

@@ -1,0 +1,120 @@
+"""Answer: what a model said, what it thought before, and what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from framenest.lmm.request import Request
+
+Kind = Literal["reasoning", "answer"]
+OnText = Callable[[Kind, str], None]
+"""Called with pieces of the answer as they arrive."""
+
+OPEN, CLOSE = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one answer cost. Tokens are None where the server did not count them.
+
+    seconds: from sending to the last word; first_seconds: to the first one, where it was streamed;
+    retries: how often a busy or failing server was asked again.
+    """
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    seconds: float
+    first_seconds: float | None = None
+    retries: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "seconds": round(self.seconds, 3),
+            "first_seconds": None if self.first_seconds is None else round(self.first_seconds, 3),
+            "retries": self.retries,
+        }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """text: the answer without its reasoning; finish_reason: "stop", or "length" where it was cut off."""
+
+    text: str
+    reasoning: str
+    model: str
+    finish_reason: str
+    usage: Usage
+
+
+class Answerer(Protocol):
+    """Whatever answers a request: a server, or a model in this process."""
+
+    def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer: ...
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """(reasoning, answer) of a text; the opening tag may be missing, as in templates that write it.
+
+    >>> split_reasoning("It fires… </think>\\n\\nB")
+    ('It fires…', 'B')
+    >>> split_reasoning("B")
+    ('', 'B')
+    """
+    before, closed, after = text.rpartition(CLOSE)
+    if closed:
+        return before.replace(OPEN, "").strip(), after.strip()
+    if text.lstrip().startswith(OPEN):  # cut off while it was still thinking
+        return text.lstrip().removeprefix(OPEN).strip(), ""
+    return "", text.strip()
+
+
+class Splitter:
+    """Tells reasoning from answer while the text arrives.
+
+    thinking: whether the model was asked to think; then text without a tag may still turn out to be
+    reasoning, and is held back until that is known.
+    """
+
+    def __init__(self, on_text: OnText, *, thinking: bool) -> None:
+        self._on_text = on_text
+        self._held = ""
+        self._kind: Kind | None = "answer" if not thinking else None
+        self._started = False
+
+    def reasoning(self, piece: str) -> None:
+        """A piece that the server itself marked as reasoning; what follows unmarked is the answer."""
+        self._kind = "answer"
+        self._on_text("reasoning", piece)
+
+    def text(self, piece: str) -> None:
+        self._held += piece
+        if not self._started and OPEN.startswith(self._held.lstrip()[: len(OPEN)]) and self._held.strip():
+            if len(self._held.lstrip()) < len(OPEN):
+                return  # perhaps the beginning of a tag
+            self._kind, self._held = "reasoning", self._held.lstrip().removeprefix(OPEN)
+        self._started = self._started or bool(self._held.strip())
+        before, closed, after = self._held.partition(CLOSE)
+        if closed and self._kind != "answer":
+            self._give("reasoning", before)
+            self._kind, self._held = "answer", after.lstrip()
+        if self._kind == "answer":
+            self._give("answer", self._held)
+            self._held = ""
+        elif self._kind == "reasoning":
+            keep = next((n for n in range(len(CLOSE) - 1, 0, -1) if self._held.endswith(CLOSE[:n])), 0)
+            cut = len(self._held) - keep
+            self._give("reasoning", self._held[:cut])
+            self._held = self._held[cut:]
+
+    def end(self) -> None:
+        """Nothing more comes: what was held back was the answer, unless it was marked as reasoning."""
+        self._give(self._kind or "answer", self._held)
+        self._held = ""
+
+    def _give(self, kind: Kind, piece: str) -> None:
+        if piece:
+            self._on_text(kind, piece)

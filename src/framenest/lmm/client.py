@@ -1,0 +1,215 @@
+"""A client of any OpenAI-compatible server: vLLM, SGLang, llama.cpp, Ollama, hosted ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from framenest.errors import ConfigError, MissingExtra, ModelError
+from framenest.lmm import trouble
+from framenest.lmm.answer import Answer, Kind, OnText, Splitter, Usage, split_reasoning
+from framenest.lmm.request import Request
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+_NO_KEY = "none"  # servers of one's own want none, and the client library insists on one
+
+
+class Client:
+    """Sends requests to a server and brings back answers. One client may serve many threads.
+
+    base_url: "http://localhost:8000/v1"; model: its name there, by default the only one there is. The
+    API key is read from the environment variable `key_variable`, and is never written anywhere.
+    retries: of busy (429) and failing (5xx) answers, with growing pauses. thinking: switches the
+    reasoning of models that can on or off; None leaves it to the server. max_tokens, temperature: of
+    the answer; None leaves them to the server. extra_body: anything else to send along.
+
+    >>> with Client("http://localhost:8000/v1", "Qwen/Qwen3.5-9B") as client:         # doctest: +SKIP
+    ...     client.answer(messages(prefix, "What happens after firing?")).text
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        model: str | None = None,
+        *,
+        key_variable: str = KEY_VARIABLE,
+        timeout: float = 600.0,
+        retries: int = 4,
+        thinking: bool | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        try:
+            import openai
+        except ImportError as error:
+            raise MissingExtra("ask", "openai") from error
+        if base_url is not None and not base_url.startswith(("http://", "https://")):
+            raise ConfigError(f"base URL {base_url!r} must begin with http:// or https://")
+        self.thinking = thinking
+        self._openai = openai
+        key = os.environ.get(key_variable) or _NO_KEY
+        self._trouble = trouble.Translator(key, key_variable, timeout, retries)
+        with self._trouble.translated(self):
+            self._client = openai.OpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=retries)
+        self.base_url = without_password(str(self._client.base_url))
+        self._settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+        self._extra = dict(extra_body or {})
+        if thinking is not None:
+            self._extra["chat_template_kwargs"] = {"enable_thinking": thinking}
+        self._renamed = False
+        self._usage_in_stream = True
+        self._model = model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.base_url!r}, model={self._model!r})"
+
+    @property
+    def max_tokens(self) -> int:
+        """What the answer may take; 0 where that is left to the server."""
+        return self._settings["max_tokens"] or 0
+
+    @property
+    def model(self) -> str:
+        """The model's name; that of the only model there is where none was given."""
+        if self._model is None:
+            listed = self.models()
+            if len(listed) != 1:
+                found = ", ".join(listed) or "no model at all"
+                raise ConfigError(f"say which model to ask; {self.base_url} lists {found}")
+            self._model = next(iter(listed))
+        return self._model
+
+    def models(self) -> dict[str, int | None]:
+        """The models that the server lists, with their context length where it says so.
+
+        Empty where the server has no such list; an error where nothing answers at all.
+        """
+        openai = self._openai
+        try:
+            with self._trouble.translated(self):
+                listed = self._client.with_options(max_retries=0, timeout=20.0).models.list().data or []
+        except ModelError as error:
+            if isinstance(error.__cause__, openai.APIStatusError) and not isinstance(
+                error.__cause__, openai.AuthenticationError
+            ):
+                return {}
+            raise
+        return {entry.id: getattr(entry, "max_model_len", None) for entry in listed}
+
+    def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
+        """The model's answer to a request; with on_text it is streamed.
+
+        A ModelError tells in one line what went wrong: `partial` holds what had arrived, `fits` the
+        number of frames that fits where the context was too long.
+        """
+        began = time.perf_counter()
+        with self._trouble.translated(self, request):
+            if on_text is None:
+                return self._whole(request, began)
+            return self._streamed(request, on_text, began)
+
+    def _whole(self, request: Request, began: float) -> Answer:
+        response = self._create(request, {})
+        reply = response.parse()
+        if not reply.choices:
+            raise ModelError(f"{self.base_url} sent an answer without content")
+        choice = reply.choices[0]
+        thought = _extra_text(choice.message)
+        inside, text = split_reasoning(choice.message.content or "")
+        usage = _usage(reply.usage, began, None, response.retries_taken)
+        return Answer(text, thought or inside, reply.model, choice.finish_reason or "stop", usage)
+
+    def _streamed(self, request: Request, on_text: OnText, began: float) -> Answer:
+        pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
+        arrived: list[float] = []
+
+        def keep(kind: Kind, piece: str) -> None:
+            arrived.append(time.perf_counter() - began)
+            pieces[kind].append(piece)
+            on_text(kind, piece)
+
+        splitter = Splitter(keep, thinking=bool(self.thinking))
+        response = self._create(request, {"stream": True})
+        finish, counted, model = None, None, self.model
+        try:
+            with response.parse() as stream:
+                for chunk in stream:
+                    counted, model = chunk.usage or counted, chunk.model or model
+                    for choice in chunk.choices[:1]:
+                        if thought := _extra_text(choice.delta):
+                            splitter.reasoning(thought)
+                        splitter.text(choice.delta.content or "")
+                        finish = choice.finish_reason or finish
+        except Exception as error:
+            raise self._trouble.cut_off(self, error, "".join(pieces["answer"])) from None
+        splitter.end()
+        text = "".join(pieces["answer"]).strip()
+        if finish is None:
+            raise self._trouble.cut_off(self, None, text)
+        usage = _usage(counted, began, arrived[0] if arrived else None, response.retries_taken)
+        return Answer(text, "".join(pieces["reasoning"]).strip(), model, finish, usage)
+
+    def _create(self, request: Request, more: dict[str, Any]) -> Any:
+        """Post the request; a server that does not know one of the optional fields is asked without it."""
+        openai = self._openai
+        while True:
+            try:
+                return self._client.chat.completions.with_raw_response.create(
+                    model=self.model, **self._arguments(request, more)
+                )
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                said = self._trouble.said(error)
+                if "stream_options" in said and self._usage_in_stream:
+                    self._usage_in_stream = False
+                elif "max_completion_tokens" in said and not self._renamed:
+                    self._renamed = True
+                else:
+                    raise
+
+    def _arguments(self, request: Request, more: dict[str, Any]) -> dict[str, Any]:
+        given = {name: value for name, value in self._settings.items() if value is not None} | more
+        if self._renamed and "max_tokens" in given:
+            given["max_completion_tokens"] = given.pop("max_tokens")
+        if more and self._usage_in_stream:
+            given["stream_options"] = {"include_usage": True}
+        body = request.create
+        return given | {"messages": body["messages"], "extra_body": self._extra | body.get("extra_body", {})}
+
+
+def without_password(url: str) -> str:
+    """An address without the user and password it may hold.
+
+    >>> without_password("https://me:secret@host:8000/v1/")
+    'https://host:8000/v1'
+    """
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
+
+
+def _extra_text(message: Any) -> str:
+    """Reasoning that a server sends beside the answer, under either of its two names."""
+    return getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or ""
+
+
+def _usage(counted: Any, began: float, first: float | None, retries: int) -> Usage:
+    return Usage(
+        prompt_tokens=counted.prompt_tokens if counted else None,
+        completion_tokens=counted.completion_tokens if counted else None,
+        seconds=time.perf_counter() - began,
+        first_seconds=first,
+        retries=retries,
+    )

@@ -1,0 +1,198 @@
+"""framenest ask as a user runs it, against a scripted server: answers, citations, the ladder, errors."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from scripted_server import ScriptedServer
+
+from framenest import BudgetError, Prefix, Selection, lmm, open_video
+from framenest.cli import main as cli_main
+
+pytest.importorskip("openai", reason="needs the extra `ask`")
+from framenest.lmm.ask import ask
+from framenest.lmm.client import Client
+
+SECRET = "sk-very-secret-0123456789"
+UNIFORM = ["--selector", "uniform", "--quiet"]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+
+
+def run(capsys, *arguments):
+    """(exit code, stdout, stderr) of one command."""
+    with pytest.raises(SystemExit) as ended:
+        cli_main([str(a) for a in arguments])
+    printed = capsys.readouterr()
+    return ended.value.code, printed.out, printed.err
+
+
+def times_in(turn):
+    return [p["text"] for p in turn["content"] if p["type"] == "text" and p["text"].startswith("<")]
+
+
+def test_an_answer_with_its_citations(capsys, clip):
+    with ScriptedServer("A bar code [0.0s] that changes [8.0s].") as server:
+        code, out, err = run(capsys, "ask", clip, "What is it?", "-k", 4, "--base-url", server.url, *UNIFORM)
+        turn = server.turns()[0]
+    assert (code, err) == (0, "")
+    assert out.startswith("A bar code [0.0s] that changes [8.0s].")
+    assert re.search(r"cited\s+0:00\.0 \(frame 0\)", out)
+    assert re.search(r"cited\s+0:07\.9 \(frame 199\)", out)
+    assert re.search(r"shown\s+0:00\.0 0:04\.0 0:07\.9 0:11\.9", out)
+    assert re.search(r"^\s+4\s+4\s+100\s+7 ", out, re.M)
+    assert times_in(turn) == ["<0.0 seconds>", "<4.0 seconds>", "<8.0 seconds>", "<12.0 seconds>"]
+    asked = turn["content"][-1]["text"]
+    assert asked.startswith("What is it?\nAfter each statement give the times")
+    assert "CANNOT TELL" not in asked
+
+
+def test_options_come_in_a_row_and_json_comes_out(capsys, clip):
+    with ScriptedServer("B") as server:
+        code, out, _ = run(
+            capsys, "ask", clip, "What is it?", "--options", "a cup", "bars", "--base-url", server.url,
+            "-k", 2, "--json", *UNIFORM,
+        )  # fmt: skip
+        asked = server.turns()[0]["content"][-1]["text"]
+    assert code == 0
+    assert asked.splitlines()[:3] == ["What is it?", "A. a cup", "B. bars"]
+    assert asked.splitlines()[3:] == ["Answer with the option's letter from the given choices directly."]
+    data = json.loads(out)
+    assert (data["answer"], data["budget"], data["options"]) == ("B", 2, ["a cup", "bars"])
+    assert [f["frame"] for f in data["frames"]] == [0, 299]
+    assert data["steps"][0]["prompt_tokens"] == 100
+    assert (data["selector"], data["model"]) == ("uniform", "scripted")
+
+
+LADDER = ["--budget-ladder", "2,4,8", "--base-url"]
+
+
+def test_the_ladder_goes_up_only_while_the_model_cannot_tell(capsys, clip):
+    with ScriptedServer("CANNOT TELL", "It is a bar code.", "never") as server:
+        code, out, _ = run(capsys, "ask", clip, "What is it?", *LADDER, server.url, *UNIFORM)
+        sizes = [len(times_in(server.turns(i)[0])) for i in range(len(server.requests))]
+        offers = ["CANNOT TELL" in server.turns(i)[0]["content"][-1]["text"] for i in range(2)]
+    assert code == 0
+    assert sizes == [2, 4]
+    assert offers == [True, True]
+    rows = [line.split() for line in out.splitlines() if re.match(r"\s+[248] ", line)]
+    assert [(row[0], row[-2] + " " + row[-1]) for row in rows] == [("2", "cannot tell"), ("4", "an answer")]
+
+
+def test_the_last_rung_has_no_way_out(capsys, clip):
+    with ScriptedServer("CANNOT TELL") as server:
+        _, out, _ = run(capsys, "ask", clip, "What is it?", "--json", *LADDER, server.url, *UNIFORM)
+        assert len(server.requests) == 3
+        assert "CANNOT TELL" not in server.turns()[0]["content"][-1]["text"]
+    steps = json.loads(out)["steps"]
+    assert [(s["budget"], s["frames_sent"], s["cannot_tell"]) for s in steps] == [
+        (2, 2, True), (4, 4, True), (8, 8, False),
+    ]  # fmt: skip
+
+
+def nested(decoder):
+    """Prefixes of 2 and 4 frames, the smaller inside the larger."""
+    chosen = {}
+    for frames in ([10, 90], [10, 40, 90, 110]):
+        numbers = np.array(frames, dtype=np.int64)
+        chosen[len(frames)] = Prefix(decoder.info, len(frames), numbers, decoder.seconds[numbers], None)
+    return Selection(decoder.info, "What?", "by hand", "none", chosen, {})
+
+
+def test_a_ladder_that_continues_sends_only_new_frames(frames):
+    decoder = open_video(frames, fps=10)
+    with ScriptedServer("cannot tell.", "Bars [4.0s].") as server, Client(server.url, "m") as client:
+        asked = ask(client, nested(decoder), "What?", [4, 2], ladder="continue", video=decoder)
+        turns = server.turns()
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    assert times_in(turns[0]) == ["<1.0 seconds>", "<9.0 seconds>"]
+    assert turns[1]["content"] == [{"type": "text", "text": "cannot tell."}]
+    assert times_in(turns[2]) == ["<4.0 seconds>", "<11.0 seconds>"]
+    assert "Here are more frames of the same video." in turns[2]["content"][-1]["text"]
+    assert [step.sent for step in asked.steps] == [2, 2]
+    assert asked.prefix.frames.tolist() == [10, 40, 90, 110]
+    assert asked.cited == [1]
+
+
+def test_a_follow_up_question(frames):
+    decoder = open_video(frames, fps=10)
+    request = lmm.messages(nested(decoder).prefix(2), "What?", video=decoder)
+    with ScriptedServer("Bars.", "Twelve.") as server, Client(server.url, "m") as client:
+        first = client.answer(request)
+        assert client.answer(request.then(first.text, "How many?")).text == "Twelve."
+        assert [turn["role"] for turn in server.turns()] == ["user", "assistant", "user"]
+        assert server.turns()[2]["content"] == [{"type": "text", "text": "How many?"}]
+    video = lmm.messages(nested(decoder).prefix(2), "What?", "vllm-video", video=decoder)
+    with pytest.raises(lmm.styles.ConfigError, match="cannot go on with more frames"):
+        video.then("Bars.", "How many?")
+
+
+def test_a_budget_ladder_needs_rungs(frames):
+    decoder = open_video(frames, fps=10)
+    with pytest.raises(BudgetError, match="at least one"):
+        ask(None, nested(decoder), "What?", [], video=decoder)
+
+
+def test_thinking_is_shown_beside_the_answer(capsys, clip):
+    def thinks(handler, body):
+        assert body["chat_template_kwargs"] == {"enable_thinking": True}
+        handler.stream([{"content": "<think>Hm"}, {"content": ".</think>\n\nB"}])
+
+    with ScriptedServer(thinks) as server:
+        code, out, err = run(
+            capsys, "ask", clip, "What?", "-k", 2, "--thinking", "on", "--base-url", server.url, *UNIFORM
+        )
+    assert code == 0
+    assert out.startswith("B\n")
+    assert "Hm." in err
+
+
+def test_an_answer_that_was_cut_off_is_noted(capsys, clip):
+    def cut(handler, body):
+        handler.stream("It is", finish="length")
+
+    with ScriptedServer(cut) as server:
+        _, _, err = run(capsys, "ask", clip, "What?", "-k", 2, "--base-url", server.url, *UNIFORM)
+    assert "the answer was cut off; give it more room with --answer-tokens" in err
+
+
+def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
+    def dies(handler, body):
+        handler.stream("It is a", die=True)
+
+    too_long = (400, {"error": {"message": "maximum context length is 400 tokens, you requested 900 tokens"}})
+    for reply, said in [
+        (dies, "went away in mid-answer"),
+        (too_long, "-k 3 should fit"),
+        ((404, {"error": {"message": "no such model"}}), "does not serve 'other'; it lists scripted"),
+        ((401, {"error": {"message": f"bad key {SECRET}"}}), "the key in $OPENAI_API_KEY is not accepted"),
+    ]:
+        with ScriptedServer(reply) as server:
+            given = ["--base-url", server.url, "--model", "other", "--answer-tokens", 10, *UNIFORM]
+            code, out, err = run(capsys, "ask", clip, "What?", "-k", 8, *given)
+        assert code == 2
+        assert said in err
+        assert err.splitlines()[-1].startswith("error: ")
+        assert SECRET not in out + err
+    note = "lists scripted; trying other all the same"
+    assert note in err
+    code, _, err = run(capsys, "ask", clip, "What?", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
+    assert (code, "nothing answers there" in err) == (2, True)
+    assert "not both" in run(capsys, "ask", clip, "What?", "-k", 2, *LADDER, "http://127.0.0.1:9/v1")[2]
+
+
+def test_the_key_is_in_no_file(capsys, clip, tmp_path, cache):
+    with ScriptedServer("B") as server:
+        code, out, err = run(
+            capsys, "ask", clip, "What?", "-k", 2, "--json", "--base-url", server.url, *UNIFORM
+        )
+        assert server.requests[0][1]["authorization"] == f"Bearer {SECRET}"
+    assert code == 0
+    assert SECRET not in out + err
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert files
+    assert not any(SECRET.encode() in file.read_bytes() for file in files)

@@ -1,0 +1,299 @@
+"""The client against a scripted server: streaming, retries, and every kind of trouble in one clear line."""
+
+import logging
+import socket
+import sys
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from scripted_server import ScriptedServer, completion
+
+from framenest import ConfigError, MissingExtra, ModelError, Prefix, lmm, open_video
+
+pytest.importorskip("openai", reason="needs the extra `ask`")
+from framenest.lmm import client as client_module
+from framenest.lmm.answer import Splitter, split_reasoning
+
+SECRET = "sk-very-secret-0123456789"
+
+
+@pytest.fixture
+def request_of(frames):
+    """Makes a request with that many frames."""
+    decoder = open_video(frames, fps=10)
+
+    def make(count, style="openai"):
+        numbers = np.arange(count, dtype=np.int64)
+        prefix = Prefix(decoder.info, count, numbers, decoder.seconds[numbers], None)
+        return lmm.messages(prefix, "What is it?", style, video=decoder)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.fixture
+def connect():
+    """Makes clients, and closes them in the end."""
+    with ExitStack() as opened:
+        yield lambda *given, **settings: opened.enter_context(client_module.Client(*given, **settings))
+
+
+def heard(client, request):
+    pieces = []
+    answer = client.answer(request, on_text=lambda kind, piece: pieces.append((kind, piece)))
+    return answer, pieces
+
+
+def test_a_whole_answer(connect, request_of):
+    with ScriptedServer("A kiln [0.1s].") as server:
+        answer = connect(server.url, "m", max_tokens=50, temperature=0.0).answer(request_of(2))
+        _, headers, body = server.requests[0]
+    assert (answer.text, answer.finish_reason, answer.model) == ("A kiln [0.1s].", "stop", "scripted")
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (100, 7)
+    assert (body["model"], body["max_tokens"], body["temperature"]) == ("m", 50, 0)
+    assert body["messages"] == request_of(2).messages
+    assert headers["authorization"] == "Bearer none"
+
+
+def test_a_streamed_answer(connect, request_of):
+    with ScriptedServer("A kiln at dawn") as server:
+        answer, pieces = heard(connect(server.url, "m"), request_of(2))
+        body = server.requests[0][2]
+    assert answer.text == "A kiln at dawn"
+    assert pieces == [("answer", w) for w in ("A ", "kiln ", "at ", "dawn ")]
+    assert body["stream_options"] == {"include_usage": True}
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (100, 7)
+    assert 0 < answer.usage.first_seconds <= answer.usage.seconds
+
+
+def test_a_video_request_brings_its_settings(connect, request_of):
+    with ScriptedServer("B") as server:
+        connect(server.url, "m", extra_body={"top_k": 1}).answer(request_of(3, "vllm-video"))
+        body = server.requests[0][2]
+    assert body["media_io_kwargs"]["video"]["num_frames"] == 3
+    assert body["top_k"] == 1
+
+
+def test_the_only_model_is_the_default(connect, request_of):
+    with ScriptedServer("B", models=["only"]) as server:
+        connect(server.url).answer(request_of(1))
+        assert server.requests[0][2]["model"] == "only"
+    with (
+        ScriptedServer("B", models=["a", "b"]) as server,
+        pytest.raises(ConfigError, match=r"say which model to ask; http://\S+ lists a, b"),
+    ):
+        connect(server.url).answer(request_of(1))
+
+
+def test_busy_and_failing_servers_are_asked_again(connect, request_of):
+    busy, broken = (429, {"error": {"message": "busy"}}), (503, {"detail": "loading"})
+    with ScriptedServer(busy, broken, "B") as server:
+        answer, _ = heard(connect(server.url, "m", retries=3), request_of(1))
+        assert (answer.text, answer.usage.retries, len(server.requests)) == ("B", 2, 3)
+    with (
+        ScriptedServer(busy) as server,
+        pytest.raises(ModelError, match=r"answered 429 after 3 tries: busy"),
+    ):
+        connect(server.url, "m", retries=2).answer(request_of(1))
+
+
+def test_nobody_there(connect, request_of):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ModelError, match=r"nothing answers there \(.*refused.*\); is the server running\?"):
+        connect(f"http://127.0.0.1:{port}/v1", "m", retries=0).answer(request_of(1))
+    with pytest.raises(ConfigError, match="must begin with http"):
+        connect("localhost:8000")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        (404, {"error": {"message": "The model `m` does not exist."}}),
+        (400, {"detail": "Server is pinned to 'other', requested 'm'"}),
+        (404, {"error": "model 'm' not found, try pulling it first"}),
+    ],
+)
+def test_the_wrong_model(connect, request_of, reply):
+    with (
+        ScriptedServer(reply, models=["x/one", "x/two"]) as server,
+        pytest.raises(ModelError, match=r"does not serve 'm'; it lists x/one, x/two"),
+    ):
+        connect(server.url, "m").answer(request_of(1))
+
+
+VLLM = (
+    "This model's maximum context length is 1000 tokens. However, you requested 2050 tokens "
+    "(2000 in the messages, 50 in the completion)."
+)
+
+
+@pytest.mark.parametrize(
+    ("reply", "fits"),
+    [
+        ((400, {"error": {"message": VLLM, "code": "context_length_exceeded"}}), 9),
+        ((400, {"object": "error", "message": "The decoder prompt (length 2000) is longer than the maximum "
+                "model length of 1000."}), 9),
+        ((400, {"error": {"message": "The input (2000 tokens) is longer than the model's context length "
+                "(1000 tokens)."}}), 9),
+        ((400, {"error": {"code": 400, "message": "the request exceeds the available context size, try "
+                "increasing it", "n_prompt_tokens": 2000, "n_ctx": 1000}}), 9),
+    ],
+    ids=["vllm", "vllm-engine", "sglang", "llama.cpp"],
+)  # fmt: skip
+def test_a_context_that_is_too_long_names_the_budget_that_fits(connect, request_of, reply, fits):
+    """20 frames took about 1,980 of 2,000 tokens; of 1,000 about 930 are left for frames."""
+    with ScriptedServer(reply) as server, pytest.raises(ModelError, match=rf"-k {fits} should fit") as said:
+        connect(server.url, "m", max_tokens=50).answer(request_of(20))
+    assert said.value.fits == fits
+    assert "20 frames are too long for the context of 'm' (1000 tokens)" in str(said.value)
+
+
+def test_a_context_limit_that_the_server_only_lists(connect, request_of):
+    reply = (400, {"error": {"message": "context_length_exceeded"}})
+    with (
+        ScriptedServer(reply, models=["m"], model_fields={"max_model_len": 400}) as server,
+        pytest.raises(ModelError) as said,
+    ):
+        connect(server.url, "m").answer(request_of(20))
+    assert said.value.fits == 4  # 381 of 400 tokens, 79 a frame of 96 × 64 by estimate
+    with ScriptedServer(reply) as server, pytest.raises(ModelError, match="take fewer frames with -k"):
+        connect(server.url, "m").answer(request_of(20))
+
+
+def test_a_line_that_drops_in_mid_answer(connect, request_of):
+    def silently(handler, body):
+        handler.stream("It is a", die=True)
+
+    def without_a_reason(handler, body):
+        handler.stream("It is a", finish=None)
+
+    def in_mid_word(handler, body):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Content-Length", "100000")
+        handler.end_headers()
+        handler.event({"content": "It is a "})
+        handler.close_connection = True
+
+    for death in (silently, without_a_reason, in_mid_word):
+        with (
+            ScriptedServer(death) as server,
+            pytest.raises(ModelError, match="went away in mid-answer") as said,
+        ):
+            heard(connect(server.url, "m", retries=0), request_of(1))
+        assert said.value.partial.strip() == "It is a"
+        assert "characters of the answer had arrived" in str(said.value)
+
+
+def test_an_answer_of_nothing(connect, request_of):
+    empty = completion("") | {"choices": []}
+    with ScriptedServer((200, empty)) as server, pytest.raises(ModelError, match="without content"):
+        connect(server.url, "m").answer(request_of(1))
+
+
+def test_fields_that_a_server_does_not_know_are_left_out(connect, request_of):
+    def strict(handler, body):
+        if "stream_options" in body:
+            return handler.send_json(422, {"detail": "Unexpected fields in the request: {'stream_options'}"})
+        if "max_tokens" in body:
+            said = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+            return handler.send_json(400, {"error": {"message": said}})
+        return handler.stream("B")
+
+    with ScriptedServer(strict) as server:
+        client = connect(server.url, "m", max_tokens=9)
+        assert heard(client, request_of(1))[0].text == "B"
+        assert server.requests[-1][2]["max_completion_tokens"] == 9
+        heard(client, request_of(1))
+        assert len(server.requests) == 4  # learnt once
+
+
+def test_thinking_is_switched_and_kept_apart(connect, request_of):
+    def thinks(handler, body):
+        on = body["chat_template_kwargs"]["enable_thinking"]
+        handler.stream([{"reasoning_content": "Hm. "}, {"content": "B"}] if on else [{"content": "A"}])
+
+    with ScriptedServer(thinks) as server:
+        answer, pieces = heard(connect(server.url, "m", thinking=True), request_of(1))
+        assert (answer.text, answer.reasoning) == ("B", "Hm.")
+        assert pieces == [("reasoning", "Hm. "), ("answer", "B")]
+        assert heard(connect(server.url, "m", thinking=False), request_of(1))[0].text == "A"
+    message = completion("B", reasoning_content="Hm.")
+    with ScriptedServer((200, message)) as server:
+        answer = connect(server.url, "m", thinking=True).answer(request_of(1))
+    assert (answer.text, answer.reasoning) == ("B", "Hm.")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>Is it <b>?</think>\n\nA kiln.", ("Is it <b>?", "A kiln.")),
+        ("A <kiln> of 3.", ("", "A <kiln> of 3.")),
+        ("<think>never ends", ("never ends", "")),
+        ("", ("", "")),
+    ],
+)
+def test_reasoning_is_told_apart_in_any_pieces(text, expected, thinking, size):
+    got = {"reasoning": "", "answer": ""}
+    splitter = Splitter(lambda kind, piece: got.update({kind: got[kind] + piece}), thinking=thinking)
+    for start in range(0, len(text), size):
+        splitter.text(text[start : start + size])
+    splitter.end()
+    assert (got["reasoning"].strip(), got["answer"].strip()) == expected == split_reasoning(text)
+
+
+def test_reasoning_whose_opening_tag_is_in_the_template():
+    got = []
+    splitter = Splitter(lambda *piece: got.append(piece), thinking=True)
+    for piece in ("Hm, ", "so </thi", "nk>\n\n", "B"):
+        splitter.text(piece)
+    splitter.end()
+    assert got == [("reasoning", "Hm, so "), ("answer", "B")]
+
+
+def test_the_key_comes_from_the_environment_and_goes_nowhere_else(connect, request_of, monkeypatch, caplog):
+    monkeypatch.setenv("OTHER_KEY", SECRET)
+    caplog.set_level(logging.DEBUG)
+    echo = (401, {"error": {"message": f"Incorrect API key provided: {SECRET}"}})
+    leak = (400, {"error": {"message": f"what is {SECRET}?"}})
+    with ScriptedServer("B", echo, leak) as server:
+        client = connect(server.url, "m", key_variable="OTHER_KEY", retries=0)
+        client.answer(request_of(1))
+        assert server.requests[0][1]["authorization"] == f"Bearer {SECRET}"
+        with pytest.raises(
+            ModelError, match=r"refused access \(401\); the key in \$OTHER_KEY is not accepted"
+        ):
+            client.answer(request_of(1))
+        with pytest.raises(ModelError, match=r"what is \*\*\*\?") as said:
+            client.answer(request_of(1))
+    chain = said.getrepr(chain=True)
+    assert SECRET not in f"{client!r} {caplog.text} {said.value} {said.value.__cause__}"
+    assert said.value.__suppress_context__
+    assert SECRET not in str(chain)
+
+
+def test_no_key_where_one_is_needed(connect, request_of):
+    with (
+        ScriptedServer((401, {"error": "no"})) as server,
+        pytest.raises(ModelError, match=r"the key in \$OPENAI_API_KEY is not set"),
+    ):
+        connect(server.url, "m").answer(request_of(1))
+
+
+def test_a_password_in_the_address_is_not_repeated(connect):
+    assert connect("http://me:secret@127.0.0.1:1/v1", "m").base_url == "http://127.0.0.1:1/v1"
+
+
+def test_without_the_extra(connect, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'framenest\[ask\]'"):
+        connect("http://127.0.0.1:1/v1")
