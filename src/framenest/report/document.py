@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import PRESETS, IndexConfig, MECConfig
+from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.probes import segments
@@ -53,7 +53,7 @@ def _video(video: VideoInfo) -> dict[str, Any]:
 
 
 def _ranking(ranking: Ranking) -> dict[str, Any]:
-    preset, changed = preset_of(ranking.config)
+    preset, changed = preset_of(ranking.config, asked=ranking.question is not None)
     settings, pool = ranking.config.discovery, ranking.pool
     probes = pool.seconds[~pool.is_zoom]
     return {
@@ -147,14 +147,18 @@ def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
     return told | {"substitutes": len(stats.get("substitutes", ()))}
 
 
-def preset_of(config: MECConfig) -> tuple[str, dict[str, Any]]:
-    """The preset that a configuration is, and settings that differ from it; a window is no setting.
+def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, Any]]:
+    """The preset that a configuration is, and settings that differ from it.
+
+    A window is no setting; nor is the weight of relevance where nothing was asked.
 
     >>> preset_of(MECConfig.preset("no-zoom").with_settings({"horizon": 64}))
     ('no-zoom', {'horizon': 64})
     """
     whole = IndexConfig()
-    plain = replace(config, index=replace(config.index, start=whole.start, end=whole.end))
+    plain = config.with_settings({"start": whole.start, "end": whole.end})
+    if not asked:
+        plain = plain.with_settings({"relevance_weight": DiscoveryConfig().relevance_weight})
     differences = {name: _difference(plain, MECConfig.preset(name)) for name in PRESETS}
     name = min(differences, key=lambda preset: len(differences[preset]))
     return name, differences[name]
@@ -182,7 +186,7 @@ def _parts(result: Result) -> dict[str, str]:
     if isinstance(result, Selection):
         method, window = result.selector, ""
     else:
-        preset, changed = preset_of(result.config)
+        preset, changed = preset_of(result.config, asked=result.question is not None)
         settings = [f"{name} {value}" for name, value in changed.items()]
         method = ", ".join(["mec" if preset == "paper" else f"mec {preset}", *settings])
         index = result.config.index

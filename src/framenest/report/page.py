@@ -12,7 +12,17 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-_SCRIPTS = ("marks.js", "budget.js", "axis.js", "timeline.js", "grid.js", "detail.js", "facts.js", "view.js")
+_SCRIPTS = (
+    "marks.js",
+    "budget.js",
+    "axis.js",
+    "rows.js",
+    "timeline.js",
+    "grid.js",
+    "detail.js",
+    "facts.js",
+    "view.js",
+)
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _START = """
 const pictures = JSON.parse(document.getElementById("pictures").textContent);

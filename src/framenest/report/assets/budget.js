@@ -21,7 +21,7 @@ export const baseline = (budget) => STEPS.filter((step) => step < budget).pop() 
  * The frames of a result at a budget, in time order:
  * {frames: [{frame, seconds, rank, place, added}], held, before, kept, dropped: [{frame, seconds}]}.
  *
- * `added` marks frames that the budget `before` did not have, `dropped` are those it had and this one
+ * `added` marks frames that the budget `before` (0: none) did not have, `dropped` are those it had and this one
  * lacks: none, ever, in a ranking. A selection answers with its largest list within the budget, `held`.
  */
 export function chosen(result, budget) {
@@ -34,7 +34,7 @@ function ofRanking(ranks, budget) {
   const frames = [];
   for (let place = 0; place < held; place++) {
     frames.push({
-      frame: ranks.frames[place], seconds: ranks.seconds[place], rank: place + 1, place, added: place >= before,
+      frame: ranks.frames[place], seconds: ranks.seconds[place], rank: place + 1, place, added: before > 0 && place >= before,
     });
   }
   return { frames: inTime(frames), held, before, kept: Math.min(before, held), dropped: [] };
@@ -50,7 +50,7 @@ function ofSelection(selection, budget) {
   const had = new Set(old.frames);
   const has = new Set(now.frames);
   const frames = now.frames.map((frame, i) => ({
-    frame, seconds: now.seconds[i], rank: now.ranks ? now.ranks[i] : null, place: null, added: !had.has(frame),
+    frame, seconds: now.seconds[i], rank: now.ranks ? now.ranks[i] : null, place: null, added: before > 0 && !had.has(frame),
   }));
   const dropped = old.frames
     .map((frame, i) => ({ frame, seconds: old.seconds[i] }))

@@ -10,33 +10,34 @@ const REASONS = [
 export function detail(view) {
   const body = el("div", { class: "why" });
   const spoken = el("p", { class: "spoken", role: "status" }); // for screen readers, when a frame is kept
-  const root = el("aside", { class: "detail panel", "aria-label": "Why this frame" }, body, spoken);
-  const close = () => {
-    view.pin(null);
-    root.classList.remove("open");
-  };
+  const close = el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => view.pin(null) }, "×");
+  const root = el("aside", { class: "detail panel", "aria-label": "Why this frame" }, close, body, spoken);
+  let drawn = null; // what the body shows; it is not drawn again under a finger that is about to press in it
 
   function show(mark) {
-    if (!mark) {
-      body.replaceChildren(el("h2", {}, "Why this frame"), el("p", { class: "quiet" }, "Point at a frame or a mark on the timeline; click to keep it."));
-      root.classList.remove("open");
-      return;
-    }
-    const result = view.data.rankings[mark.result];
-    const pinned = view.state.pinned;
-    const place = mark.place;
+    const { pinned } = view.state;
     root.classList.toggle("open", Boolean(pinned));
-    spoken.textContent = !pinned ? "" : `${rankText(pinned.rank)} at ${clock(pinned.seconds)}. ${pinned.place === null ? "" : because(view.data.rankings[pinned.result], pinned.place)}`;
-    const zoom = place === null ? null : result.ranks.zoom[place];
-    const from = place === null ? "" : zoom ? " · zoom frame" : " · probe";
-    body.replaceChildren(el("div", {},
-      el("button", { type: "button", class: "close", "aria-label": "Close", onclick: close }, "×"),
+    spoken.textContent = pinned ? said(view.data.rankings[pinned.result], pinned) : "";
+    const key = mark ? `${mark.result} ${mark.frame} ${mark.rank}` : "";
+    if (key === drawn) return;
+    drawn = key;
+    body.replaceChildren(...(mark ? content(mark) : [el("h2", {}, "Why this frame"), el("p", { class: "quiet" }, "No frame at this budget.")]));
+  }
+
+  function content(mark) {
+    const result = view.data.rankings[mark.result];
+    const { place } = mark;
+    const from = place === null ? "" : result.ranks.zoom[place] ? " · zoom frame" : " · probe";
+    const parts = [
       el("div", { class: "large" }, picture(view, mark.frame, "large", `The frame at ${clock(mark.seconds)}`)),
       el("h2", {}, el("b", { class: `badge band${bandOf(mark.rank)}` }, mark.rank === null ? "chosen" : `#${mark.rank}`), clock(mark.seconds)),
       el("p", { class: "quiet" }, `frame ${mark.frame}${from}`),
-      view.play ? el("button", { type: "button", class: "play", onclick: () => view.play(mark.frame, mark.seconds) }, "▶ Play from here") : null,
-      place === null ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`) : reasons(result, place)));
+    ];
+    if (view.play) parts.push(el("button", { type: "button", class: "play", onclick: () => view.play(mark.frame, mark.seconds) }, "▶ Play from here"));
+    parts.push(place === null ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`) : reasons(result, place));
+    return parts;
   }
+
   return { root, show };
 }
 
@@ -44,6 +45,9 @@ const partsOf = ({ ranks }, place) => REASONS.map(([name, why], i) => {
   const [value, weight] = [ranks[name][place], ranks.weights[place][i]];
   return { name, why, value, weight, part: value * weight };
 });
+
+const said = (result, { rank, seconds, place }) =>
+  `${rankText(rank)} at ${clock(seconds)}. ${place === null ? "" : because(result, place)}`;
 
 /** One sentence for people who do not want numbers. */
 function because(result, place) {

@@ -41,7 +41,7 @@ function oneMaking(result, data) {
   const rows = [["selector", result.selector], ["scorer", result.scorer]];
   if (result.kind === "ranking") {
     rows.push(["preset", presetText(result)]);
-    rows.push(["looked at", `${plural(stats.probes, "probe")} + ${plural(stats.zoom, "zoom frame")}, ${count(stats.decoded ?? 0)} decoded now`]);
+    rows.push(["looked at", `${plural(stats.probes, "probe")} + ${plural(stats.zoom, "zoom frame")}, ${stats.decoded ? `${count(stats.decoded)} decoded for it` : "all known before"}`]);
     rows.push(["not seen", `up to ${stats.largest_gap_seconds.toFixed(2)} s at a stretch, between probes`]);
     rows.push(["ranks", plural(result.ranks.frames.length, "frame")]);
   } else {

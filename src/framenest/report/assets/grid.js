@@ -51,11 +51,10 @@ export function grid(view, result, index) {
   }
 
   function describe(element, mark, size, before) {
-    const name = mark.rank === null ? "chosen" : `#${mark.rank}`;
-    element.querySelector("b").textContent = name;
+    element.querySelector("b").textContent = mark.rank === null ? "" : `#${mark.rank}`;
     element.classList.remove("added", "kept", ...[0, 1, 2, 3, 4, 5, 6].map((b) => `band${b}`));
     element.classList.add(`band${bandOf(mark.rank)}`, mark.added ? "added" : "kept");
-    const words = `${rankText(mark.rank)}, at ${clock(mark.seconds)}, frame ${mark.frame}${mark.added ? ", new in this budget" : ", kept"}`;
+    const words = `${rankText(mark.rank)}, at ${clock(mark.seconds)}, frame ${mark.frame}${mark.added ? ", new in this budget" : ""}`;
     element.setAttribute("aria-label", words);
     if (before !== size) element.querySelector(".shot").replaceChildren(picture(view, mark.frame, size, ""));
   }

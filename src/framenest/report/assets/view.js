@@ -122,11 +122,11 @@ function budgetBar(length, change) {
   const octaves = Math.max(Math.log2(length), 1e-6);
   const slider = el("input", { type: "range", min: 0, max: octaves, step: "any", id: "budget",
     oninput: () => change(2 ** Number(slider.value)), onkeydown: keyed });
-  const number = el("output", { for: "budget" });
+  const number = el("b", { class: "number" });
   const said = el("p", { class: "said", role: "status" });
   const usual = steps(length);
   const buttons = usual.map((k) => el("button", { type: "button", onclick: () => change(k) }, String(k)));
-  const root = el("div", { class: "budget" },
+  const root = el("section", { class: "budget", "aria-label": "Frame budget" },
     el("label", { for: "budget" }, "Budget ", number), slider,
     el("div", { class: "steps", role: "group", "aria-label": "Usual budgets" }, buttons), said);
   slider.style.setProperty("--track", track(length, octaves));

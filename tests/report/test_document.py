@@ -1,0 +1,94 @@
+"""The document of a report says what the ranking says."""
+
+import json
+
+import numpy as np
+import pytest
+
+from framenest import MEC, MECConfig
+from framenest.errors import ConfigError
+from framenest.report.document import document, preset_of
+from framenest.selectors import load_selector
+from framenest.testing import ArrayDecoder, TableScorer
+from framenest.workspace import Workspace
+
+
+@pytest.fixture
+def video(frames):
+    return ArrayDecoder(frames, fps=10)
+
+
+@pytest.fixture
+def scorer():
+    return TableScorer({30: 1.0, 90: 0.8})
+
+
+def test_columns_are_those_of_the_ranking(video, scorer):
+    ranking = MEC(scorer=scorer).rank(video, "Where?")
+    made = document([ranking])
+    json.dumps(made)
+    (entry,) = made["rankings"]
+    assert entry["ranks"]["frames"] == ranking.frames.tolist()
+    assert entry["pool"]["frames"] == ranking.pool.frames.tolist()
+    for name in ("evidence", "relevance", "change", "observability", "coverage", "diversity", "utility"):
+        np.testing.assert_allclose(entry["ranks"][name], getattr(ranking, name), atol=5.1e-5)
+    assert {len(column) for column in entry["ranks"].values()} == {len(ranking)}
+    assert entry["stats"]["seconds"] == ranking.stats["seconds"]
+    assert made["video"]["num_frames"] == 120
+
+
+@pytest.mark.parametrize("preset", ["paper", "no-coverage", "evidence-only", "reverse"])
+def test_values_times_weights_add_up_to_the_utility(video, scorer, preset):
+    ranking = MEC(MECConfig.preset(preset), scorer=scorer).rank(video, "Where?")
+    ranks = document([ranking])["rankings"][0]["ranks"]
+    parts = np.array([ranks["evidence"], ranks["coverage"], ranks["diversity"]]).T
+    np.testing.assert_allclose((parts * ranks["weights"]).sum(axis=1), ranks["utility"], atol=3e-4)
+
+
+def test_active_segments_cover_their_probes_and_no_others(video, scorer):
+    config = MECConfig().with_settings({"base_probes": 40, "extra_probes": 0})
+    ranking = MEC(config, scorer=scorer).rank(video, "Where?")
+    spans = document([ranking])["rankings"][0]["active"]
+    probes = ranking.pool.seconds[~ranking.pool.is_zoom]
+    length = config.discovery.segment_length
+    inside = {i // length for i, second in enumerate(probes) if any(a <= second <= b for a, b in spans)}
+    assert inside == set(ranking.pool.active)
+    assert len(spans) == len(ranking.pool.active)
+
+
+def test_presets_are_recognised_by_their_settings():
+    assert preset_of(MECConfig()) == ("paper", {})
+    assert preset_of(MECConfig().with_settings({"start": 3.0, "end": 9.0})) == ("paper", {})
+    assert preset_of(MECConfig.preset("back-loaded")) == ("back-loaded", {})
+    assert preset_of(MECConfig().with_settings({"zoom": 4})) == ("paper", {"zoom": 4})
+
+
+def test_labels_name_what_differs(video, scorer):
+    mec, ablation = MEC(scorer=scorer), MEC(MECConfig.preset("no-zoom"), scorer=scorer)
+    selection = load_selector("uniform", Workspace(scorer)).select(video, "Where?", [4, 8])
+
+    def labels(*results, names=()):
+        return [entry["label"] for entry in document(results, names=names)["rankings"]]
+
+    first = mec.rank(video, "Where?")
+    assert labels(first, ablation.rank(video, "Where?"), selection) == ["mec", "mec no-zoom", "uniform"]
+    assert labels(first, mec.rank(video, "When?")) == ["Where?", "When?"]
+    assert labels(first, mec.rank(video, None)) == ["Where?", "(no question)"]
+    assert labels(first, first, names=["a", "b"]) == ["a", "b"]
+
+
+def test_a_selection_keeps_its_budgets(video, scorer):
+    selection = load_selector("uniform", Workspace(scorer)).select(video, "Where?", [8, 4])
+    entry = document([selection])["rankings"][0]
+    assert list(entry["budgets"]) == ["4", "8"]
+    assert entry["budgets"]["4"]["frames"] == selection.prefix(4).frames.tolist()
+    assert entry["budgets"]["4"]["ranks"] is None
+
+
+def test_one_report_is_of_one_video(video, scorer, frames):
+    other = ArrayDecoder(frames[::-1], fps=10)
+    mec = MEC(scorer=scorer)
+    with pytest.raises(ConfigError, match="different videos"):
+        document([mec.rank(video, "Where?"), mec.rank(other, "Where?")])
+    with pytest.raises(ConfigError, match="at least one"):
+        document([])

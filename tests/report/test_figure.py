@@ -1,0 +1,85 @@
+"""The paper's figure: as pixels and as SVG."""
+
+import io
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framenest import MEC, MECConfig
+from framenest.cli import main
+from framenest.errors import ConfigError
+from framenest.report import figure
+from framenest.report.pictures import read_pictures
+from framenest.selectors import load_selector
+from framenest.testing import ArrayDecoder, TableScorer
+from framenest.workspace import Workspace
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def video(frames):
+    return ArrayDecoder(frames, fps=10)
+
+
+def pictures_for(video, results):
+    wanted = figure.figure_frames(results)
+    return read_pictures(video, wanted, set(wanted))[1]
+
+
+def ranked(video, **settings):
+    config = MECConfig().with_settings(settings)
+    return MEC(config, scorer=TableScorer({30: 1.0, 90: 0.8})).rank(video, "Where is <it> & why?")
+
+
+def test_rows_say_what_each_budget_keeps_and_adds(video):
+    rows = figure.rows_of(ranked(video))
+    assert [row.prefix.budget for row in rows] == [8, 16, 32]
+    assert [row.notes for row in rows] == [("8 frames",), ("8 kept", "8 new"), ("16 kept", "16 new")]
+    short = figure.rows_of(ranked(video, horizon=12))
+    assert [row.prefix.budget for row in short] == [8, 12]
+
+
+def test_the_svg_holds_every_frame_and_the_question_as_text(video):
+    ranking = ranked(video)
+    tree = ET.fromstring(figure.svg([ranking], pictures_for(video, [ranking])))
+    assert len(tree.findall(f"{SVG}image")) == 12 + 8 + 16 + 32
+    texts = [text.text for text in tree.findall(f"{SVG}text")]
+    assert "Where is <it> & why?" in texts
+    for k in (8, 16, 32):
+        assert f"K={k}" in texts
+    borders = [rect.get("fill") for rect in tree.findall(f"{SVG}rect")]
+    bands = ["#{:02x}{:02x}{:02x}".format(*colour) for colour in figure.BANDS]
+    legend = 1
+    assert [borders.count(band) for band in bands] == [24 + legend, 16 + legend, 16 + legend]
+
+
+def test_the_png_shows_the_colours_of_the_ranks(video):
+    ranking = ranked(video)
+    picture = Image.open(io.BytesIO(figure.png([ranking], pictures_for(video, [ranking]))))
+    assert picture.width == 2400
+    pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+    for colour in figure.BANDS:
+        assert (pixels == colour).all(axis=1).sum() > 1000
+
+
+def test_selections_say_what_they_drop(video):
+    selection = load_selector("uniform", Workspace(TableScorer({1: 1.0}))).select(video, "Where?", [8, 16])
+    rows = figure.rows_of(selection)
+    kept = len(np.intersect1d(selection.prefixes[8].frames, selection.prefixes[16].frames))
+    assert rows[1].notes == (f"{kept} of 8 kept", f"{16 - kept} new")
+    long = load_selector("uniform", Workspace(TableScorer({1: 1.0}))).select(video, "Where?", [64])
+    with pytest.raises(ConfigError, match="up to 32"):
+        figure.rows_of(long)
+
+
+def test_the_command_writes_figures_instead_of_the_page(clip, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    MEC(scorer=TableScorer({40: 1.0})).rank(clip, "Where?").save("ranking.json")
+    with pytest.raises(SystemExit) as ended:
+        main(["report", "ranking.json", "--png", "figure.png", "--svg", "figure.svg", "--quiet"])
+    assert ended.value.code == 0
+    assert sorted(p.suffix for p in tmp_path.glob("figure.*")) == [".png", ".svg"]
+    assert not (tmp_path / "report.html").exists()

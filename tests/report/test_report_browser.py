@@ -1,0 +1,292 @@
+"""The report page in a real browser."""
+
+import json
+
+import pytest
+
+from browser import DESKTOP, PHONE, Watched, chromium
+from framenest import MEC, MECConfig, Ranking
+from framenest.cli import main
+from framenest.selection import Selection, load_result
+from framenest.selectors import load_selector
+from framenest.testing import TableScorer
+from framenest.video import open_video
+from framenest.workspace import Workspace
+
+HOSTILE = (
+    "</script><script>window.ran=1</script>"
+    '<img src=x onerror="window.ran=1"> Is <b>this</b> "safe" & \'sound\'?'
+)
+TABLE = {40: 1.0, 41: 0.9, 150: 0.8, 151: 0.7, 220: 0.6}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def files(clip, tmp_path_factory):
+    """A ranking with a hostile question, an ablation of it, two selections, and their pages."""
+    folder = tmp_path_factory.mktemp("report")
+    scorer = TableScorer(TABLE)
+    MEC(scorer=scorer).rank(clip, HOSTILE).save(folder / "mec.json")
+    MEC(MECConfig.preset("evidence-only"), scorer=scorer).rank(clip, HOSTILE).save(folder / "evidence.json")
+    opened = open_video(clip)
+    for name in ("uniform", "top-k"):
+        selector = load_selector(name, Workspace(scorer))
+        selector.select(opened, HOSTILE, [8, 16, 32]).save(folder / f"{name}.json")
+    names = ["mec", "evidence", "uniform", "top-k"]
+    write(folder, ["mec"], "one.html")
+    write(folder, names, "several.html")
+    return folder
+
+
+def write(folder, names, page):
+    with pytest.raises(SystemExit) as ended:
+        main(
+            ["report", *(str(folder / f"{name}.json") for name in names), "-o", str(folder / page), "--quiet"]
+        )
+    assert ended.value.code == 0
+
+
+@pytest.fixture
+def visit(browser, files):
+    """Open a page; at the end of the test it must have said nothing and asked for nothing."""
+    opened = []
+
+    def go(name, size=DESKTOP, scheme="light"):
+        watched = Watched(browser, size, scheme)
+        opened.append(watched)
+        watched.page.goto((files / name).as_uri())
+        return watched
+
+    yield go
+    for watched in opened:
+        assert watched.said == []
+        outside = [url for url in watched.asked if not url.startswith(("data:", files.as_uri()))]
+        assert outside == []
+        watched.context.close()
+
+
+@pytest.fixture
+def ranking(files):
+    return Ranking.load(files / "mec.json")
+
+
+def shown(page, place=0):
+    """Frame numbers of the tiles of one result, in the order of the page."""
+    return (
+        page.locator(".tiles")
+        .nth(place)
+        .locator("button")
+        .evaluate_all("all => all.map(t => Number(t.dataset.frame))")
+    )
+
+
+def set_budget(page, budget):
+    """With the keys, as a person would."""
+    slider = page.locator("#budget")
+    slider.focus()
+    slider.press("Home")
+    for _ in range(budget - 1):
+        slider.press("ArrowRight")
+    assert page.locator(".number").inner_text() == str(budget)
+
+
+def test_each_budget_shows_its_prefix_in_time_order(visit, ranking):
+    page = visit("one.html").page
+    smaller = set()
+    for budget in (1, 5, 8, 9, 16, 32, 40):
+        set_budget(page, budget)
+        frames = shown(page)
+        assert frames == ranking.prefix(budget).frames.tolist()
+        assert smaller <= set(frames)
+        smaller = set(frames)
+
+
+def test_the_slider_follows_the_mouse_to_both_ends(visit, ranking):
+    page = visit("one.html").page
+    box = page.locator("#budget").bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 2, middle)
+    page.mouse.down()
+    half = int(page.locator(".number").inner_text())
+    assert 1 < half < len(ranking)
+    page.mouse.move(box["x"] + box["width"] + 20, middle)
+    assert len(shown(page)) == len(ranking)
+    page.mouse.move(box["x"] - 20, middle)
+    assert shown(page) == [int(ranking.frames[0])]
+    page.mouse.up()
+
+
+def test_new_frames_are_marked_and_the_others_kept(visit, ranking):
+    page = visit("one.html").page
+    page.get_by_role("button", name="16", exact=True).click()
+    added = page.locator(".tiles .added").evaluate_all("all => all.map(t => Number(t.dataset.frame))")
+    kept = page.locator(".tiles .kept").evaluate_all("all => all.map(t => Number(t.dataset.frame))")
+    assert sorted(added) == sorted(ranking.frames[8:16].tolist())
+    assert sorted(kept) == sorted(ranking.frames[:8].tolist())
+    assert page.get_by_role("status").first.inner_text() == "16 frames: all 8 of budget 8 kept, 8 new"
+    assert page.locator(".tick").count() == 16
+
+
+def test_pointing_at_a_frame_shows_it_on_the_timeline(visit, ranking):
+    page = visit("one.html").page
+    tile = page.locator(".tiles button").nth(3)
+    tile.scroll_into_view_if_needed()
+    tile.hover()
+    line = page.locator(".crosshair").bounding_box()["x"]
+    tick = page.locator(".tick.pointed").bounding_box()
+    assert abs(tick["x"] + tick["width"] / 2 - line) < 2
+    seconds = float(ranking.prefix(8).seconds[3])
+    plot = page.locator("svg.lane").bounding_box()
+    expected = plot["x"] + 6 + seconds / ranking.video.duration * (plot["width"] - 12)
+    assert abs(line - expected) < 2
+
+
+def test_pointing_at_the_timeline_shows_the_frame_and_a_click_keeps_it(visit, ranking):
+    watched = visit("one.html")
+    page = watched.page
+    prefix = ranking.prefix(8)
+    plot = page.locator("svg.lane").bounding_box()
+    x = plot["x"] + 6 + float(prefix.seconds[5]) / ranking.video.duration * (plot["width"] - 12)
+    page.mouse.move(x, plot["y"] + 40)
+    pointed = page.locator(".tiles .pointed")
+    frame = int(pointed.get_attribute("data-frame"))
+    near = float(prefix.seconds[prefix.frames.tolist().index(frame)])
+    assert abs(near - float(prefix.seconds[5])) < 0.1
+    assert page.locator(".card").is_visible()
+    page.mouse.click(x, plot["y"] + 40)
+    page.mouse.move(5, 5)
+    assert page.locator(".tiles [aria-selected=true]").get_attribute("data-frame") == str(frame)
+    rank = ranking.frames.tolist().index(frame)
+    why = page.locator(".detail").inner_text()
+    assert f"#{rank + 1}" in why
+    assert f"frame {frame}" in why
+    for measure in ("utility", "evidence", "relevance", "change", "observability"):
+        assert f"{float(getattr(ranking, measure)[rank]):.3f}" in why, measure
+    page.keyboard.press("Escape")
+    assert page.locator(".tiles [aria-selected=true]").count() == 0
+
+
+def test_the_parts_of_the_utility_add_up(visit, ranking):
+    page = visit("one.html").page
+    set_budget(page, 40)
+    for place in (0, 13, 39):
+        page.locator(".tiles button").nth(place).click()
+        parts = page.locator(".sum").first.locator("td:last-child").all_inner_texts()
+        total = page.locator(".sum caption b").first.inner_text()
+        assert sum(map(float, parts)) == pytest.approx(float(total), abs=0.002)
+        page.keyboard.press("Escape")
+
+
+def test_the_keyboard_alone_reaches_everything(visit, ranking):
+    page = visit("one.html").page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "budget"
+    page.keyboard.press("PageUp")
+    assert page.locator(".number").inner_text() == "16"
+    page.locator(".tiles button").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    expected = ranking.prefix(16).frames[14]
+    assert page.evaluate("document.activeElement.dataset.frame") == str(expected)
+    page.keyboard.press("Enter")
+    assert page.locator(".tiles [aria-selected=true]").get_attribute("data-frame") == str(expected)
+    page.keyboard.press("+")
+    assert page.locator(".number").inner_text() == "17"
+
+
+def test_html_in_the_question_is_shown_and_not_run(visit):
+    for name in ("one.html", "several.html"):
+        page = visit(name).page
+        assert page.locator("h1").inner_text() == HOSTILE
+        assert page.locator("h1 *").count() == 0
+        assert page.title() == f"{HOSTILE} · Framenest"
+        assert page.evaluate("window.ran") is None
+
+
+def test_the_numbers_as_a_table(visit, ranking):
+    page = visit("one.html").page
+    page.get_by_text("The numbers").click()
+    rows = page.locator(".numbers tbody tr")
+    rows.first.wait_for()  # the browser tells of the opening a little later
+    assert rows.count() == 8
+    assert rows.first.inner_text().split()[2] == str(ranking.frames[0])
+    page.get_by_role("button", name="32", exact=True).click()
+    assert rows.count() == 32
+
+
+def test_several_results_share_one_axis(visit, files):
+    watched = visit("several.html")
+    page = watched.page
+    results = [load_result(files / f"{name}.json") for name in ("mec", "evidence", "uniform", "top-k")]
+    assert page.locator("[data-lane] button").all_inner_texts() == [
+        "mec",
+        "mec evidence-only",
+        "uniform",
+        "top-k",
+    ]
+    for budget in (8, 16, 32):
+        page.get_by_role("button", name=str(budget), exact=True).click()
+        for place, result in enumerate(results):
+            assert shown(page, place) == result.prefix(budget).frames.tolist()
+    set_budget(page, 20)
+    held = [len(shown(page, place)) for place in range(4)]
+    assert held == [20, 20, 16, 16]  # a selection shows its largest list within the budget
+    uniform = results[2]
+    assert isinstance(uniform, Selection)
+    lost = set(uniform.prefixes[8].frames.tolist()) - set(uniform.prefixes[16].frames.tolist())
+    assert page.locator("[data-lane='2'] .dropped").count() == len(lost) > 0
+    assert page.locator("[data-lane='0'] .dropped").count() == 0
+    lefts = {round(lane["x"]) for lane in page.locator("svg.lane").evaluate_all(
+        "all => all.map(lane => ({x: lane.getBoundingClientRect().left}))")}  # fmt: skip
+    assert len(lefts) == 1
+    page.get_by_role("button", name="uniform").click()
+    assert page.locator("svg.cue").count() == 0
+    page.get_by_role("button", name="mec evidence-only").click()
+    assert page.locator("svg.cue").count() == 4
+    page.locator(".tiles").nth(2).locator("button").first.hover()
+    assert page.locator(".crosshair").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("size", "name"), [(DESKTOP, "desktop"), (PHONE, "phone")])
+def test_fits_and_is_accessible(visit, size, name, scheme):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs the extra `test-browser`"
+    )
+    for page_name in ("one", "several"):
+        watched = visit(f"{page_name}.html", size, scheme)
+        page = watched.page
+        page.get_by_role(
+            "button", name="256" if (name, page_name) == ("phone", "one") else "32", exact=True
+        ).click()
+        page.get_by_text("The numbers").click()
+        page.locator(".tiles button").last.click()
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        found = axe.Axe().run(page).response["violations"]
+        assert [(v["id"], [node["html"] for node in v["nodes"]][:3]) for v in found] == []
+        page.keyboard.press("Escape")
+        watched.screenshot(f"report-{page_name}-{name}-{scheme}", whole=True)
+
+
+def test_a_tap_on_a_phone_opens_the_detail_and_closes_it(visit):
+    watched = visit("one.html", PHONE)
+    page = watched.page
+    assert not page.locator(".detail").is_visible()
+    page.locator(".tiles button").nth(2).click()
+    assert page.locator(".detail.open").is_visible()
+    watched.screenshot("report-detail-phone")
+    page.get_by_role("button", name="Close").click()
+    assert not page.locator(".detail").is_visible()
+
+
+def test_the_page_holds_what_the_ranking_says(files, ranking):
+    text = (files / "one.html").read_text()
+    start = text.index('id="document">') + len('id="document">')
+    held = json.loads(text[start : text.index("</script>", start)])
+    assert held["rankings"][0]["ranks"]["frames"] == ranking.frames.tolist()
