@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.server
+import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,41 @@ def server(tmp_path_factory, media, scores):
     one = Server(tmp_path_factory.mktemp("server"), "--scorer", scores, videos=media).start()
     yield one
     one.stop()
+
+
+class Endpoint:
+    """An OpenAI-compatible endpoint that says the same to everybody; `asked` holds what it was sent."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict] = []
+        self.keys: list[str] = []
+        endpoint = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                endpoint.keys.append(self.headers["Authorization"])
+                message = {"role": "assistant", "content": "a canned answer"}
+                choice = {"index": 0, "finish_reason": "stop", "message": message}
+                reply = {"id": "1", "object": "chat.completion", "created": 1, "model": "canned"}
+                data = json.dumps(reply | {"choices": [choice]}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def endpoint():
+    one = Endpoint()
+    yield one
+    one.server.shutdown()
+    one.server.server_close()

@@ -56,9 +56,7 @@ def test_the_command_refuses_an_open_door_in_one_line(tmp_path):
 def test_a_token_is_long_and_does_not_print(tmp_path):
     with pytest.raises(ConfigError, match="too short"):
         Settings(data=tmp_path, token="short")
-    shown = repr(Settings(data=tmp_path, token=TOKEN, answer_key="key-of-the-endpoint"))
-    assert TOKEN not in shown
-    assert "key-of-the-endpoint" not in shown
+    assert TOKEN not in repr(Settings(data=tmp_path, token=TOKEN))
 
 
 def test_it_listens_on_loopback_only(server):

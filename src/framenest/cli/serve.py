@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 import rich_click as click
@@ -115,7 +114,6 @@ def serve(
         hosts=hosts,
         answer_url=answer_url,
         answer_model=answer_model,
-        answer_key=os.environ.get("OPENAI_API_KEY"),
     )
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING if quiet else logging.INFO)
     app = create_app(settings)

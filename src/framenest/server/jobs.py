@@ -48,8 +48,8 @@ class Job:
         return self.state in ACTIVE
 
 
-_COLUMNS = ("id", "number", "kind", "target", "state", "error", "attempts", "stage", "done", "total")
-_COLUMNS += ("created", "started", "finished")
+_PLACE = ("id", "number", "kind", "target", "state", "error", "attempts")
+_COLUMNS = (*_PLACE, "stage", "done", "total", "created", "started", "finished")
 
 
 class Jobs:

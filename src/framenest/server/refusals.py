@@ -7,6 +7,7 @@ from framenest.errors import (
     ConfigError,
     FramenestError,
     IndexMismatch,
+    ModelError,
     ScorerError,
     StoreError,
     VideoError,
@@ -51,18 +52,13 @@ class Busy(Refusal):
     status = 429
 
 
-class Upstream(Refusal):
-    """The configured model endpoint did not answer."""
-
-    status = 502
-
-
 _STATUS: tuple[tuple[type[FramenestError], int], ...] = (
     (IndexMismatch, 409),
     (BudgetError, 422),
     (ConfigError, 422),
     (VideoError, 422),
     (ScorerError, 422),
+    (ModelError, 502),
     (StoreError, 507),
 )
 

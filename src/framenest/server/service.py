@@ -6,11 +6,15 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from framenest.config import MECConfig
 from framenest.errors import FramenestError
+from framenest.lmm.answer import Answer
 from framenest.result import Ranking
+from framenest.server.answers import Answers
 from framenest.server.incoming import Incoming
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
@@ -18,12 +22,13 @@ from framenest.server.kept import Kept
 from framenest.server.library import Library, Video, plain_error
 from framenest.server.metrics import Metrics
 from framenest.server.pictures import Pictures
-from framenest.server.refusals import NotReady, Unknown
+from framenest.server.refusals import Busy, NotReady, Unknown
 from framenest.server.settings import Settings
 from framenest.server.worker import Cancelled, Worker
 from framenest.store import digest
 
 LOADED, PREFIXES = 64, 1024  # rankings and prefixes kept in memory
+ANSWER_SIDE = 768  # pixels of the longer side of pictures sent to the model
 log = logging.getLogger("framenest.server")
 
 
@@ -42,7 +47,9 @@ class Service:
         self.workers = [Worker(settings.scorer, settings.cache) for _ in range(settings.workers)]
         self.picture_worker = Worker(settings.scorer, settings.cache)
         self.pictures = Pictures(self.picture_worker)
+        self.answers = Answers(settings)
         self.scorer = ""
+        self._packing = threading.BoundedSemaphore(2)
         self.prefixes: Kept[tuple[str, int, int], bytes] = Kept(PREFIXES)
         self._loaded: Kept[str, Ranking] = Kept(LOADED)
         self._threads: list[threading.Thread] = []
@@ -60,6 +67,7 @@ class Service:
         self.jobs.close()
         for worker in (*self.workers, self.picture_worker):
             worker.close()
+        self.answers.close()
         for thread in self._threads:
             thread.join()
         self.journal.close()
@@ -128,6 +136,34 @@ class Service:
             }
             for row in rows
         ]
+
+    def name_of(self, ranking: str) -> str:
+        """What the video of a ranking is called here."""
+        return self.library.get(self.request_of(ranking)["video"]).name
+
+    def messages(self, ranking: str, k: int, style: str, max_side: int) -> str:
+        """JSON text of the messages for a model."""
+        with self._shown(ranking, k) as path:
+            text: str = self.picture_worker.call("messages", path, k, style, max_side)
+            return text
+
+    def answer(self, ranking: str, k: int) -> Answer:
+        """What the configured model answers."""
+        with self._shown(ranking, k) as path:
+            request = self.picture_worker.call("request", path, k, "openai", ANSWER_SIDE)
+        return self.answers.ask(request)
+
+    @contextmanager
+    def _shown(self, ranking: str, k: int) -> Iterator[str]:
+        """The file of a ranking whose frames are about to be packed; few at once, as they take memory."""
+        self.ranking(ranking).prefix(k)
+        self.library.get(self.request_of(ranking)["video"]).check()
+        if not self._packing.acquire(timeout=10):
+            raise Busy("too many messages are being made at once; try again later", 5)
+        try:
+            yield str(self.settings.rankings / f"{ranking}.json")
+        finally:
+            self._packing.release()
 
     def remove(self, video: Video) -> None:
         """Forget a video and all that was made of it here."""

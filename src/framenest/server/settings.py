@@ -37,7 +37,6 @@ class Settings:
     hosts: tuple[str, ...] = ()
     answer_url: str | None = None
     answer_model: str | None = None
-    answer_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.videos is not None and not self.videos.is_dir():

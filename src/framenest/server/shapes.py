@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from framenest.config import PRESETS
 from framenest.server.jobs import Job
 from framenest.server.library import Video
 
 MOST_RANKS = 1024
+MOST_SHOWN = 256  # frames that go to a model in one request
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 
 
@@ -18,17 +19,16 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Register(Strict):
-    """A video to register: a path in the server's folder, or an address on an allowed host."""
+class ByPath(Strict):
+    """A video in the server's folder."""
 
-    path: str | None = Field(None, max_length=1024, examples=["lectures/kiln.mp4"])
-    url: str | None = Field(None, max_length=2048, examples=["https://media.example.org/kiln.mp4"])
+    path: str = Field(max_length=1024, examples=["lectures/kiln.mp4"])
 
-    @model_validator(mode="after")
-    def one(self) -> Register:
-        if (self.path is None) == (self.url is None):
-            raise ValueError("give either path or url")
-        return self
+
+class ByAddress(Strict):
+    """A video on a host that the server was told to allow."""
+
+    url: str = Field(max_length=2048, examples=["https://media.example.org/kiln.mp4"])
 
 
 class Ask(Strict):
@@ -41,7 +41,7 @@ class Ask(Strict):
 
 
 class AnswerRequest(Strict):
-    k: int = Field(16, ge=1, le=MOST_RANKS, description="How many frames the model is shown.")
+    k: int = Field(16, ge=1, le=MOST_SHOWN, description="How many frames the model is shown.")
 
 
 class SignIn(Strict):

@@ -1,4 +1,4 @@
-"""The work itself, done in a process beside the server: indexing, ranking, pictures.
+"""The work itself, done in a process beside the server: indexing, ranking, pictures, messages.
 
 Decoders and models run here and not in the server, so that a file which breaks a decoder ends a job and
 nothing else, a cancelled job can be ended for certain, and requests are answered while work goes on.
@@ -14,10 +14,13 @@ from typing import Any
 from PIL import Image
 
 from framenest.config import MECConfig
+from framenest.errors import ConfigError
 from framenest.extract import reopen
 from framenest.frames import ImageSpec, VideoInfo
+from framenest.lmm import Limits, Request, messages
 from framenest.mec import MEC
 from framenest.protocols import Progress, Scorer
+from framenest.result import Ranking
 from framenest.scorers import load_scorer
 from framenest.store import DirectoryStore
 from framenest.workspace import Workspace, scorer_name
@@ -63,6 +66,18 @@ class Desk:
                 Image.fromarray(pixels).save(file, "jpeg", quality=QUALITY)
                 found[number] = file.getvalue()
         return found
+
+    def request(self, ranking: str, k: int, style: str, max_side: int | None) -> Request:
+        """The question of a ranking file and its first k frames, as a request for a model."""
+        loaded = Ranking.load(ranking)
+        if loaded.question is None:
+            raise ConfigError("this ranking follows no question, so there is nothing to ask a model")
+        limits = Limits(max_side=max_side)
+        return messages(loaded.prefix(k), loaded.question, style, limits=limits, store=self._store)
+
+    def messages(self, ranking: str, k: int, style: str, max_side: int | None) -> str:
+        """The same as JSON text, as `framenest export` writes it."""
+        return self.request(ranking, k, style, max_side).dumps()
 
     def _space(self, path: str) -> Workspace:
         self.scorer()

@@ -1,4 +1,4 @@
-"""The files of the page. The view itself is the report's."""
+"""The files of the page. What it draws a ranking with is the report's view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = _HERE / "index.html"
 ASSETS = {
     file.name: file
     for folder in (_REPORT, _HERE)
-    for file in sorted(folder.glob("*"))
+    for file in sorted(folder.iterdir())
     if file.suffix in (".js", ".css", ".svg")
 }
 """Everything the page loads, by name."""

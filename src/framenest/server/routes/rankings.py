@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from framenest.lmm import STYLES
+from framenest.report.document import document
 from framenest.server.prefixes import prefix_json
 from framenest.server.routes import Here, problems
-from framenest.server.shapes import MOST_RANKS, Ask, Asked, JobOut, PrefixOut, RankingEntry, RankingOut
+from framenest.server.shapes import (
+    MOST_RANKS,
+    MOST_SHOWN,
+    AnswerOut,
+    AnswerRequest,
+    Ask,
+    Asked,
+    JobOut,
+    PrefixOut,
+    RankingEntry,
+    RankingOut,
+)
 
 router = APIRouter(tags=["rankings"])
 Id = Annotated[str, Path(max_length=64, description="Id of a ranking.")]
 K = Annotated[int, Query(ge=1, le=MOST_RANKS, description="The frame budget.")]
+STYLE_NAMES: dict[str, Any] = {"enum": list(STYLES)}
 # A ranking never changes, so an answer once given stays good; browsers still ask, in case it was removed.
 LASTING = {"cache-control": "private, no-cache"}
 
@@ -79,15 +94,41 @@ async def prefix(
 def file(here: Here, ranking: Id) -> dict[str, Any]:
     """The whole ranking, as `framenest rank -o` writes it; `framenest show` reads it."""
     found = here.ranking(ranking).to_json()
-    name = here.library.get(here.request_of(ranking)["video"]).name
-    return found | {"video": found["video"] | {"path": name}}
+    return found | {"video": found["video"] | {"path": here.name_of(ranking)}}
+
+
+@router.get("/rankings/{ranking}/messages", responses=problems(404, 409, 429))
+def messages(
+    here: Here,
+    ranking: Id,
+    k: Annotated[int, Query(ge=1, le=MOST_SHOWN, description="How many frames.")] = 16,
+    style: Annotated[
+        str, Query(max_length=32, description="For which model or server.", json_schema_extra=STYLE_NAMES)
+    ] = "openai",
+    max_side: Annotated[
+        int, Query(ge=16, le=2160, description="Longer side of the pictures in pixels; never enlarged.")
+    ] = 768,
+) -> dict[str, Any]:
+    """The question and its k frames as messages in the style of a model, as `framenest export` writes them.
+
+    For servers (openai, vllm-video) this is the body of a chat completion without the model's name.
+    """
+    found: dict[str, Any] = json.loads(here.messages(ranking, k, style, max_side))
+    if "video" in found:
+        found["video"]["path"] = here.name_of(ranking)
+    return found
+
+
+@router.post("/rankings/{ranking}/answer", responses=problems(404, 409, 411, 413, 429, 502))
+def answer(here: Here, ranking: Id, body: AnswerRequest) -> AnswerOut:
+    """Let the configured model look at k frames and answer the question."""
+    said = here.answer(ranking, body.k)
+    return AnswerOut(answer=said.text, model=said.model, k=body.k)
 
 
 @router.get("/rankings/{ranking}/report", responses=problems(404, 409))
 def report(here: Here, ranking: Id) -> JSONResponse:
     """The document that the report view draws."""
-    from framenest.report.document import document
-
     found = document([here.ranking(ranking)])
-    name = here.library.get(here.request_of(ranking)["video"]).name
-    return JSONResponse(found | {"video": found["video"] | {"name": name}}, headers=LASTING)
+    named = found["video"] | {"name": here.name_of(ranking)}
+    return JSONResponse(found | {"video": named}, headers=LASTING)

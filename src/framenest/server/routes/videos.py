@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse
 from framenest.server.library import Video, frame_size, info_of
 from framenest.server.routes import Here, problems
 from framenest.server.service import Service
-from framenest.server.shapes import File, JobOut, Register, Registered, VideoOut
+from framenest.server.shapes import ByAddress, ByPath, File, JobOut, Registered, VideoOut
 
 router = APIRouter(tags=["videos"])
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
@@ -36,14 +36,13 @@ def videos(here: Here) -> list[VideoOut]:
 
 
 @router.post("/videos", status_code=201, responses=problems(404, 409, 411, 413, 429))
-def register(here: Here, body: Register) -> Registered:
+def register(here: Here, body: ByPath | ByAddress) -> Registered:
     """Register a video by path or address, and index it in the background.
 
     The same file registered again is the same video. Questions may be asked at once; they wait for the index.
     """
-    if body.url is not None:
+    if isinstance(body, ByAddress):
         return _registered(here, here.incoming.fetch(body.url))
-    assert body.path is not None
     return _registered(here, here.library.add_path(body.path))
 
 
