@@ -1,6 +1,8 @@
 """What a client sees: register, index, ask, take prefixes and pictures."""
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -190,3 +192,23 @@ def test_the_documentation_needs_nothing_from_elsewhere(server):
     assert "<script" not in page
     paths = server.http.get("/openapi.json").json()["paths"]
     assert {"/videos", "/videos/upload", "/rankings/{ranking}/prefix", "/jobs/{job}"} <= set(paths)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--scorer", "none-such"], "there is no scorer 'none-such'"),
+        (["--scorer", "tags"], "framenest models fetch tags"),
+        (["--videos", "nowhere"], "not a folder"),
+        (["--port", "99999"], "not a port"),
+        (["--queue", "0"], "must be 1 or more"),
+        (["--answer-url", "http://127.0.0.1:9/v1"], "needs both"),
+        (["--answer-url", "ftp://x", "--answer-model", "m"], "must begin with http"),
+    ],
+)
+def test_what_cannot_start_says_why_in_one_line(tmp_path, options, told):
+    command = [sys.executable, "-m", "framenest", "serve", "--data", str(tmp_path), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -94,6 +94,7 @@ def serve(
         import uvicorn
 
         from framenest.server.app import create_app
+        from framenest.server.service import Service
         from framenest.server.settings import MIB, Settings
     except ImportError as error:
         raise MissingExtra("server", error.name or "fastapi") from error
@@ -116,8 +117,15 @@ def serve(
         answer_model=answer_model,
     )
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING if quiet else logging.INFO)
-    app = create_app(settings)
+    service = Service(settings)
+    try:
+        service.start()
+    except BaseException:
+        service.close()
+        raise
     where = f"[{host}]" if ":" in host else host
     err.print(f"Framenest at http://{where}:{port}/, its API at http://{where}:{port}/docs", soft_wrap=True)
     # Its own access log would have query strings in it; the guard logs instead.
-    uvicorn.run(app, host=host, port=port, access_log=False, log_config=None, server_header=False)
+    uvicorn.run(
+        create_app(service), host=host, port=port, access_log=False, log_config=None, server_header=False
+    )

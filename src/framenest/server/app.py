@@ -16,7 +16,6 @@ from framenest.server.guard import Guard
 from framenest.server.refusals import Refusal, status_of
 from framenest.server.routes import jobs, rankings, site, videos
 from framenest.server.service import Service
-from framenest.server.settings import Settings
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
 
@@ -24,13 +23,11 @@ Register or upload a video, ask, wait for the job, take `/rankings/{id}/prefix?k
 `?after=16&k=32` gives the 16 that are added. Nothing runs again."""
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The service as an ASGI application; it starts its workers when the server starts it."""
-    service = Service(settings)
+def create_app(service: Service) -> FastAPI:
+    """A started service as an ASGI application, which closes it at its end."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(service.start)
         yield
         await asyncio.to_thread(service.close)
 
@@ -47,7 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(part.router)
     app.add_exception_handler(FramenestError, _refused)
     app.add_exception_handler(RequestValidationError, _misunderstood)
-    app.add_middleware(Guard, settings=settings, metrics=service.metrics)
+    app.add_middleware(Guard, settings=service.settings, metrics=service.metrics)
     return app
 
 
