@@ -91,9 +91,17 @@ class Watch(threading.Thread):
             self.samples.append((time.monotonic() - began, memory(self.pid)))
 
 
-def wrk(path: str) -> dict[str, float]:
+def processor_seconds(pid: int) -> float:
+    """What the process that answers requests has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wrk(path: str, pid: int) -> dict[str, float]:
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{WRK_SECONDS}s", "--latency", URL + path]
+    used = processor_seconds(pid)
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    used = processor_seconds(pid) - used
     print(said)
     assert "Non-2xx" not in said, said
     units = {"us": 1e-3, "ms": 1.0, "s": 1e3}
@@ -101,13 +109,16 @@ def wrk(path: str) -> dict[str, float]:
         share: float(n) * units[unit] for share, n, unit in re.findall(r"(\d+)%\s+([\d.]+)(us|ms|s)", said)
     }
     rate = re.search(r"Requests/sec:\s+([\d.]+)", said)
+    count = re.search(r"(\d+) requests in", said)
     assert rate is not None
+    assert count is not None
     return {
         "connections": CONNECTIONS,
         "seconds": WRK_SECONDS,
         "requests_per_second": float(rate[1]),
         "p50_ms": shares["50"],
         "p99_ms": shares["99"],
+        "processor_ms_per_request": 1000 * used / int(count[1]),
     }
 
 
@@ -213,7 +224,7 @@ def measure(pid: int, seconds: int, folder: Path) -> dict[str, Any]:
     return {
         "load_average_before": load,
         "index_seconds": indexed,
-        "cached_prefix": wrk(path),
+        "cached_prefix": wrk(path, pid),
         "asking": users(seconds, folder, pid),
     }
 

@@ -47,7 +47,7 @@ MENDED = [*REFUSED, schemathesis.checks.negative_data_rejection]
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 def test_whatever_is_asked(operations, mode):
     def ask(case):
-        case.call_and_validate(excluded_checks=REFUSED)
+        case.call_and_validate(excluded_checks=REFUSED, timeout=120)
 
     for operation in operations:
         fuzz(operation, mode, ask)
@@ -60,7 +60,7 @@ def test_whatever_is_asked_of_things_that_are_there(operations, known, mode):
             case.path_parameters[name] = known[name]
         if isinstance(case.body, dict) and "video" in case.body:
             case.body["video"] = known["video"]
-        case.call_and_validate(excluded_checks=MENDED)
+        case.call_and_validate(excluded_checks=MENDED, timeout=120)
 
     for operation in operations:
         if operation.label != "DELETE /videos/{video}":
