@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -268,6 +269,22 @@ def test_uploads_are_limited_in_size(serve, media):
     answer = upload(server, (media / "clip.mp4").read_bytes())
     assert answer.status_code == 413
     assert "no room" in answer.json()["detail"]
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(serve, media):
+    server = serve()
+    data = (media / "clip.mp4").read_bytes()
+    with socket.create_connection(("127.0.0.1", server.port)) as line:
+        head = (
+            f"POST /videos/upload?name=x HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        line.sendall(head.encode() + data[: len(data) // 2])
+    until = time.monotonic() + 30
+    while "POST /videos/upload 422" not in server.log and time.monotonic() < until:
+        time.sleep(0.05)
+    assert "POST /videos/upload 422" in server.log
+    assert uploads(server) == []
+    assert "Traceback" not in server.log
 
 
 def test_other_requests_are_small(server):

@@ -127,5 +127,11 @@ def serve(
     err.print(f"Framenest at http://{where}:{port}/, its API at http://{where}:{port}/docs", soft_wrap=True)
     # Its own access log would have query strings in it; the guard logs instead.
     uvicorn.run(
-        create_app(service), host=host, port=port, access_log=False, log_config=None, server_header=False
+        create_app(service),
+        host=host,
+        port=port,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=5,
     )

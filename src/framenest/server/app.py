@@ -48,11 +48,12 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FramenestError)
     wait = error.retry_after if isinstance(error, Refusal) else None
     headers = {} if wait is None else {"retry-after": str(wait)}
-    return JSONResponse({"detail": str(error)}, status_of(error), headers)
+    detail = request.app.state.service.plain(str(error))
+    return JSONResponse({"detail": detail}, status_of(error), headers)
 
 
 async def _misunderstood(_: Request, error: Exception) -> JSONResponse:

@@ -35,7 +35,13 @@ class Incoming:
         """Take the bytes of a file."""
         with self._place() as part:
             held: list[bytes] = []
-            async for chunk in chunks:
+            while True:
+                try:
+                    chunk = await asyncio.wait_for(anext(chunks), TIMEOUT)
+                except StopAsyncIteration:
+                    break
+                except TimeoutError as error:
+                    raise Unusable(f"the upload stood still for {TIMEOUT:.0f} s") from error
                 held.append(chunk)
                 if sum(map(len, held)) >= MIB:
                     await asyncio.to_thread(part.write, b"".join(held))

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from framenest.config import MECConfig
-from framenest.errors import FramenestError
+from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
-from framenest.result import Ranking
 from framenest.server.answers import Answers
 from framenest.server.incoming import Incoming
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
-from framenest.server.kept import Kept
 from framenest.server.library import Library, Video, plain_error
 from framenest.server.metrics import Metrics
 from framenest.server.pictures import Pictures
+from framenest.server.rankings import Rankings
 from framenest.server.refusals import Busy, NotReady, Unknown
 from framenest.server.settings import Settings
 from framenest.server.worker import Cancelled, Worker
 from framenest.store import digest
 
-LOADED, PREFIXES = 64, 1024  # rankings and prefixes kept in memory
 ANSWER_SIDE = 768  # pixels of the longer side of pictures sent to the model
 log = logging.getLogger("framenest.server")
 
@@ -37,21 +33,19 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        settings.rankings.mkdir(parents=True, exist_ok=True)
-        settings.uploads.mkdir(parents=True, exist_ok=True)
+        _make_folders(settings)
         self.journal = Journal(settings.data / "journal.sqlite")
         self.metrics = Metrics()
         self.library = Library(self.journal, settings)
         self.incoming = Incoming(settings, self.library)
         self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
+        self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
         self.workers = [Worker(settings.scorer, settings.cache) for _ in range(settings.workers)]
         self.picture_worker = Worker(settings.scorer, settings.cache)
         self.pictures = Pictures(self.picture_worker)
         self.answers = Answers(settings)
         self.scorer = ""
         self._packing = threading.BoundedSemaphore(2)
-        self.prefixes: Kept[tuple[str, int, int], bytes] = Kept(PREFIXES)
-        self._loaded: Kept[str, Ranking] = Kept(LOADED)
         self._threads: list[threading.Thread] = []
         self._closing = False
 
@@ -84,62 +78,13 @@ class Service:
         MECConfig.preset(preset)
         request = {"video": video.id, "question": question, "preset": preset, "horizon": horizon}
         id_ = digest(video.id, question, preset, horizon, self.scorer)[:24]
-        if (self.settings.rankings / f"{id_}.json").is_file():
+        if self.rankings.has(id_) or self.jobs.active(id_):
             self.metrics.shared.inc()
-            return id_, None
-        if self.jobs.active(id_):
-            self.metrics.shared.inc()
-        job = self.jobs.submit("rank", id_, request)
-        self.journal.write(
-            "insert or ignore into rankings values (?, ?, ?, ?)",
-            [id_, video.id, json.dumps(request), time.time()],
-        )
-        return id_, job
-
-    def ranking(self, id_: str) -> Ranking:
-        """A ranking that is done; what is in the way otherwise."""
-        known = self._loaded.get(id_)
-        if known is not None:
-            return known
-        if self.journal.row("select id from rankings where id = ?", [id_]) is None:
-            raise Unknown("no such ranking")
-        path = self.settings.rankings / f"{id_}.json"
-        if not path.is_file():
-            job = self.jobs.latest(id_)
-            why = "this ranking is being made" if job and job.active else "this ranking was not made"
-            told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
-            raise NotReady(why + told)
-        return self._loaded.setdefault(id_, Ranking.load(path))
-
-    def has_ranking(self, id_: str) -> bool:
-        return self._loaded.get(id_) is not None or (self.settings.rankings / f"{id_}.json").is_file()
-
-    def request_of(self, id_: str) -> dict[str, Any]:
-        """What a ranking was asked with."""
-        row = self.journal.row("select request from rankings where id = ?", [id_])
-        if row is None:
-            raise Unknown("no such ranking")
-        request: dict[str, Any] = json.loads(row["request"])
-        return request
-
-    def rankings(self, video: str | None) -> list[dict[str, Any]]:
-        """Rankings asked for, newest first, of one video or all."""
-        where = "" if video is None else "where video = ?"
-        values = [] if video is None else [video]
-        rows = self.journal.rows(f"select * from rankings {where} order by created desc limit 1000", values)
-        return [
-            {
-                "id": row["id"],
-                "created": row["created"],
-                "ready": (self.settings.rankings / f"{row['id']}.json").is_file(),
-                **json.loads(row["request"]),
-            }
-            for row in rows
-        ]
+        return id_, self.rankings.ask(id_, request)
 
     def name_of(self, ranking: str) -> str:
         """What the video of a ranking is called here."""
-        return self.library.get(self.request_of(ranking)["video"]).name
+        return self.library.get(self.rankings.request(ranking)["video"]).name
 
     def messages(self, ranking: str, k: int, style: str, max_side: int) -> str:
         """JSON text of the messages for a model."""
@@ -156,12 +101,12 @@ class Service:
     @contextmanager
     def _shown(self, ranking: str, k: int) -> Iterator[str]:
         """The file of a ranking whose frames are about to be packed; few at once, as they take memory."""
-        self.ranking(ranking).prefix(k)
-        self.library.get(self.request_of(ranking)["video"]).check()
+        self.rankings.get(ranking).prefix(k)
+        self.library.get(self.rankings.request(ranking)["video"]).check()
         if not self._packing.acquire(timeout=10):
             raise Busy("too many messages are being made at once; try again later", 5)
         try:
-            yield str(self.settings.rankings / f"{ranking}.json")
+            yield str(self.rankings.path(ranking))
         finally:
             self._packing.release()
 
@@ -170,11 +115,7 @@ class Service:
         if self.jobs.active(f"index:{video.id}"):
             raise NotReady("this video is being indexed; cancel that first")
         for id_ in self.library.remove(video):
-            self._loaded.drop(id_)
-            for key in self.prefixes.keys_now():
-                if key[0] == id_:
-                    self.prefixes.drop(key)
-            (self.settings.rankings / f"{id_}.json").unlink(missing_ok=True)
+            self.rankings.remove(id_)
 
     def _run(self, worker: Worker) -> None:
         while (job := self.jobs.take()) is not None:
@@ -204,7 +145,7 @@ class Service:
             made = worker.call("index", path, progress=progress, cancelled=job.cancelled.is_set)
         else:
             asked = [job.request[name] for name in ("question", "preset", "horizon")]
-            target = str(self.settings.rankings / f"{job.target}.json")
+            target = str(self.rankings.path(job.target))
             made = worker.call(
                 "rank", path, *asked, target, progress=progress, cancelled=job.cancelled.is_set
             )
@@ -212,8 +153,25 @@ class Service:
         if video.info is None:
             self.library.indexed(video.id, made["video"])
 
+    def plain(self, message: str) -> str:
+        """A message without where the server keeps its files."""
+        for folder in (self.settings.videos, self.settings.uploads, self.settings.data):
+            if folder is not None:
+                message = message.replace(f"{folder.resolve()}{os.sep}", "")
+        return message
+
     def _told(self, error: FramenestError, job: Job) -> str:
         try:
             return plain_error(error, self.library.get(job.request["video"]))
         except Unknown:
             return str(error)
+
+
+def _make_folders(settings: Settings) -> None:
+    """For this user alone: videos and questions are nobody else's business."""
+    try:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings.rankings.mkdir(exist_ok=True)
+        settings.uploads.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{settings.data}: cannot be written ({error.strerror})") from error

@@ -18,6 +18,7 @@ from framenest.errors import FramenestError, VideoError
 from framenest.protocols import Progress
 from framenest.server.work import Desk
 
+CANCEL = "cancel"
 GRACE = 5.0  # seconds that a cancelled task may take to come to a stop by itself
 
 
@@ -38,7 +39,6 @@ class Worker:
         self._turn = threading.Lock()
         self._process: Any = None
         self._pipe: Connection | None = None
-        self._stop: Any = None
         self._closed = False
 
     @property
@@ -59,7 +59,6 @@ class Worker:
             if self._process is None or not self._process.is_alive():
                 self._start()
             assert self._pipe is not None
-            self._stop.clear()
             try:
                 self._pipe.send((task, arguments))
                 return self._wait(self._pipe, progress, cancelled)
@@ -73,7 +72,7 @@ class Worker:
         deadline = None
         while True:
             if deadline is None and (cancelled() or self._closed):
-                self._stop.set()
+                pipe.send(CANCEL)
                 deadline = time.monotonic() + (0 if self._closed else GRACE)
             if not pipe.poll(0.05):
                 if deadline is not None and time.monotonic() > deadline:
@@ -98,9 +97,8 @@ class Worker:
 
     def _start(self) -> None:
         self._pipe, theirs = self._context.Pipe()
-        self._stop = self._context.Event()
         self._process = self._context.Process(
-            target=_main, args=(theirs, self._stop, *self._arguments), daemon=True, name="framenest-worker"
+            target=_main, args=(theirs, *self._arguments), daemon=True, name="framenest-worker"
         )
         self._process.start()
         theirs.close()
@@ -115,7 +113,7 @@ class Worker:
         self._process = self._pipe = None
 
 
-def _main(pipe: Connection, stop: Any, scorer: str, cache: Path | None) -> None:
+def _main(pipe: Connection, scorer: str, cache: Path | None) -> None:
     """The other process. It ends when the pipe does, that is, with the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
     with suppress(OSError):
@@ -123,14 +121,17 @@ def _main(pipe: Connection, stop: Any, scorer: str, cache: Path | None) -> None:
     warnings.simplefilter("ignore")  # of the cache; the work goes on without it
 
     def progress(stage: str, done: int, total: int) -> None:
-        if stop.is_set():
+        if pipe.poll() and pipe.recv() == CANCEL:
             raise Cancelled
         pipe.send(("progress", stage, done, total))
 
     desk = Desk(scorer, cache, progress)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
-            task, arguments = pipe.recv()
+            asked = pipe.recv()
+            if asked == CANCEL:  # came when the task was over
+                continue
+            task, arguments = asked
             try:
                 pipe.send(("done", getattr(desk, task)(*arguments)))
             except Cancelled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Annotated, Any
 
@@ -10,7 +11,6 @@ from fastapi.responses import JSONResponse
 
 from framenest.lmm import STYLES
 from framenest.report.document import document
-from framenest.server.prefixes import prefix_json
 from framenest.server.routes import Here, problems
 from framenest.server.shapes import (
     MOST_RANKS,
@@ -52,13 +52,13 @@ def ask(here: Here, body: Ask, response: Response) -> Asked:
 @router.get("/rankings", responses=problems())
 def rankings(here: Here, video: Annotated[str | None, Query(max_length=64)] = None) -> list[RankingEntry]:
     """What was asked, newest first; of one video with ?video=."""
-    return [RankingEntry(**entry) for entry in here.rankings(video)]
+    return [RankingEntry(**entry) for entry in here.rankings.all(video)]
 
 
 @router.get("/rankings/{ranking}", responses=problems(404, 409))
 def ranking(here: Here, ranking: Id) -> RankingOut:
     """What was ranked, how, and how long the ranking is."""
-    found, asked = here.ranking(ranking), here.request_of(ranking)
+    found, asked = here.rankings.get(ranking), here.rankings.request(ranking)
     return RankingOut(
         id=ranking,
         video=asked["video"],
@@ -84,16 +84,18 @@ async def prefix(
     """
     tag = f'"{ranking}-{k}-{after}"'
     headers = LASTING | {"etag": tag}
-    if request.headers.get("if-none-match") == tag and here.has_ranking(ranking):
+    if request.headers.get("if-none-match") == tag and here.rankings.has(ranking):
         return Response(status_code=304, headers=headers)
-    body = prefix_json(here, ranking, k, after)
+    body = here.rankings.ready_prefix(ranking, k, after)
+    if body is None:
+        body = await asyncio.to_thread(here.rankings.prefix, ranking, k, after)
     return Response(body, media_type="application/json", headers=headers)
 
 
 @router.get("/rankings/{ranking}/file", responses=problems(404, 409))
 def file(here: Here, ranking: Id) -> dict[str, Any]:
     """The whole ranking, as `framenest rank -o` writes it; `framenest show` reads it."""
-    found = here.ranking(ranking).to_json()
+    found = here.rankings.get(ranking).to_json()
     return found | {"video": found["video"] | {"path": here.name_of(ranking)}}
 
 
@@ -129,6 +131,6 @@ def answer(here: Here, ranking: Id, body: AnswerRequest) -> AnswerOut:
 @router.get("/rankings/{ranking}/report", responses=problems(404, 409))
 def report(here: Here, ranking: Id) -> JSONResponse:
     """The document that the report view draws."""
-    found = document([here.ranking(ranking)])
+    found = document([here.rankings.get(ranking)])
     named = found["video"] | {"name": here.name_of(ranking)}
     return JSONResponse(found | {"video": named}, headers=LASTING)

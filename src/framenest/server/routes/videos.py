@@ -7,8 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
+from starlette.requests import ClientDisconnect
 
 from framenest.server.library import Video, frame_size, info_of
+from framenest.server.refusals import Unusable
 from framenest.server.routes import Here, problems
 from framenest.server.service import Service
 from framenest.server.shapes import ByAddress, ByPath, File, JobOut, Registered, VideoOut
@@ -61,7 +63,10 @@ async def upload(
 
     `curl --data-binary @kiln.mp4 "http://127.0.0.1:8600/videos/upload?name=kiln.mp4"`
     """
-    video = await here.incoming.upload(request.stream(), name)
+    try:
+        video = await here.incoming.upload(request.stream(), name)
+    except ClientDisconnect as error:
+        raise Unusable("the upload broke off") from error
     return await asyncio.to_thread(_registered, here, video)
 
 
