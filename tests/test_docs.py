@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -12,6 +13,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
 ]
 
 
@@ -81,6 +83,35 @@ def test_the_evaluation_numbers_are_the_measured_ones():
             "selectors"
         ].values():
             assert f" {summary['8']['hit']:.2f} " in page
+
+
+def test_the_token_estimates_are_the_computed_ones():
+    from framenest.lmm import STYLES, estimate
+
+    page = (ROOT / "docs" / "messages.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)`(?:, `(\w+)`)? \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.M)
+    assert {style for style, *_ in rows} == set(STYLES)
+    for style, pairing, *cells in rows:
+        for count, cell in zip((8, 32, 128), cells, strict=True):
+            seconds = [60.0 * i / count for i in range(count)]
+            tokens = estimate(style, seconds, (1280, 720), "x" * 80, pairing=pairing or "pairs")
+            assert f"{tokens.total:,}" == cell, (style, count)
+
+
+def test_the_pairing_table_is_what_the_markers_are():
+    from framenest import Prefix, VideoInfo
+    from framenest.lmm.times import copies, marker, paired_markers, video_metadata
+
+    info = VideoInfo("kiln.mp4", "", 9501, 380.04, 25.0, 640, 360, "h264")
+    numbers = np.array([250, 2250, 2300, 7510, 9500])
+    prefix = Prefix(info, 5, numbers, numbers / 25, None)
+    page = (ROOT / "docs" / "messages.md").read_text()
+    for pairing in ("pairs", "duplicate", "images"):
+        written = paired_markers(video_metadata(prefix, copies(pairing, 5)))
+        if pairing == "images":
+            written = [marker(second) for second in prefix.seconds]
+        times = ", ".join(m[1:].split()[0] for m in written)
+        assert re.search(rf"^\| `{pairing}`, [^|]+ \| {re.escape(times)} \|", page, re.M), times
 
 
 def test_the_glossary_names_exist_in_the_code():

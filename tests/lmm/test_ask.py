@@ -137,6 +137,23 @@ def test_a_budget_ladder_needs_rungs(frames):
         ask(None, nested(decoder), "What?", [], video=decoder)
 
 
+def test_max_tokens_becomes_a_budget(capsys, clip):
+    with ScriptedServer("B") as server:
+        given = ["--max-tokens", 500, "--json", "--base-url", server.url, *UNIFORM]
+        _, out, _ = run(capsys, "ask", clip, "What?", *given)
+        assert json.loads(out)["budget"] == 6  # 70 and 10 each by estimate, and 18 for the question
+        _, out, _ = run(capsys, "ask", clip, "What?", *given, "--tokens-per-frame", 20)
+        assert json.loads(out)["budget"] == 16
+        tight = run(capsys, "ask", clip, "What?", *given[2:], "--max-tokens", 50)
+    assert "not even 1 frame fits" in tight[2]
+
+
+def test_control_characters_do_not_reach_the_terminal(capsys, clip):
+    with ScriptedServer("A\x1b[2J :smile: [bold]kiln") as server:
+        _, out, _ = run(capsys, "ask", clip, "What?", "-k", 2, "--base-url", server.url, *UNIFORM)
+    assert out.startswith("A[2J :smile: [bold]kiln")
+
+
 def test_thinking_is_shown_beside_the_answer(capsys, clip):
     def thinks(handler, body):
         assert body["chat_template_kwargs"] == {"enable_thinking": True}
@@ -182,7 +199,7 @@ def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
     assert note in err
     code, _, err = run(capsys, "ask", clip, "What?", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
     assert (code, "nothing answers there" in err) == (2, True)
-    assert "not both" in run(capsys, "ask", clip, "What?", "-k", 2, *LADDER, "http://127.0.0.1:9/v1")[2]
+    assert "not several" in run(capsys, "ask", clip, "What?", "-k", 2, *LADDER, "http://127.0.0.1:9/v1")[2]
 
 
 def test_the_key_is_in_no_file(capsys, clip, tmp_path, cache):

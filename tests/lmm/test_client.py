@@ -167,6 +167,29 @@ def test_a_context_limit_that_the_server_only_lists(connect, request_of):
         connect(server.url, "m").answer(request_of(20))
 
 
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ((400, {"error": {"message": "At most 8 image(s) may be provided in one prompt."}}),
+         "takes at most 8 images a request; -k 8"),
+        ((413, {"error": "too large"}), "finds the request too large; smaller pictures: --max-side"),
+        ((400, {"error": {"message": "This model does not support image input."}}),
+         "answered 400: This model does not support image input."),
+    ],
+)  # fmt: skip
+def test_trouble_that_can_be_put_right(connect, request_of, reply, said):
+    with ScriptedServer(reply, models=["m"]) as server, pytest.raises(ModelError) as told:
+        connect(server.url, "m").answer(request_of(20))
+    assert said in str(told.value)
+
+
+def test_an_address_without_its_path(connect, request_of):
+    with ScriptedServer((404, {"detail": "Not Found"}), models=[]) as server:
+        bare = connect(server.url.removesuffix("/v1"), "m")
+        with pytest.raises(ModelError, match=r"answered 404; should the address end in /v1\?"):
+            bare.answer(request_of(1))
+
+
 def test_a_line_that_drops_in_mid_answer(connect, request_of):
     def silently(handler, body):
         handler.stream("It is a", die=True)

@@ -33,6 +33,7 @@ def app() -> None:
     framenest show kiln.json
     framenest report kiln.json -o kiln.html
     framenest extract kiln.json -k 8 --to frames/
+    framenest ask kiln.mp4 "What does the potter do after firing?" --base-url http://localhost:8000/v1
     """
 
 

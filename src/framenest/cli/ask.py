@@ -6,24 +6,23 @@ import json
 from typing import Literal
 
 import rich_click as click
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from framenest import lmm
 from framenest.cli import asking, options
-from framenest.cli.terminal import Bars, err, note, out
+from framenest.cli.answers import Said, print_asked
+from framenest.cli.terminal import Bars, note, out
+from framenest.config import RankingConfig
 from framenest.errors import ConfigError
-from framenest.lmm.answer import Kind
-from framenest.lmm.ask import LADDERS, Asked, Ladder, Step
+from framenest.lmm.ask import LADDERS, Ladder
 from framenest.lmm.ask import ask as ask_with
 from framenest.lmm.client import KEY_VARIABLE, Client
-from framenest.report.sheet import clock
+from framenest.lmm.prompt import prompt
 from framenest.selectors import load_selector
 from framenest.store import DirectoryStore
 from framenest.video import open_video
 from framenest.workspace import Workspace
 
+MOST = RankingConfig().horizon
 ANSWER_TOKENS = {True: 8192, False: 1024}
 """What an answer may take, with thinking and without."""
 
@@ -31,7 +30,6 @@ ANSWER_TOKENS = {True: 8192, False: 1024}
 @click.command(cls=asking.WithSeveral)
 @click.option_panel("Options")
 @click.option_panel("The model")
-@click.option_panel("The frames")
 @click.argument("video")
 @click.argument("question")
 @click.option("-k", "--budget", type=int, default=None, help="How many frames. [default: 16]")
@@ -47,6 +45,7 @@ ANSWER_TOKENS = {True: 8192, False: 1024}
     show_default=True,
     help="Send each larger prefix whole, in time order, or only its new frames as another turn.",
 )
+@asking.max_tokens
 @asking.choices
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of streaming.")
 @click.option(
@@ -86,7 +85,7 @@ ANSWER_TOKENS = {True: 8192, False: 1024}
     help="The environment variable that holds the API key, if one is needed.",
     panel="The model",
 )
-@click.option("--selector", default="mec", show_default=True, metavar="NAME", panel="The frames")
+@click.option("--selector", default="mec", show_default=True, metavar="NAME", help="Who chooses the frames.")
 @asking.pictures
 @options.video
 @options.scorer
@@ -97,6 +96,8 @@ def ask(
     budget: int | None,
     budget_ladder: list[int] | None,
     ladder: Ladder,
+    max_tokens: int | None,
+    tokens_per_frame: int | None,
     choices: tuple[str, ...],
     as_json: bool,
     base_url: str,
@@ -128,8 +129,8 @@ def ask(
     framenest ask kiln.mp4 "What happens after firing?" -k 16 --base-url http://localhost:8000/v1
     framenest ask kiln.mp4 "What is fired?" --options cups tiles --budget-ladder 8,16,32 --base-url …
     """
-    if budget is not None and budget_ladder is not None:
-        raise ConfigError("give -k or --budget-ladder, not both")
+    if sum(given is not None for given in (budget, budget_ladder, max_tokens)) > 1:
+        raise ConfigError("give one of -k, --budget-ladder and --max-tokens, not several")
     client = Client(
         base_url,
         model,
@@ -142,11 +143,14 @@ def ask(
     )
     bars, said = Bars(quiet), Said()
     space = Workspace(scorer, store=cache, progress=bars)
-    budgets = budget_ladder or [budget or 16]
+    budgets = budget_ladder or [16 if budget is None else budget]
     with client:
         _greet(client)
         with bars:
             opened = open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache)
+            if max_tokens is not None:
+                room = asking.Room(opened.info, style, limits, pairing, tokens_per_frame, max_tokens)
+                budgets = [room.budget(range(1, MOST + 1), prompt(question, choices))]
             chosen = load_selector(selector, space).select(opened, question, budgets)
         asked = ask_with(
             client,
@@ -167,7 +171,7 @@ def ask(
         where = {"base_url": client.base_url, "options": list(choices)}
         out.file.write(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
     else:
-        _report(asked)
+        print_asked(asked)
 
 
 def _greet(client: Client) -> None:
@@ -175,59 +179,3 @@ def _greet(client: Client) -> None:
     listed = client.models()
     if listed and client.model not in listed:
         note(f"{client.base_url} lists {', '.join(listed)}; trying {client.model} all the same")
-
-
-class Said:
-    """Prints the answer as it arrives: to stdout, its reasoning dimmed to stderr."""
-
-    def __init__(self) -> None:
-        self._open: Kind | None = None
-
-    def __call__(self, kind: Kind, piece: str) -> None:
-        console = out if kind == "answer" else err
-        if self._open not in (None, kind):
-            err.print()
-        self._open = kind
-        console.print(
-            piece, end="", markup=False, soft_wrap=True, style="dim" if kind == "reasoning" else None
-        )
-        console.file.flush()
-
-    def end(self, _: Step) -> None:
-        if self._open is not None:
-            out.print()
-        self._open = None
-
-
-def _report(asked: Asked) -> None:
-    prefix = asked.prefix
-    if asked.answer.finish_reason == "length":
-        note("the answer was cut off; give it more room with --answer-tokens")
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", justify="right")
-    facts.add_column(overflow="fold")
-    facts.add_row("", "")
-    times = [clock(second) for second in prefix.seconds.tolist()]
-    for place in asked.cited:
-        rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
-        facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
-    facts.add_row("shown", " ".join(times))
-    facts.add_row("model", escape(asked.answer.model))
-    out.print(facts)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("said", no_wrap=True)
-    for step in asked.steps:
-        usage = step.answer.usage
-        table.add_row(
-            str(step.budget),
-            str(step.sent),
-            f"{usage.prompt_tokens:,}" if usage.prompt_tokens else f"≈ {step.estimated_tokens:,}",
-            f"{usage.completion_tokens:,}" if usage.completion_tokens else "?",
-            "–" if usage.first_seconds is None else f"{usage.first_seconds:.1f} s",
-            f"{usage.seconds:.1f} s",
-            str(usage.retries),
-            "cannot tell" if step.cannot_tell else "an answer",
-        )
-    out.print(table)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import rich_click as click
 
 from framenest.cli.options import Command
-from framenest.lmm import PAIRINGS, Limits
+from framenest.errors import BudgetError
+from framenest.frames import VideoInfo
+from framenest.lmm import PAIRINGS, Limits, Pairing
+from framenest.lmm.tokens import estimate, largest_budget
 
 
 class WithSeveral(click.RichCommand):
@@ -66,3 +70,43 @@ def pictures(command: Callable[..., None]) -> Callable[..., None]:
     ):
         made = option(made)
     return made
+
+
+def max_tokens(command: Command) -> Command:
+    """--max-tokens, --tokens-per-frame."""
+    per_frame = click.option(
+        "--tokens-per-frame", type=int, help="What a picture (or a fused pair) costs; estimated if not given."
+    )
+    most = click.option(
+        "--max-tokens", type=int, help="Take as many frames as fit into this many tokens, by estimate."
+    )
+    return most(per_frame(command))
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many tokens the frames of a video may take."""
+
+    video: VideoInfo
+    style: str
+    limits: Limits
+    pairing: Pairing
+    per_frame: int | None
+    max_tokens: int
+
+    def budget(self, budgets: Sequence[int], text: str) -> int:
+        """The largest budget whose request is estimated to fit, with times as long as they get."""
+        size = self.limits.size(self.video.width, self.video.height)
+
+        def cost(count: int) -> int:
+            seconds = [self.video.duration] * count
+            made = estimate(self.style, seconds, size, text, pairing=self.pairing, per_frame=self.per_frame)
+            return made.total
+
+        found = largest_budget(budgets, cost, self.max_tokens)
+        if found is None:
+            raise BudgetError(
+                f"not even {min(budgets)} frame fits into {self.max_tokens} tokens; it takes about "
+                f"{cost(min(budgets))}; limit the pictures with --max-side"
+            )
+        return found

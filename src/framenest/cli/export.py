@@ -14,9 +14,8 @@ from framenest.archive import write_atomic
 from framenest.cli import asking, options
 from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, bytes_text, note, out
-from framenest.errors import BudgetError, ConfigError
+from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
-from framenest.lmm.tokens import estimate, largest_budget
 from framenest.result import Prefix, Ranking
 from framenest.selection import Selection, load_result
 from framenest.store import DirectoryStore
@@ -40,10 +39,7 @@ FOLDER = "vlmevalkit"
 @click.option("--question", help="Ask this instead of the ranking's question.")
 @asking.choices
 @asking.pictures
-@click.option("--max-tokens", type=int, help="Take as many frames as fit into this many tokens, by estimate.")
-@click.option(
-    "--tokens-per-frame", type=int, help="What a picture (or a fused pair) costs; estimated if not given."
-)
+@asking.max_tokens
 @click.option("--model", metavar="NAME", help="Write this model into the request.")
 @click.option(
     "--rows", metavar="FILE", help="aks, wfs-sb: the dataset's rows, as many as rankings, to add frames to."
@@ -103,9 +99,9 @@ def export(
     if max_tokens is not None:
         if budget is not None:
             raise ConfigError("give -k or --max-tokens, not both")
-        size = limits.size(result.video.width, result.video.height)
-        text = prompt(asked, choices)
-        budget = _fitting(result, style, size, text, pairing, tokens_per_frame, max_tokens)
+        served = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
+        room = asking.Room(result.video, style, limits, pairing, tokens_per_frame, max_tokens)
+        budget = room.budget(served, prompt(asked, choices))
     with bars:
         request = lmm.messages(
             _prefix(result, budget),
@@ -143,31 +139,6 @@ def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:
     if budget is None:
         raise ConfigError("say how many frames: -k K, or --max-tokens")
     return result.prefix(budget)
-
-
-def _fitting(
-    result: Ranking | Selection,
-    style: str,
-    size: tuple[int, int],
-    text: str,
-    pairing: lmm.Pairing,
-    per_frame: int | None,
-    max_tokens: int,
-) -> int:
-    """The largest budget whose request is estimated to fit."""
-    budgets = list(result.prefixes) if isinstance(result, Selection) else list(range(1, len(result) + 1))
-
-    def cost(budget: int) -> int:
-        seconds = result.prefix(budget).seconds.tolist()
-        return estimate(style, seconds, size, text, pairing=pairing, per_frame=per_frame).total
-
-    found = largest_budget(budgets, cost, max_tokens)
-    if found is None:
-        raise BudgetError(
-            f"not even {min(budgets)} frame fits into {max_tokens} tokens; it takes about "
-            f"{cost(min(budgets))}; limit the pictures with --max-side"
-        )
-    return found
 
 
 def _write_list(

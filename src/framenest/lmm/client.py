@@ -51,10 +51,12 @@ class Client:
             raise ConfigError(f"base URL {base_url!r} must begin with http:// or https://")
         self.thinking = thinking
         self._openai = openai
-        key = os.environ.get(key_variable) or _NO_KEY
+        key = os.environ.get(key_variable) or None
         self._trouble = trouble.Translator(key, key_variable, timeout, retries)
         with self._trouble.translated(self):
-            self._client = openai.OpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=retries)
+            self._client = openai.OpenAI(
+                base_url=base_url, api_key=key or _NO_KEY, timeout=timeout, max_retries=retries
+            )
         self.base_url = without_password(str(self._client.base_url))
         self._settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
         self._extra = dict(extra_body or {})

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from framenest.errors import FramenestError, ModelError
 from framenest.lmm.request import Request
@@ -20,6 +21,7 @@ _LIMIT = re.compile(
     r"(?:context[ _](?:length|size|window)|model[ _]len(?:gth)?|n_ctx|maximum)[^\d]{0,25}(\d{2,})",
     re.IGNORECASE,
 )
+_MOST = re.compile(r"at most (\d+) image", re.IGNORECASE)
 _SHOWN = 300  # characters of what a server says
 
 
@@ -38,7 +40,7 @@ class Server(Protocol):
 class Translator:
     """Turns the client library's errors into ModelErrors; knows the key, to keep it out of them."""
 
-    def __init__(self, key: str, variable: str, timeout: float, retries: int) -> None:
+    def __init__(self, key: str | None, variable: str, timeout: float, retries: int) -> None:
         self._key, self._variable, self._timeout, self._retries = key, variable, timeout, retries
 
     @contextmanager
@@ -72,24 +74,33 @@ class Translator:
             return ModelError(f"{where}: {self._clean(str(error))}")
         said, status = self.said(error), error.status_code
         if status in (401, 403):
-            hint = "is not accepted" if self._key != "none" else "is not set"
+            hint = "is not accepted" if self._key else "is not set"
             return ModelError(f"{where} refused access ({status}); the key in ${self._variable} {hint}")
-        if request is not None and _TOO_LONG.search(said):
-            return _too_long(server, said, request)
-        if request is not None and (status == 404 or (status == 400 and _about_model(said, server.model))):
-            return self._no_model(server, said)
+        if request is not None and (known := self._known(server, status, said, request)):
+            return known
         tried = (
             f" after {self._retries + 1} tries" if self._retries and (status == 429 or status >= 500) else ""
         )
         return ModelError(f"{where} answered {status}{tried}: {said[:_SHOWN]}")
 
-    def _no_model(self, server: Server, said: str) -> ModelError:
-        try:
-            listed = ", ".join(server.models())
-        except ModelError:
-            listed = ""
-        there = f"it lists {listed}" if listed else f"it says: {said[:_SHOWN]}"
-        return ModelError(f"{server.base_url} does not serve {server.model!r}; {there}")
+    def _known(self, server: Server, status: int, said: str, request: Request) -> ModelError | None:
+        """What can be put right on this side: the model's name, the number or size of the frames."""
+        where = server.base_url
+        if _TOO_LONG.search(said):
+            return _too_long(server, said, request)
+        if most := _MOST.search(said):
+            fits = min(int(most.group(1)), len(request.prefix) - 1)
+            return ModelError(f"{where} takes at most {most.group(1)} images a request; -k {fits}", fits=fits)
+        if status == 413:
+            return ModelError(f"{where} finds the request too large; smaller pictures: --max-side, --quality")
+        if status == 404 or (status == 400 and "model" in said.lower()) or server.model in said:
+            listed = _listed(server)
+            if listed and server.model not in listed:
+                there = ", ".join(listed)
+                return ModelError(f"{where} does not serve {server.model!r}; it lists {there}")
+        if status == 404 and not urlsplit(where).path:
+            return ModelError(f"{where} answered 404; should the address end in /v1?")
+        return None
 
     def said(self, error: Any) -> str:
         """The server's own words, wherever its kind puts them."""
@@ -105,25 +116,26 @@ class Translator:
     def _clean(self, text: str) -> str:
         """One line, without pictures and without the key."""
         text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
-        return text.replace(self._key, "***") if self._key != "none" else text
+        return text.replace(self._secret, "***") if self._secret else text
+
+    @property
+    def _secret(self) -> str:
+        """The key, where there is one to hide; "EMPTY" and the like are none."""
+        return self._key if self._key is not None and len(self._key) > 5 else ""
 
     def _safe(self, error: BaseException | None) -> bool:
         """Whether a traceback may show this error: nothing in its chain repeats the key."""
         while error is not None:
-            if self._key != "none" and self._key in f"{error} {getattr(error, 'body', '')}":
+            if self._secret and self._secret in f"{error} {getattr(error, 'body', '')}":
                 return False
             error = error.__cause__ or error.__context__
         return True
 
 
-def _about_model(said: str, model: str) -> bool:
-    return model.lower() in said.lower() or ("model" in said.lower() and "not" in said.lower())
-
-
 def _too_long(server: Server, said: str, request: Request) -> ModelError:
     """Frames are what can be spared: how many fit, from the server's numbers or the estimate."""
     found = _LIMIT.search(said)
-    limit = int(found.group(1)) if found else _listed_limit(server)
+    limit = int(found.group(1)) if found else _listed(server).get(server.model)
     count = len(request.prefix)
     asked = f"{server.base_url}: {count} frames are too long for the context of {server.model!r}"
     if limit is None:
@@ -134,15 +146,16 @@ def _too_long(server: Server, said: str, request: Request) -> ModelError:
     used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
     pictures = request.tokens.frames + request.tokens.times
     if used:
-        pictures = max(count, used - request.tokens.text - server.max_tokens)
+        answer = server.max_tokens if "completion" in said.lower() else 0  # counted with the prompt
+        pictures = max(count, used - request.tokens.text - answer)
     fits = min(count - 1, int(room * count / pictures))
     if fits < 1:
         return ModelError(f"{asked} ({limit} tokens); not even one fits: limit the pictures with --max-side")
     return ModelError(f"{asked} ({limit} tokens); -k {fits} should fit", fits=fits)
 
 
-def _listed_limit(server: Server) -> int | None:
+def _listed(server: Server) -> dict[str, int | None]:
     try:
-        return server.models().get(server.model)
+        return server.models()
     except ModelError:
-        return None
+        return {}

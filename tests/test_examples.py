@@ -1,0 +1,70 @@
+"""The examples run."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(Path(__file__).parent / "lmm"))
+
+
+def run(monkeypatch, name, *arguments):
+    monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+    return runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+@pytest.fixture
+def scorer(tmp_path):
+    file = tmp_path / "scores.csv"
+    file.write_text("frame,score\n150,1.0\n")
+    return f"table:{file}"
+
+
+def test_openai_chat(monkeypatch, capsys, clip, scorer):
+    pytest.importorskip("openai", reason="needs the extra `ask`")
+    from scripted_server import ScriptedServer
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with ScriptedServer("A bar code.") as server:
+        given = [clip, "What is it?", "-k", 3, "--base-url", server.url, "--scorer", scorer]
+        run(monkeypatch, "openai_chat.py", *given)
+        assert len([p for p in server.turns()[0]["content"] if p["type"] == "image_url"]) == 3
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("3 frames, about ")
+    assert printed[1] == "A bar code."
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_qwen_transformers(capsys, clip, scorer):
+    """With a random-weight Qwen3.5; loading it by name needs torchvision, and is tested where that is."""
+    pytest.importorskip("torch", reason="needs torch; run: make test-ask")
+    pytest.importorskip("transformers", reason="needs transformers; run: make test-ask")
+    import random_models
+
+    import framenest as fn
+
+    example = runpy.run_path(str(EXAMPLES / "qwen_transformers.py"))
+    request = fn.lmm.messages(
+        fn.MEC(scorer=scorer).rank(clip, "What is it?").prefix(3), "What is it?", "qwen"
+    )
+    assert example["answer"](*random_models.qwen3_5(), request, max_new_tokens=4)
+    assert f"the model reads {' '.join(request.markers)}" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_notebook(clip, tags_store, tmp_path):
+    nbformat = pytest.importorskip("nbformat", reason="needs nbclient; run: make test-ask")
+    nbclient = pytest.importorskip("nbclient", reason="needs nbclient; run: make test-ask")
+    pytest.importorskip("ipykernel", reason="needs ipykernel; run: make test-ask")
+    notebook = nbformat.read(EXAMPLES / "three_budgets.ipynb", as_version=4)
+    shown = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
+    assert len(shown) == 6  # kept with what it shows
+    for cell in notebook.cells:
+        cell.source = cell.source.replace('"photos.mp4"', repr(str(clip)))
+    assert str(clip) in notebook.cells[1].source
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert sum("image/jpeg" in output.get("data", {}) for output in outputs) == 3
+    assert [o["data"]["text/plain"] for o in outputs if "[True" in str(o.get("data"))] == ["[True, True]"]
