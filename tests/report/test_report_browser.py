@@ -7,6 +7,8 @@ import pytest
 from browser import DESKTOP, PHONE, Watched, chromium
 from framenest import MEC, MECConfig, Ranking
 from framenest.cli import main
+from framenest.report.document import document
+from framenest.report.page import view_script
 from framenest.selection import Selection, load_result
 from framenest.selectors import load_selector
 from framenest.testing import TableScorer
@@ -253,6 +255,60 @@ def test_several_results_share_one_axis(visit, files):
     assert page.locator(".crosshair").is_visible()
 
 
+def test_a_drag_over_the_timeline_looks_closer(visit, ranking):
+    page = visit("one.html").page
+    box = page.locator("svg.lane").bounding_box()
+
+    def ticks():
+        all_of = page.locator(".ticks .tick").evaluate_all(
+            "all => all.map(t => Number(t.getAttribute('x1')))"
+        )
+        return [x for x in all_of if 0 <= x <= box["width"]]
+
+    assert len(ticks()) == 8
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 20)
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    page.mouse.up()
+    within = [s for s in ranking.prefix(8).seconds if 3 <= s <= 6]
+    assert len(ticks()) == len(within) > 0
+    assert page.locator(".tiles [aria-selected=true]").count() == 0  # a drag is not a click
+    page.get_by_role("button", name="Zoom out").click()
+    assert len(ticks()) == 8
+    page.get_by_role("button", name="Zoom in").press("Enter")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Zoom in"
+    assert len(ticks()) < 8
+
+
+def test_the_view_in_another_page_takes_its_pictures_and_plays(browser, ranking):
+    """What the contract at the top of view.js promises to other pages."""
+    watched = Watched(browser)
+    data = json.dumps(document([ranking])).replace("<", "\\u003c")
+    watched.page.set_content(f"""<div id="here" class="framenest"></div>
+        <script type="module">{view_script()}
+        window.asked = []; window.played = [];
+        window.view = render(document.getElementById("here"), {data}, {{
+          image: (frame, size) => {{ asked.push([frame, size]); return null; }},
+          play: (frame, seconds) => played.push([frame, seconds]), budget: 4,
+        }});</script>""")
+    page = watched.page
+    assert shown(page) == ranking.prefix(4).frames.tolist()
+    page.evaluate("view.setBudget(16)")
+    assert shown(page) == ranking.prefix(16).frames.tolist()
+    asked = page.evaluate("asked")
+    assert {size for _, size in asked} == {"small", "large"}
+    assert {frame for frame, _ in asked} >= set(ranking.frames[:16].tolist())
+    page.locator(".tiles button").nth(2).click()
+    page.get_by_role("button", name="Play from here").click()
+    frame = int(ranking.prefix(16).frames[2])
+    assert page.evaluate("played") == [[frame, pytest.approx(ranking.prefix(16).seconds[2], abs=1e-3)]]
+    page.evaluate("view.destroy()")
+    assert page.locator("#here > *").count() == 0
+    assert watched.said == []
+    watched.context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("size", "name"), [(DESKTOP, "desktop"), (PHONE, "phone")])
 def test_fits_and_is_accessible(visit, size, name, scheme):
@@ -279,7 +335,9 @@ def test_a_tap_on_a_phone_opens_the_detail_and_closes_it(visit):
     page = watched.page
     assert not page.locator(".detail").is_visible()
     page.locator(".tiles button").nth(2).click()
-    assert page.locator(".detail.open").is_visible()
+    sheet = page.locator(".detail.open").bounding_box()
+    tile = page.locator(".tiles [aria-selected=true]").bounding_box()
+    assert tile["y"] + tile["height"] <= sheet["y"] + 1  # the frame is not under its own detail
     watched.screenshot("report-detail-phone")
     page.get_by_role("button", name="Close").click()
     assert not page.locator(".detail").is_visible()

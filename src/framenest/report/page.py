@@ -21,8 +21,10 @@ _SCRIPTS = (
     "grid.js",
     "detail.js",
     "facts.js",
+    "slider.js",
     "view.js",
 )
+_STYLES = ("base.css", "timeline.css", "frames.css", "narrow.css")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _START = """
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
@@ -41,8 +43,8 @@ def view_script() -> str:
 
 @cache
 def view_style() -> str:
-    """The view's style sheet."""
-    return _asset("view.css")
+    """The view's style sheet; its files joined."""
+    return "\n".join(_asset(name) for name in _STYLES)
 
 
 def page(made: Mapping[str, Any], pictures: Mapping[str, Mapping[str, str]]) -> str:

@@ -34,7 +34,13 @@ export function drawAxis([from, to], at) {
     const x = at.x(t);
     axis.append(svg("line", { x1: x, x2: x, y1: 0, y2: 5 }));
     const anchor = x < 20 ? "start" : x > at.width - 24 ? "end" : "middle";
-    axis.append(svg("text", { x: anchor === "start" ? 2 : anchor === "end" ? at.width - 2 : x, y: 17, "text-anchor": anchor }, clock(t, stride >= 1)));
+    axis.append(
+      svg(
+        "text",
+        { x: anchor === "start" ? 2 : anchor === "end" ? at.width - 2 : x, y: 17, "text-anchor": anchor },
+        clock(t, stride >= 1),
+      ),
+    );
   }
   return axis;
 }

@@ -3,10 +3,15 @@ import { STEPS } from "./marks.js";
 
 /** The largest budget that the slider offers. */
 export function longest(data) {
-  return Math.max(...data.rankings.map((r) => (r.kind === "ranking" ? r.ranks.frames.length : lastBudget(r))));
+  return Math.max(
+    ...data.rankings.map((r) => (r.kind === "ranking" ? r.ranks.frames.length : lastBudget(r))),
+  );
 }
 
-export const budgetsOf = (selection) => Object.keys(selection.budgets).map(Number).sort((a, b) => a - b);
+export const budgetsOf = (selection) =>
+  Object.keys(selection.budgets)
+    .map(Number)
+    .sort((a, b) => a - b);
 const lastBudget = (selection) => Math.max(...budgetsOf(selection));
 
 /** The budgets worth a button: 8, 16, … and all. */
@@ -34,7 +39,11 @@ function ofRanking(ranks, budget) {
   const frames = [];
   for (let place = 0; place < held; place++) {
     frames.push({
-      frame: ranks.frames[place], seconds: ranks.seconds[place], rank: place + 1, place, added: before > 0 && place >= before,
+      frame: ranks.frames[place],
+      seconds: ranks.seconds[place],
+      rank: place + 1,
+      place,
+      added: before > 0 && place >= before,
     });
   }
   return { frames: inTime(frames), held, before, kept: Math.min(before, held), dropped: [] };
@@ -50,7 +59,11 @@ function ofSelection(selection, budget) {
   const had = new Set(old.frames);
   const has = new Set(now.frames);
   const frames = now.frames.map((frame, i) => ({
-    frame, seconds: now.seconds[i], rank: now.ranks ? now.ranks[i] : null, place: null, added: before > 0 && !had.has(frame),
+    frame,
+    seconds: now.seconds[i],
+    rank: now.ranks ? now.ranks[i] : null,
+    place: null,
+    added: before > 0 && !had.has(frame),
   }));
   const dropped = old.frames
     .map((frame, i) => ({ frame, seconds: old.seconds[i] }))

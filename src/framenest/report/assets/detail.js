@@ -10,7 +10,11 @@ const REASONS = [
 export function detail(view) {
   const body = el("div", { class: "why" });
   const spoken = el("p", { class: "spoken", role: "status" }); // for screen readers, when a frame is kept
-  const close = el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => view.pin(null) }, "×");
+  const close = el(
+    "button",
+    { type: "button", class: "close", "aria-label": "Close", onclick: () => view.pin(null) },
+    "×",
+  );
   const root = el("aside", { class: "detail panel", "aria-label": "Why this frame" }, close, body, spoken);
   let drawn = null; // what the body shows; it is not drawn again under a finger that is about to press in it
 
@@ -21,7 +25,11 @@ export function detail(view) {
     const key = mark ? `${mark.result} ${mark.frame} ${mark.rank}` : "";
     if (key === drawn) return;
     drawn = key;
-    body.replaceChildren(...(mark ? content(mark) : [el("h2", {}, "Why this frame"), el("p", { class: "quiet" }, "No frame at this budget.")]));
+    body.replaceChildren(
+      ...(mark
+        ? content(mark)
+        : [el("h2", {}, "Why this frame"), el("p", { class: "quiet" }, "No frame at this budget.")]),
+    );
   }
 
   function content(mark) {
@@ -29,22 +37,43 @@ export function detail(view) {
     const { place } = mark;
     const from = place === null ? "" : result.ranks.zoom[place] ? " · zoom frame" : " · probe";
     const parts = [
-      el("div", { class: "large" }, picture(view, mark.frame, "large", `The frame at ${clock(mark.seconds)}`)),
-      el("h2", {}, el("b", { class: `badge band${bandOf(mark.rank)}` }, mark.rank === null ? "chosen" : `#${mark.rank}`), clock(mark.seconds)),
+      el(
+        "div",
+        { class: "large" },
+        picture(view, mark.frame, "large", `The frame at ${clock(mark.seconds)}`),
+      ),
+      el(
+        "h2",
+        {},
+        el("b", { class: `badge band${bandOf(mark.rank)}` }, mark.rank === null ? "chosen" : `#${mark.rank}`),
+        clock(mark.seconds),
+      ),
       el("p", { class: "quiet" }, `frame ${mark.frame}${from}`),
     ];
-    if (view.play) parts.push(el("button", { type: "button", class: "play", onclick: () => view.play(mark.frame, mark.seconds) }, "▶ Play from here"));
-    parts.push(place === null ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`) : reasons(result, place));
+    if (view.play)
+      parts.push(
+        el(
+          "button",
+          { type: "button", class: "play", onclick: () => view.play(mark.frame, mark.seconds) },
+          "▶ Play from here",
+        ),
+      );
+    parts.push(
+      place === null
+        ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`)
+        : reasons(result, place),
+    );
     return parts;
   }
 
   return { root, show };
 }
 
-const partsOf = ({ ranks }, place) => REASONS.map(([name, why], i) => {
-  const [value, weight] = [ranks[name][place], ranks.weights[place][i]];
-  return { name, why, value, weight, part: value * weight };
-});
+const partsOf = ({ ranks }, place) =>
+  REASONS.map(([name, why], i) => {
+    const [value, weight] = [ranks[name][place], ranks.weights[place][i]];
+    return { name, why, value, weight, part: value * weight };
+  });
 
 const said = (result, { rank, seconds, place }) =>
   `${rankText(rank)} at ${clock(seconds)}. ${place === null ? "" : because(result, place)}`;
@@ -60,25 +89,52 @@ function because(result, place) {
 function reasons(result, place) {
   const { ranks, cue_weights: cues } = result;
   const parts = partsOf(result, place);
-  const evidence = ["relevance", "change", "observability"].filter((cue) => cues[cue] > 0)
-    .map((cue) => ({ name: cue, value: ranks[cue][place], weight: cues[cue], part: ranks[cue][place] * cues[cue] }));
-  return el("div", {},
+  const evidence = ["relevance", "change", "observability"]
+    .filter((cue) => cues[cue] > 0)
+    .map((cue) => ({
+      name: cue,
+      value: ranks[cue][place],
+      weight: cues[cue],
+      part: ranks[cue][place] * cues[cue],
+    }));
+  return el(
+    "div",
+    {},
     el("p", { class: "because" }, because(result, place)),
     bars("utility", ranks.utility[place], place === 0 ? parts.slice(0, 1) : parts),
-    bars("evidence", ranks.evidence[place], evidence));
+    bars("evidence", ranks.evidence[place], evidence),
+  );
 }
 
 /** A sum as one bar of parts, and its parts as a table: value × weight = part. */
 function bars(name, total, parts) {
-  const bar = el("div", { class: "bar", "aria-hidden": "true" }, parts.map(({ name: part, part: width }) => {
-    const piece = el("i", { class: part });
-    piece.style.width = `${Math.max(0, width) * 100}%`;
-    return piece;
-  }));
-  const table = el("table", {}, el("caption", {}, name, el("b", {}, total.toFixed(3))),
-    el("tbody", {}, parts.map((part) => el("tr", {},
-      el("th", { scope: "row" }, el("i", { class: part.name }), part.name),
-      el("td", {}, part.value.toFixed(3)), el("td", { class: "quiet" }, `× ${part.weight.toFixed(2)}`),
-      el("td", {}, part.part.toFixed(3))))));
+  const bar = el(
+    "div",
+    { class: "bar", "aria-hidden": "true" },
+    parts.map(({ name: part, part: width }) => {
+      const piece = el("i", { class: part });
+      piece.style.width = `${Math.max(0, width) * 100}%`;
+      return piece;
+    }),
+  );
+  const table = el(
+    "table",
+    {},
+    el("caption", {}, name, el("b", {}, total.toFixed(3))),
+    el(
+      "tbody",
+      {},
+      parts.map((part) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, el("i", { class: part.name }), part.name),
+          el("td", {}, part.value.toFixed(3)),
+          el("td", { class: "quiet" }, `× ${part.weight.toFixed(2)}`),
+          el("td", {}, part.part.toFixed(3)),
+        ),
+      ),
+    ),
+  );
   return el("div", { class: "sum" }, table, bar);
 }

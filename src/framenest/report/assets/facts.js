@@ -5,15 +5,35 @@ import { chosen } from "./budget.js";
 export function head(data) {
   const { video, rankings } = data;
   const asked = [...new Set(rankings.map((r) => r.question))];
-  const title = asked.length > 1 ? `${asked.length} questions` : asked[0] ?? "Without a question";
-  const options = asked.length === 1 ? rankings[0].options ?? [] : [];
+  const title = asked.length > 1 ? `${asked.length} questions` : (asked[0] ?? "Without a question");
+  const options = asked.length === 1 ? (rankings[0].options ?? []) : [];
   const rate = `${Number(video.fps.toPrecision(4))} fps${video.constant_rate ? "" : " on average"}`;
-  const facts = [clock(video.duration), plural(video.num_frames, "frame"), rate, `${video.width}×${video.height}`, video.codec];
-  return el("header", { class: "head" },
-    el("h1", {}, title),
-    options.length ? el("ol", { class: "options", type: "A" }, options.map((option) => el("li", {}, option))) : null,
-    el("p", { class: "facts" }, el("b", {}, video.name), facts.map((fact) => el("span", {}, fact))),
-    el("p", { class: "facts" }, made(rankings[0], rankings.length)));
+  const facts = [
+    clock(video.duration),
+    plural(video.num_frames, "frame"),
+    rate,
+    `${video.width}×${video.height}`,
+    video.codec,
+  ];
+  return el(
+    "header",
+    { class: "head" },
+    el("h1", { dir: "auto", class: title.length > 140 ? "long" : null }, title),
+    options.length
+      ? el(
+          "ol",
+          { class: "options", type: "A" },
+          options.map((option) => el("li", {}, option)),
+        )
+      : null,
+    el(
+      "p",
+      { class: "facts" },
+      el("b", {}, video.name),
+      facts.map((fact) => el("span", {}, fact)),
+    ),
+    el("p", { class: "facts" }, made(rankings[0], rankings.length)),
+  );
 }
 
 function made(result, number) {
@@ -21,7 +41,9 @@ function made(result, number) {
   const told = [el("span", {}, `scorer ${result.scorer}`)];
   if (result.kind === "selection") return [el("span", {}, `selector ${result.selector}`), ...told];
   told.push(el("span", {}, `preset ${presetText(result)}`));
-  told.push(el("span", {}, `${plural(result.stats.probes, "probe")} + ${plural(result.stats.zoom, "zoom frame")}`));
+  told.push(
+    el("span", {}, `${plural(result.stats.probes, "probe")} + ${plural(result.stats.zoom, "zoom frame")}`),
+  );
   return told;
 }
 
@@ -32,16 +54,30 @@ function presetText(result) {
 
 /** How each result was made: what was looked at, what not, where the seconds went. */
 export function making(data) {
-  return el("section", { class: "making panel", "aria-label": "How it was made" }, el("h2", {}, "How it was made"),
-    el("div", { class: "cards" }, data.rankings.map((result) => oneMaking(result, data))));
+  return el(
+    "section",
+    { class: "making panel", "aria-label": "How it was made" },
+    el("h2", {}, "How it was made"),
+    el(
+      "div",
+      { class: "cards" },
+      data.rankings.map((result) => oneMaking(result, data)),
+    ),
+  );
 }
 
 function oneMaking(result, data) {
   const { stats } = result;
-  const rows = [["selector", result.selector], ["scorer", result.scorer]];
+  const rows = [
+    ["selector", result.selector],
+    ["scorer", result.scorer],
+  ];
   if (result.kind === "ranking") {
     rows.push(["preset", presetText(result)]);
-    rows.push(["looked at", `${plural(stats.probes, "probe")} + ${plural(stats.zoom, "zoom frame")}, ${stats.decoded ? `${count(stats.decoded)} decoded for it` : "all known before"}`]);
+    rows.push([
+      "looked at",
+      `${plural(stats.probes, "probe")} + ${plural(stats.zoom, "zoom frame")}, ${stats.decoded ? `${count(stats.decoded)} decoded for it` : "all known before"}`,
+    ]);
     rows.push(["not seen", `up to ${stats.largest_gap_seconds.toFixed(2)} s at a stretch, between probes`]);
     rows.push(["ranks", plural(result.ranks.frames.length, "frame")]);
   } else {
@@ -51,31 +87,71 @@ function oneMaking(result, data) {
   if (result.question !== null && data.rankings.length > 1) rows.unshift(["question", result.question]);
   if (stats.substitutes) rows.push(["note", `${plural(stats.substitutes, "frame")} would not decode`]);
   for (const note of data.video.notes) rows.push(["note", note]);
-  return el("div", { class: "card-of" }, data.rankings.length > 1 ? el("h3", {}, result.label) : null,
-    el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))])), timings(stats));
+  return el(
+    "div",
+    { class: "card-of" },
+    data.rankings.length > 1 ? el("h3", {}, result.label) : null,
+    el(
+      "dl",
+      {},
+      rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]),
+    ),
+    timings(stats),
+  );
 }
 
 function timings(stats) {
   const stages = Object.entries(stats.seconds ?? {}).filter(([, value]) => value >= 0.005);
-  if (!stages.length) return stats.wall_seconds === undefined ? null : el("p", { class: "quiet" }, `${stats.wall_seconds.toFixed(2)} s in all`);
+  if (!stages.length)
+    return stats.wall_seconds === undefined
+      ? null
+      : el("p", { class: "quiet" }, `${stats.wall_seconds.toFixed(2)} s in all`);
   const most = Math.max(...stages.map(([, value]) => value));
-  return el("table", { class: "timings" }, el("caption", {}, "Seconds by stage"),
-    el("tbody", {}, stages.map(([stage, value]) => {
-      const bar = el("i");
-      bar.style.width = `${(value / most) * 100}%`;
-      return el("tr", {}, el("th", { scope: "row" }, stage), el("td", { class: "spent", "aria-hidden": "true" }, bar), el("td", {}, value.toFixed(2)));
-    })));
+  return el(
+    "table",
+    { class: "timings" },
+    el("caption", {}, "Seconds by stage"),
+    el(
+      "tbody",
+      {},
+      stages.map(([stage, value]) => {
+        const bar = el("i");
+        bar.style.width = `${(value / most) * 100}%`;
+        return el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, stage),
+          el("td", { class: "spent", "aria-hidden": "true" }, bar),
+          el("td", {}, value.toFixed(2)),
+        );
+      }),
+    ),
+  );
 }
 
 const COLUMNS = ["evidence", "relevance", "change", "observability", "coverage", "diversity", "utility"];
 
 /** Every frame of the budget as a row; drawn when opened. */
 export function table(view) {
-  const body = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "All frames of this budget" });
-  const root = el("details", { class: "panel numbers", ontoggle: () => update() }, el("summary", {}, "The numbers"), body);
+  const body = el("div", {
+    class: "scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": "All frames of this budget",
+  });
+  const root = el(
+    "details",
+    { class: "panel numbers", ontoggle: () => update() },
+    el("summary", {}, "The numbers"),
+    body,
+  );
   function update() {
     if (!root.open) return;
-    body.replaceChildren(...view.data.rankings.map((result) => tableOf(result, chosen(result, view.state.budget), view.data.rankings.length > 1)));
+    body.replaceChildren(
+      ...view.data.rankings.map((result) =>
+        tableOf(result, chosen(result, view.state.budget), view.data.rankings.length > 1),
+      ),
+    );
   }
   return { root, update };
 }
@@ -84,11 +160,37 @@ function tableOf(result, at, several) {
   const ranked = result.kind === "ranking";
   const marks = ranked ? [...at.frames].sort((a, b) => a.rank - b.rank) : at.frames;
   const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...COLUMNS] : [])];
-  return el("table", {}, several ? el("caption", {}, result.label) : null,
-    el("thead", {}, el("tr", {}, titles.map((title) => el("th", { scope: "col" }, title)))),
-    el("tbody", {}, marks.map((mark) => el("tr", {},
-      el("th", { scope: "row" }, mark.rank === null ? "–" : String(mark.rank)),
-      el("td", {}, clock(mark.seconds)), el("td", {}, String(mark.frame)),
-      ranked ? [el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
-        COLUMNS.map((column) => el("td", {}, result.ranks[column][mark.place].toFixed(3)))] : null))));
+  return el(
+    "table",
+    {},
+    several ? el("caption", {}, result.label) : null,
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        titles.map((title) => el("th", { scope: "col" }, title)),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      marks.map((mark) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, mark.rank === null ? "–" : String(mark.rank)),
+          el("td", {}, clock(mark.seconds)),
+          el("td", {}, String(mark.frame)),
+          ranked
+            ? [
+                el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
+                COLUMNS.map((column) => el("td", {}, result.ranks[column][mark.place].toFixed(3))),
+              ]
+            : null,
+        ),
+      ),
+    ),
+  );
 }

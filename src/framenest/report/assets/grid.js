@@ -5,19 +5,44 @@ import { chosen, summary } from "./budget.js";
 export function grid(view, result, index) {
   const several = view.data.rankings.length > 1;
   const said = el("p", { class: "said" });
-  const list = el("div", { class: "tiles", role: "listbox", "aria-label": `Chosen frames in time order${several ? `, ${result.label}` : ""}`, "aria-orientation": "horizontal" });
+  const list = el("div", {
+    class: "tiles",
+    role: "listbox",
+    "aria-label": `Chosen frames in time order${several ? `, ${result.label}` : ""}`,
+    "aria-orientation": "horizontal",
+  });
   const heading = el("h2", {}, several ? result.label : "Frames in time order");
-  const root = el("section", { class: "frames panel" }, el("header", {}, heading, several ? said : null, legend(result)), list);
+  const root = el(
+    "section",
+    { class: "frames panel" },
+    el("header", {}, heading, several ? said : null, legend(result)),
+    list,
+  );
+  const { width, height } = view.data.video; // tiles of upright videos are narrower, or they would be very tall
+  list.style.setProperty(
+    "--shape",
+    Math.min(1.2, Math.max(0.5, Math.sqrt(width / height / (16 / 9)))).toFixed(2),
+  );
   const tiles = new Map(); // frame → {element, mark}
   let drawn = false;
 
   function tile(mark) {
-    const element = el("button", {
-      type: "button", role: "option", tabindex: "-1", "data-frame": mark.frame,
-      onpointerenter: () => view.hover(of(mark.frame)), onpointerleave: () => view.hover(null),
-      onfocus: () => view.hover(of(mark.frame)), onblur: () => view.hover(null),
-      onclick: () => view.pin(of(mark.frame)),
-    }, el("span", { class: "shot" }), el("span", { class: "under" }, el("b"), el("time", {}, clock(mark.seconds))));
+    const element = el(
+      "button",
+      {
+        type: "button",
+        role: "option",
+        tabindex: "-1",
+        "data-frame": mark.frame,
+        onpointerenter: () => view.hover(of(mark.frame)),
+        onpointerleave: () => view.hover(null),
+        onfocus: () => view.hover(of(mark.frame)),
+        onblur: () => view.hover(null),
+        onclick: () => view.pin(of(mark.frame)),
+      },
+      el("span", { class: "shot" }),
+      el("span", { class: "under" }, el("b"), el("time", {}, clock(mark.seconds))),
+    );
     return element;
   }
   const of = (frame) => ({ ...tiles.get(frame).mark, result: index });
@@ -63,7 +88,10 @@ export function grid(view, result, index) {
   function point(mark) {
     for (const [frame, { element }] of tiles) {
       element.classList.toggle("pointed", mark?.frame === frame);
-      element.setAttribute("aria-selected", String(view.state.pinned?.frame === frame && view.state.pinned.result === index));
+      element.setAttribute(
+        "aria-selected",
+        String(view.state.pinned?.frame === frame && view.state.pinned.result === index),
+      );
     }
   }
 
@@ -79,7 +107,8 @@ export function grid(view, result, index) {
     if (place < 0) return;
     const columns = all.filter((t) => t.offsetTop === all[0].offsetTop).length;
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
-    const target = event.key === "Home" ? 0 : event.key === "End" ? all.length - 1 : step ? place + step : null;
+    const target =
+      event.key === "Home" ? 0 : event.key === "End" ? all.length - 1 : step ? place + step : null;
     if (target === null || !all[target]) return;
     event.preventDefault();
     all[place].setAttribute("tabindex", "-1");
@@ -94,6 +123,9 @@ function legend(result) {
   if (result.kind !== "ranking") return null;
   const length = result.ranks.frames.length;
   const bands = [...new Set(result.ranks.frames.map((_, place) => bandOf(place + 1)))];
-  return el("ul", { class: "legend", "aria-label": "Colours of ranks" },
-    bands.map((band) => el("li", { class: `band${band}` }, el("i"), bandName(band, length))));
+  return el(
+    "ul",
+    { class: "legend", "aria-label": "Colours of ranks" },
+    bands.map((band) => el("li", { class: `band${band}` }, el("i"), bandName(band, length))),
+  );
 }

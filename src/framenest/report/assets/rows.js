@@ -7,7 +7,8 @@ const HEIGHTS = [1, 0.8, 0.62, 0.47, 0.34, 0.24, 0.62]; // of a tick, by band: t
 const CUES = ["evidence", "relevance", "change", "observability"];
 
 export function row(name, plot, note = null, more = {}) {
-  const title = typeof name === "string" ? el("span", { class: "name" }, name, note && el("small", {}, note)) : name;
+  const title =
+    typeof name === "string" ? el("span", { class: "name" }, name, note && el("small", {}, note)) : name;
   return el("div", { class: "row", ...more }, title, el("div", { class: "plot" }, plot));
 }
 
@@ -35,15 +36,26 @@ export function lane(view, result, index, at) {
   const picture = svg("svg", { width: at.width, height: LANE, role: "img", class: "lane" });
   for (const [start, end] of result.active ?? []) {
     const x = at.x(start);
-    picture.append(svg("rect", { class: "active", x, y: 0, width: Math.max(1, at.x(end) - x), height: LANE }));
+    picture.append(
+      svg("rect", { class: "active", x, y: 0, width: Math.max(1, at.x(end) - x), height: LANE }),
+    );
   }
   const ghosts = svg("g", { class: "ghosts" });
   const ticks = svg("g", { class: "ticks" });
   const pointer = svg("g", { class: "pointer" });
-  picture.append(svg("line", { class: "ground", x1: 0, x2: at.width, y1: LANE - 0.5, y2: LANE - 0.5 }), ghosts, ticks, pointer);
+  picture.append(
+    svg("line", { class: "ground", x1: 0, x2: at.width, y1: LANE - 0.5, y2: LANE - 0.5 }),
+    ghosts,
+    ticks,
+    pointer,
+  );
   const several = view.data.rankings.length > 1;
   const name = several
-    ? el("button", { type: "button", class: "name", title: result.label, onclick: () => view.look(index) }, result.label)
+    ? el(
+        "button",
+        { type: "button", class: "name", title: result.label, onclick: () => view.look(index) },
+        result.label,
+      )
     : el("span", { class: "name" }, "ranks", el("small", {}, "shaded: active segments"));
   const made = row(name, picture, null, { "data-lane": index, class: several ? "row several" : "row" });
 
@@ -62,7 +74,13 @@ export function lane(view, result, index, at) {
       const order = [...now.frames].sort((a, b) => (b.rank ?? 0) - (a.rank ?? 0));
       ticks.replaceChildren(...order.map((mark) => tick(mark, mark.added ? "added" : "kept")));
       ghosts.replaceChildren(...now.dropped.map((mark) => tick({ ...mark, rank: null }, "dropped")));
-      picture.setAttribute("aria-label", `${plural(now.frames.length, "frame")} over time: ${now.frames.slice(0, 32).map((m) => clock(m.seconds)).join(", ")}`);
+      picture.setAttribute(
+        "aria-label",
+        `${plural(now.frames.length, "frame")} over time: ${now.frames
+          .slice(0, 32)
+          .map((m) => clock(m.seconds))
+          .join(", ")}`,
+      );
       if (several) name.setAttribute("aria-pressed", String(index === view.state.current));
       made.classList.toggle("current", several && index === view.state.current);
     },
@@ -75,12 +93,19 @@ export function lane(view, result, index, at) {
 
 export function lookedAt(result, at) {
   const { pool, stats } = result;
-  const picture = svg("svg", { width: at.width, height: 24, role: "img", class: "looked",
-    "aria-label": `${plural(stats.probes, "probe")} and ${plural(stats.zoom, "zoom frame")} over time` });
+  const picture = svg("svg", {
+    width: at.width,
+    height: 24,
+    role: "img",
+    class: "looked",
+    "aria-label": `${plural(stats.probes, "probe")} and ${plural(stats.zoom, "zoom frame")} over time`,
+  });
   pool.seconds.forEach((seconds, i) => {
     const x = at.x(seconds);
     const zoom = pool.zoom[i];
-    picture.append(svg("line", { class: zoom ? "zoom" : "probe", x1: x, x2: x, y1: zoom ? 12 : 3, y2: zoom ? 21 : 10 }));
+    picture.append(
+      svg("line", { class: zoom ? "zoom" : "probe", x1: x, x2: x, y1: zoom ? 12 : 3, y2: zoom ? 21 : 10 }),
+    );
   });
   return row("looked at", picture, "probes, zoom frames");
 }
@@ -91,14 +116,25 @@ export function cues(view, result, at) {
     const height = cue === "evidence" ? 54 : 36;
     const top = Math.max(...pool[cue], 1e-9);
     const y = (value) => height - 2 - (value / top) * (height - 6);
-    const points = pool.seconds.map((seconds, i) => `${at.x(seconds).toFixed(1)},${y(pool[cue][i]).toFixed(1)}`);
+    const points = pool.seconds.map(
+      (seconds, i) => `${at.x(seconds).toFixed(1)},${y(pool[cue][i]).toFixed(1)}`,
+    );
     const first = at.x(pool.seconds[0]).toFixed(1);
     const last = at.x(pool.seconds[pool.seconds.length - 1]).toFixed(1);
-    const picture = svg("svg", { width: at.width, height, role: "img", class: `cue ${cue}`,
-      "aria-label": `${cue} over time, at most ${top.toFixed(2)}` },
+    const picture = svg(
+      "svg",
+      {
+        width: at.width,
+        height,
+        role: "img",
+        class: `cue ${cue}`,
+        "aria-label": `${cue} over time, at most ${top.toFixed(2)}`,
+      },
       svg("path", { class: "area", d: `M${first},${height} L${points.join(" L")} L${last},${height} Z` }),
-      svg("path", { class: "curve", d: `M${points.join(" L")}` }));
-    if (cue === "evidence") picture.append(svg("g", { "data-dots": "", "data-top": top, "data-height": height }));
+      svg("path", { class: "curve", d: `M${points.join(" L")}` }),
+    );
+    if (cue === "evidence")
+      picture.append(svg("g", { "data-dots": "", "data-top": top, "data-height": height }));
     const share = cue === "evidence" ? "" : `× ${weights[cue]}, `;
     return row(cue, picture, `${share}max ${top.toFixed(2)}`);
   });
@@ -110,12 +146,25 @@ export function markDots(view, group, at) {
   const top = Number(group.dataset.top);
   const height = Number(group.dataset.height);
   const marks = chosen(result, view.state.budget).frames;
-  group.replaceChildren(...[...marks].reverse().map((mark) => svg("circle", {
-    class: `dot band${bandOf(mark.rank)}`, r: mark.rank <= 32 ? 3 : 2,
-    cx: at.x(mark.seconds), cy: height - 2 - (result.ranks.evidence[mark.place] / top) * (height - 6),
-  })));
+  group.replaceChildren(
+    ...[...marks].reverse().map((mark) =>
+      svg("circle", {
+        class: `dot band${bandOf(mark.rank)}`,
+        r: mark.rank <= 32 ? 3 : 2,
+        cx: at.x(mark.seconds),
+        cy: height - 2 - (result.ranks.evidence[mark.place] / top) * (height - 6),
+      }),
+    ),
+  );
 }
 
 export function noCues(result) {
-  return row("cues", el("p", { class: "quiet" }, `A selection file holds the frames that ${result.selector} chose, not its scores.`));
+  return row(
+    "cues",
+    el(
+      "p",
+      { class: "quiet" },
+      `A selection file holds the frames that ${result.selector} chose, not its scores.`,
+    ),
+  );
 }

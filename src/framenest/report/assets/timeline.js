@@ -4,7 +4,7 @@ import { chosen } from "./budget.js";
 import { drawAxis, scale, span } from "./axis.js";
 import { LANE, cues, lane, lookedAt, markDots, noCues, row, strip } from "./rows.js";
 
-const NAMES = 134; // width of the names' column in pixels, as in view.css
+const NAMES = 134; // width of the names' column in pixels, as in timeline.css
 const FAR = 24; // pixels from a mark at which the pointer still means it
 const DRAG = 8; // pixels from which on a press is a drag
 
@@ -14,7 +14,14 @@ export function timeline(view) {
   const crosshair = el("div", { class: "crosshair", hidden: true });
   const brush = el("div", { class: "brush", hidden: true });
   const card = el("div", { class: "card", hidden: true, "aria-hidden": "true" });
-  const root = el("section", { class: "timeline panel", "aria-label": "Timeline" }, rows, crosshair, brush, card);
+  const root = el(
+    "section",
+    { class: "timeline panel", "aria-label": "Timeline" },
+    rows,
+    crosshair,
+    brush,
+    card,
+  );
   let seconds = whole; // the part that is shown
   let at = scale(seconds, 100);
   let lanes = [];
@@ -29,7 +36,9 @@ export function timeline(view) {
     rows.replaceChildren(
       row("video", strip(view, at, seconds)),
       ...lanes.map((made) => made.row),
-      ...(current.kind === "ranking" ? [lookedAt(current, at), ...cues(view, current, at)] : [noCues(current)]),
+      ...(current.kind === "ranking"
+        ? [lookedAt(current, at), ...cues(view, current, at)]
+        : [noCues(current)]),
       row(zoomButtons(), drawAxis(seconds, at)),
     );
     root.classList.toggle("narrow", narrow);
@@ -50,7 +59,8 @@ export function timeline(view) {
     if (mark) crosshair.style.left = `${plotLeft() + at.x(mark.seconds)}px`;
   }
 
-  const plotLeft = () => rows.querySelector(".plot").getBoundingClientRect().left - root.getBoundingClientRect().left;
+  const plotLeft = () =>
+    rows.querySelector(".plot").getBoundingClientRect().left - root.getBoundingClientRect().left;
   const xOf = (event) => event.clientX - root.getBoundingClientRect().left - plotLeft();
 
   function find(event) {
@@ -83,9 +93,29 @@ export function timeline(view) {
   }
 
   function zoomButtons() {
-    const out = el("button", { type: "button", class: "zoom-out", "aria-label": "Zoom out", "aria-disabled": String(seconds === whole), onclick: () => zoomBy(4) }, "−");
-    const into = el("button", { type: "button", class: "zoom-in", "aria-label": "Zoom in", onclick: () => zoomBy(1 / 4) }, "+");
-    return el("div", { class: "name zooms", role: "group", "aria-label": "Zoom" }, out, into, el("small", {}, "or drag"));
+    const out = el(
+      "button",
+      {
+        type: "button",
+        class: "zoom-out",
+        "aria-label": "Zoom out",
+        "aria-disabled": String(seconds === whole),
+        onclick: () => zoomBy(4),
+      },
+      "−",
+    );
+    const into = el(
+      "button",
+      { type: "button", class: "zoom-in", "aria-label": "Zoom in", onclick: () => zoomBy(1 / 4) },
+      "+",
+    );
+    return el(
+      "div",
+      { class: "name zooms", role: "group", "aria-label": "Zoom" },
+      out,
+      into,
+      el("small", {}, "or drag"),
+    );
   }
 
   rows.addEventListener("pointerdown", (event) => {
