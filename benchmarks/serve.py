@@ -160,7 +160,7 @@ def users(seconds: int, folder: Path, pid: int) -> dict[str, Any]:
             "after_warming_mib": sum(mib for _, mib in warm[:tenth]) / tenth,
             "at_the_end_mib": sum(mib for _, mib in warm[-tenth:]) / tenth,
             "most_mib": max(mib for _, mib in watch.samples),
-            "samples": [[round(at), round(mib, 1)] for at, mib in watch.samples],
+            "every_minute_mib": [round(mib, 1) for _, mib in watch.samples[::12]],
         },
     }
 

@@ -1,8 +1,7 @@
 // The live page: choose or upload a video, ask, watch it work, look at the ranking.
 import { call, over, Refused, upload } from "./api.js";
-import { clock, el } from "./marks.js";
 import { player } from "./player.js";
-import { render } from "./view.js";
+import { clock, el, render } from "./view.js";
 
 const at = (id) => document.getElementById(id);
 const form = at("ask");
@@ -32,11 +31,11 @@ async function start() {
     else trouble(error);
     return;
   }
-  form.hidden = false;
   const health = await call("GET", "/health");
   at("status").textContent = `scorer ${health.scorer}`;
   at("answering").dataset.offered = health.answers;
-  await attempt(fromAddress);
+  form.hidden = false;
+  if (location.hash) await attempt(fromAddress);
 }
 
 async function signIn(event) {

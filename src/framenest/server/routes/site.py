@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
 import framenest
 from framenest.server.docs import docs_page
 from framenest.server.guard import COOKIE, session
-from framenest.server.page import ASSETS, PAGE
+from framenest.server.page import PAGE, assets
 from framenest.server.refusals import Forbidden, Unknown
 from framenest.server.routes import Here, problems
 from framenest.server.shapes import Health, SignIn
@@ -63,10 +63,11 @@ def page() -> FileResponse:
 
 
 @router.get("/assets/{name}", include_in_schema=False)
-def asset(name: Annotated[str, Path(max_length=64)]) -> FileResponse:
-    if name not in ASSETS:
+def asset(name: Annotated[str, Path(max_length=64)]) -> Response:
+    if name not in assets():
         raise Unknown("no such file")
-    return FileResponse(ASSETS[name], headers={"cache-control": "no-cache"})
+    text, kind = assets()[name]
+    return Response(text, media_type=kind, headers={"cache-control": "no-cache"})
 
 
 @router.get("/docs", include_in_schema=False)

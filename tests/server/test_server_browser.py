@@ -50,6 +50,7 @@ def visit(browser):
         watched.excused = []
         opened.append(watched)
         watched.page.goto(server.url + path)
+        watched.page.locator("#ask, #sign-in").locator("visible=true").first.wait_for()
         return watched
 
     yield go
