@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,18 +64,24 @@ def over(job: dict[str, Any] | None) -> None:
     assert job is None or job["state"] == "done", job
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    found, left = [], [pid]
+    while left:
+        found.append(left.pop())
+        for thread in Path(f"/proc/{found[-1]}").glob("task/*/children"):
+            with suppress(OSError):
+                left += map(int, thread.read_text().split())
+    return found
+
+
 def memory(pid: int) -> float:
     """MiB of a process and its children; what they share is counted once (proportional set size)."""
-    pids, found = [str(pid)], 0.0
-    while pids:
-        one = Path("/proc") / pids.pop()
-        try:
-            pss = re.search(r"^Pss:\s+(\d+)", (one / "smaps_rollup").read_text(), re.M)
+    found = 0.0
+    for one in family(pid):
+        with suppress(OSError):
+            pss = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{one}/smaps_rollup").read_text(), re.M)
             found += int(pss[1]) / 1024 if pss else 0.0
-            for thread in one.glob("task/*/children"):
-                pids += thread.read_text().split()
-        except OSError:
-            continue
     return found
 
 
@@ -92,7 +99,7 @@ class Watch(threading.Thread):
 
 
 def processor_seconds(pid: int) -> float:
-    """What the process that answers requests has used."""
+    """What a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -138,7 +145,9 @@ def users(seconds: int, folder: Path, pid: int) -> dict[str, Any]:
         URL,
     ]
     command += ["-u", str(USERS), "-r", "10", "-t", f"{seconds}s", "--csv", str(folder / "locust")]
+    used = sum(map(processor_seconds, family(pid)))
     done = subprocess.run(command, check=False)
+    used = sum(map(processor_seconds, family(pid))) - used
     watch.done.set()
     assert done.returncode == 0, "a request failed"
     with (folder / "locust_stats.csv").open() as file:
@@ -155,6 +164,7 @@ def users(seconds: int, folder: Path, pid: int) -> dict[str, Any]:
         "videos": VIDEOS,
         "seconds": seconds,
         "requests": requests,
+        "processor_seconds_per_ranking": used / requests["question to ranking"]["count"],
         "rankings_made_per_second": requests["question to ranking"]["count"] / seconds,
         "memory": {
             "after_warming_mib": sum(mib for _, mib in warm[:tenth]) / tenth,

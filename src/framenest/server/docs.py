@@ -12,6 +12,7 @@ def docs_page(schema: dict[str, Any]) -> str:
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width, initial-scale=1'>",
+        "<link rel=icon href=/assets/icon.svg type='image/svg+xml'>",
         f"<title>{escape(info['title'])} API</title><link rel=stylesheet href=/assets/docs.css>",
         f"<main><h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>",
         _text(info.get("description", "")),

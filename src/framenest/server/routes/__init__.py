@@ -10,7 +10,7 @@ from framenest.server.service import Service
 from framenest.server.shapes import Problem
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:  # async: a plain one would go through a thread
     service: Service = request.app.state.service
     return service
 
