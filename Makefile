@@ -56,7 +56,7 @@ $(VENV)/browser-installed: $(VENV)/installed
 
 # The service: its page in a real browser, its API fuzzed from its own OpenAPI document.
 test-server: $(VENV)/server-installed system-chromium
-	$(BIN)/python -m pytest tests/server
+	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py
 
 $(VENV)/server-installed: $(VENV)/browser-installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-server]'

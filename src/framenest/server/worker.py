@@ -116,7 +116,7 @@ class Worker:
 def _main(pipe: Connection, scorer: str, cache: Path | None) -> None:
     """The other process. It ends when the pipe does, that is, with the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
-    with suppress(OSError):
+    with suppress(OSError, AttributeError):  # not on Windows
         os.nice(5)  # answering requests goes before work
     warnings.simplefilter("ignore")  # of the cache; the work goes on without it
 
