@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all test-torchcodec test-models system-ffmpeg lint types core-tests models clean screenshot test-browser system-chromium test-ray test-ask test-lmms-eval
+.PHONY: demo test test-all test-torchcodec test-models system-ffmpeg lint types core-tests models clean screenshot test-browser system-chromium test-ray test-ask test-lmms-eval test-server
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -22,7 +22,7 @@ demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 
 test: lint types core-tests
 
-test-all: test test-torchcodec test-models test-browser test-ray test-ask
+test-all: test test-torchcodec test-models test-browser test-ray test-ask test-server
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/torch-installed system-ffmpeg
@@ -76,6 +76,14 @@ test-browser: $(VENV)/browser-installed system-chromium
 
 $(VENV)/browser-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-browser]'
+	touch $@
+
+# The service: its page in a real browser, its API fuzzed from its own OpenAPI document.
+test-server: $(VENV)/server-installed system-chromium
+	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py
+
+$(VENV)/server-installed: $(VENV)/browser-installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-server]'
 	touch $@
 
 # A system package, only where no Chromium is found and apt can install it.

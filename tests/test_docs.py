@@ -160,6 +160,31 @@ def test_the_pairing_table_is_what_the_markers_are():
         assert re.search(rf"^\| `{pairing}`, [^|]+ \| {re.escape(times)} \|", page, re.M), times
 
 
+def test_the_numbers_of_the_service_are_the_measured_ones():
+    page = (ROOT / "docs" / "server.md").read_text()
+    result = json.loads((ROOT / "benchmarks" / "results" / "serve.json").read_text())
+    cached, asking = result["cached_prefix"], result["asking"]
+    before, after = result["load_average_before"][0], result["load_average_after"][0]
+    assert f"load average {before} before, {after} after" in page
+    rate, p50, p99 = (cached[name] for name in ("requests_per_second", "p50_ms", "p99_ms"))
+    assert f"| {rate:.0f} requests/s | {p50:.1f} ms | {p99:.0f} ms |" in page
+    assert f"{cached['processor_ms_per_request']:.2f} ms of the server's processor time" in page
+    requests = asking["requests"]
+    for name in ("ask", "ranking there already"):
+        row = requests[name]
+        assert f"| {row['count']} requests | {row['p50_ms']:.0f} ms | {row['p99_ms']:.0f} ms |" in page
+    made = requests["question to ranking"]
+    assert (
+        f"| {made['count']} rankings | {made['p50_ms'] / 1000:.0f} s | {made['p99_ms'] / 1000:.0f} s |"
+        in page
+    )
+    assert all(row["failures"] == 0 for row in requests.values())
+    memory = asking["memory"]
+    for name in ("after_warming_mib", "at_the_end_mib", "most_mib"):
+        assert f"{memory[name]:.0f} MiB at the " in page
+    assert (asking["users"], asking["videos"], asking["seconds"]) == (50, 5, 600)
+
+
 def test_the_glossary_names_exist_in_the_code():
     import framenest.appearance
     import framenest.discovery

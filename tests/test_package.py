@@ -40,6 +40,7 @@ ROOMS = [
     ["report"],
     ["corpus"],
     ["cluster"],
+    ["server"],
     ["testing"],
     ["cli"],
     ["__main__"],

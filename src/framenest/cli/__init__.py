@@ -17,6 +17,7 @@ from framenest.cli.ranks import rank
 from framenest.cli.report import report
 from framenest.cli.results import extract, show
 from framenest.cli.selection import compare, select
+from framenest.cli.serve import serve
 from framenest.cli.terminal import fail, warnings_as_notes
 from framenest.cli.upkeep import cache, models
 from framenest.errors import FramenestError
@@ -39,9 +40,10 @@ def app() -> None:
     """
 
 
-for command in (
-    rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, models, cache
-):  # fmt: skip
+COMMANDS = (
+    rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, serve, models, cache,
+)  # fmt: skip
+for command in COMMANDS:
     app.add_command(command)
 
 for command in (qa, table):

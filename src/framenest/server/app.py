@@ -1,0 +1,64 @@
+"""The application: routes behind the guard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+import framenest
+from framenest.errors import FramenestError
+from framenest.server.guard import Guard
+from framenest.server.refusals import Refusal, status_of
+from framenest.server.routes import jobs, rankings, site, videos
+from framenest.server.service import Service
+
+ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
+
+Register or upload a video, ask, wait for the job, take `/rankings/{id}/prefix?k=16`. More frames later?
+`?after=16&k=32` gives the 16 that are added. Nothing runs again."""
+
+
+def create_app(service: Service) -> FastAPI:
+    """A started service as an ASGI application, which closes it at its end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.close)
+
+    app = FastAPI(
+        title="Framenest",
+        version=framenest.__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = service
+    for part in (videos, rankings, jobs, site):
+        app.include_router(part.router)
+    app.add_exception_handler(FramenestError, _refused)
+    app.add_exception_handler(RequestValidationError, _misunderstood)
+    app.add_middleware(Guard, settings=service.settings, metrics=service.metrics)
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, FramenestError)
+    wait = error.retry_after if isinstance(error, Refusal) else None
+    headers = {} if wait is None else {"retry-after": str(wait)}
+    detail = request.app.state.service.plain(str(error))
+    return JSONResponse({"detail": detail}, status_of(error), headers)
+
+
+async def _misunderstood(_: Request, error: Exception) -> JSONResponse:
+    """One line that says what is wrong; what was sent is not repeated."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)

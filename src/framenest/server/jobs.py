@@ -1,0 +1,180 @@
+"""Jobs: work in the background. Bounded, shared by all who ask for it, cancellable; survives a restart."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from framenest.server.journal import Journal
+from framenest.server.refusals import Busy, NotReady, Unknown
+
+ACTIVE = ("queued", "running")
+ATTEMPTS = 3  # a job that ends the server itself must not do so for ever
+KEPT = 10_000  # finished jobs remembered
+
+
+@dataclass
+class Job:
+    """One piece of work. `target` says what it makes; two active jobs never have the same target.
+
+    state: queued, running, done, failed or cancelled. `stage`, `done` and `total` are its progress.
+    """
+
+    id: str
+    number: int
+    kind: str
+    target: str
+    request: dict[str, Any]
+    state: str = "queued"
+    error: str | None = None
+    attempts: int = 0
+    created: float = field(default_factory=time.time)
+    started: float | None = None
+    finished: float | None = None
+    stage: str | None = None
+    done: int = 0
+    total: int = 0
+    cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+
+_PLACE = ("id", "number", "kind", "target", "state", "error", "attempts")
+_COLUMNS = (*_PLACE, "stage", "done", "total", "created", "started", "finished")
+
+
+class Jobs:
+    """The queue. Active jobs are in memory and in the journal, finished ones in the journal only."""
+
+    def __init__(
+        self, journal: Journal, limit: int, finished: Callable[[Job], None] = lambda _: None
+    ) -> None:
+        self._journal = journal
+        self._limit = limit
+        self._tell = finished
+        self._active: dict[str, Job] = {}
+        self._ready = threading.Condition(journal.lock)
+        self._durations: deque[float] = deque([5.0], maxlen=20)
+        self._closed = False
+        for row in journal.rows("select * from jobs where state in ('queued', 'running') order by number"):
+            job = _from_row(row)
+            job.attempts += job.state == "running"
+            job.state, job.started = "queued", None
+            self._active[job.id] = job
+            if job.attempts >= ATTEMPTS:
+                self.finish(job, f"given up: the server stopped {ATTEMPTS} times while at it")
+            else:
+                self._save(job)
+
+    def submit(self, kind: str, target: str, request: dict[str, Any]) -> Job:
+        """The job that makes `target`: the active one if there is one, else a new one in the queue."""
+        with self._ready:
+            shared = self.active(target)
+            if shared is not None:
+                return shared
+            waiting = sum(job.state == "queued" for job in self._active.values())
+            if waiting >= self._limit:
+                raise Busy(f"{waiting} jobs are waiting already; try again later", self._wait())
+            last = self._journal.row("select coalesce(max(number), 0) as number from jobs")
+            job = Job(secrets.token_hex(8), 1 + (last["number"] if last else 0), kind, target, request)
+            self._active[job.id] = job
+            self._save(job)
+            self._ready.notify()
+            return job
+
+    def take(self) -> Job | None:
+        """The next job, marked as running; waits for one. None when the queue is closed."""
+        with self._ready:
+            while True:
+                if self._closed:
+                    return None
+                job = next((j for j in self._active.values() if j.state == "queued"), None)
+                if job is not None:
+                    job.state, job.started = "running", time.time()
+                    self._save(job)
+                    return job
+                self._ready.wait()
+
+    def put_back(self, job: Job) -> None:
+        """A job that the end of the server interrupted; it runs again after the next start."""
+        with self._ready:
+            job.state, job.started = "queued", None
+            self._save(job)
+
+    def finish(self, job: Job, error: str | None = None, *, cancelled: bool = False) -> None:
+        with self._ready:
+            job.state = "cancelled" if cancelled else "failed" if error else "done"
+            job.error, job.finished = error, time.time()
+            if job.state == "done" and job.started is not None:
+                self._durations.append(job.finished - job.started)
+            self._active.pop(job.id, None)
+            self._save(job)
+            finished = "delete from jobs where state not in ('queued', 'running') and number <= ?"
+            self._journal.write(finished, [job.number - KEPT])
+        self._tell(job)
+
+    def cancel(self, id_: str) -> Job:
+        """Stop a job, for everyone who waits for it."""
+        with self._ready:
+            job = self.get(id_)
+            if not job.active:
+                raise NotReady(f"this job is over ({job.state})")
+            job.cancelled.set()
+            if job.state == "queued":
+                self.finish(job, cancelled=True)
+            return job
+
+    def get(self, id_: str) -> Job:
+        job = self._active.get(id_)
+        row = None if job else self._journal.row("select * from jobs where id = ?", [id_])
+        if job is None and row is None:
+            raise Unknown("no such job")
+        return job or _from_row(row)
+
+    def active(self, target: str) -> Job | None:
+        with self._ready:
+            return next((job for job in self._active.values() if job.target == target), None)
+
+    def latest(self, target: str) -> Job | None:
+        """The job that last made, or tried to make, a target."""
+        found = self._journal.row("select * from jobs where target = ? order by number desc", [target])
+        return self.active(target) or (_from_row(found) if found else None)
+
+    def recent(self, count: int) -> list[Job]:
+        """Newest first."""
+        rows = self._journal.rows("select * from jobs order by number desc limit ?", [count])
+        return [self._active.get(row["id"]) or _from_row(row) for row in rows]
+
+    def counts(self) -> dict[str, int]:
+        with self._ready:
+            states = [job.state for job in self._active.values()]
+        return {state: states.count(state) for state in ACTIVE}
+
+    def close(self) -> None:
+        """Wake up everyone who waits for a job; active jobs stay in the journal."""
+        with self._ready:
+            self._closed = True
+            self._ready.notify_all()
+
+    def _wait(self) -> int:
+        """Seconds until a place is likely to be free: what a job took lately."""
+        return max(1, min(600, math.ceil(sum(self._durations) / len(self._durations))))
+
+    def _save(self, job: Job) -> None:
+        names = (*_COLUMNS, "request")
+        values = [*(getattr(job, name) for name in _COLUMNS), json.dumps(job.request)]
+        marks = ", ".join("?" * len(names))
+        self._journal.write(f"insert or replace into jobs ({', '.join(names)}) values ({marks})", values)
+
+
+def _from_row(row: Any) -> Job:
+    return Job(request=json.loads(row["request"]), **{name: row[name] for name in _COLUMNS})

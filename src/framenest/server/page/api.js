@@ -1,0 +1,51 @@
+// Talking to the server: JSON in, JSON out, errors with what the server said.
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export async function call(method, path, body) {
+  const answer = await fetch(path, {
+    method,
+    headers: body === undefined ? {} : { "content-type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  return said(answer.status, await answer.text(), answer.headers.get("retry-after"));
+}
+
+/** Sends a file; tell(share) is called with how much of it is there. */
+export function upload(file, tell) {
+  return new Promise((done, failed) => {
+    const request = new XMLHttpRequest(); // fetch does not say how far an upload is
+    request.open("POST", `/videos/upload?name=${encodeURIComponent(file.name.slice(-255))}`);
+    request.upload.onprogress = (event) => tell(event.loaded / Math.max(1, event.total));
+    request.onerror = () => failed(new Refused(0, "the upload broke off"));
+    request.onload = () => {
+      try {
+        done(said(request.status, request.responseText, request.getResponseHeader("retry-after")));
+      } catch (error) {
+        failed(error);
+      }
+    };
+    request.send(file);
+  });
+}
+
+/** Looks at a job until it is over; tell(job) is called each time. */
+export async function over(job, tell) {
+  while (job.state === "queued" || job.state === "running") {
+    tell(job);
+    await new Promise((later) => setTimeout(later, 250));
+    job = await call("GET", `/jobs/${job.id}`);
+  }
+  if (job.state !== "done") throw new Refused(409, job.error ?? `this was ${job.state}`);
+}
+
+function said(status, text, wait) {
+  const data = text ? JSON.parse(text) : null;
+  if (status >= 200 && status < 300) return data;
+  throw new Refused(status, `${data?.detail ?? `the server answers ${status}`}${wait ? ` (in ${wait} s)` : ""}`);
+}

@@ -1,0 +1,128 @@
+"""/files, /videos: what may be asked about."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import FileResponse
+from starlette.requests import ClientDisconnect
+
+from framenest.server.library import Video, frame_size, info_of
+from framenest.server.refusals import Unusable
+from framenest.server.routes import Here, problems
+from framenest.server.service import Service
+from framenest.server.shapes import ByAddress, ByPath, File, JobOut, Registered, VideoOut
+
+router = APIRouter(tags=["videos"])
+FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
+# What browsers can play; anything else is handed out as bytes.
+TYPES = {".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/mp4", ".webm": "video/webm",
+         ".mkv": "video/webm", ".ogv": "video/ogg", ".gif": "image/gif"}  # fmt: skip
+
+Id = Annotated[str, Path(max_length=64, description="Id of a video.")]
+BYTES = {"type": "string", "format": "binary"}
+
+
+@router.get("/files", responses=problems())
+def files(here: Here) -> list[File]:
+    """Files in the server's folder that can be registered by path."""
+    return [File(**file) for file in here.library.files()]
+
+
+@router.get("/videos", responses=problems())
+def videos(here: Here) -> list[VideoOut]:
+    """Registered videos, newest first."""
+    return [VideoOut.of(video) for video in here.library.all()]
+
+
+@router.post("/videos", status_code=201, responses=problems(404, 409, 411, 413, 429))
+def register(here: Here, body: ByPath | ByAddress) -> Registered:
+    """Register a video by path or address, and index it in the background.
+
+    The same file registered again is the same video. Questions may be asked at once; they wait for the index.
+    """
+    if isinstance(body, ByAddress):
+        return _registered(here, here.incoming.fetch(body.url))
+    return _registered(here, here.library.add_path(body.path))
+
+
+@router.post(
+    "/videos/upload",
+    status_code=201,
+    responses=problems(400, 413, 429, 507),
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
+    },
+)
+async def upload(
+    here: Here, request: Request, name: Annotated[str, Query(max_length=255, examples=["kiln.mp4"])]
+) -> Registered:
+    """Upload a video as the body of the request; it is kept only if its beginning decodes as video.
+
+    `curl --data-binary @kiln.mp4 "http://127.0.0.1:8600/videos/upload?name=kiln.mp4"`
+    """
+    try:
+        video = await here.incoming.upload(request.stream(), name)
+    except ClientDisconnect as error:
+        raise Unusable("the upload broke off") from error
+    return await asyncio.to_thread(_registered, here, video)
+
+
+def _registered(here: Service, video: Video) -> Registered:
+    job = here.index(video)
+    return Registered(video=VideoOut.of(video), job=JobOut.of(job) if job else None)
+
+
+@router.get("/videos/{video}", responses=problems(404))
+def video(here: Here, video: Id) -> VideoOut:
+    """One video, with its facts once it is indexed."""
+    return VideoOut.of(here.library.get(video))
+
+
+@router.delete("/videos/{video}", status_code=204, responses=problems(404, 409))
+def remove(here: Here, video: Id) -> None:
+    """Forget a video and its rankings. A file in the server's folder stays; an uploaded one is deleted."""
+    here.remove(here.library.get(video))
+
+
+@router.get(
+    "/videos/{video}/file",
+    response_class=FileResponse,
+    responses=problems(400, 404, 409)
+    | {
+        200: {"content": {"video/*": {"schema": BYTES}}, "description": "The file."},
+        206: {"content": {"video/*": {"schema": BYTES}}, "description": "The ranges asked for."},
+        416: {"description": "No such range."},
+    },
+)
+def file(here: Here, video: Id) -> FileResponse:
+    """The video itself; takes range requests, so players can seek in it."""
+    found = here.library.get(video)
+    path = found.check()
+    return FileResponse(path, media_type=TYPES.get(path.suffix.lower(), "application/octet-stream"))
+
+
+@router.get(
+    "/videos/{video}/frames/{frame}",
+    response_class=Response,
+    responses=problems(404, 409, 429)
+    | {200: {"content": {"image/jpeg": {"schema": BYTES}}, "description": "The frame as JPEG."}},
+)
+async def frame(
+    here: Here,
+    video: Id,
+    frame: Annotated[int, Path(ge=0, description="Frame number.")],
+    size: Annotated[
+        int | None,
+        Query(ge=16, le=2160, description="Short side in pixels; never enlarged. Default: original."),
+    ] = None,
+) -> Response:
+    """A picture of one frame, exact to the frame."""
+    found = here.library.get(video)
+    info = info_of(found)
+    short = frame_size(info, frame, size)
+    found.check()
+    picture = await here.pictures.get(video, info, frame, short)
+    return Response(picture, media_type="image/jpeg", headers=FOREVER)

@@ -1,0 +1,75 @@
+"""Settings of the service; closed unless opened."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from framenest.errors import ConfigError
+
+MIB = 2**20
+SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `framenest serve` was told. Secrets do not show when printed.
+
+    videos: the only folder from which videos may be registered by path; None: uploads only.
+    data: uploads, rankings and the journal of jobs. cache: indexes, features and models (None: the user's).
+    hosts: web hosts that videos may be fetched from; none by default.
+    """
+
+    data: Path
+    videos: Path | None = None
+    cache: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8600
+    token: str | None = field(default=None, repr=False)
+    scorer: str = "auto"
+    workers: int = 1
+    queue: int = 64
+    max_upload: int = 2048 * MIB
+    max_stored: int = 20480 * MIB
+    check_seconds: int = 20
+    check_memory: int = 2048 * MIB
+    hosts: tuple[str, ...] = ()
+    answer_url: str | None = None
+    answer_model: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.videos is not None and not self.videos.is_dir():
+            raise ConfigError(f"{self.videos}: not a folder; --videos names the folder of videos to offer")
+        for name in ("workers", "queue", "max_upload", "max_stored", "check_seconds", "check_memory"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} = {getattr(self, name)} is not allowed; it must be 1 or more")
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            raise ConfigError(f"the token is too short; give at least {SHORTEST_TOKEN} characters")
+        if self.token is None and not is_loopback(self.host):
+            raise ConfigError(
+                f"--host {self.host} can be reached from other machines, so it needs a token; "
+                "set FRAMENEST_TOKEN or give --token"
+            )
+        if (self.answer_url is None) != (self.answer_model is None):
+            raise ConfigError("answering needs both --answer-url and --answer-model")
+
+    @property
+    def uploads(self) -> Path:
+        return self.data / "uploads"
+
+    @property
+    def rankings(self) -> Path:
+        return self.data / "rankings"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("example.org")
+    (True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,94 @@
+"""A server as a user runs it: `framenest serve` in a process of its own, asked over HTTP."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+WAIT = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Server:
+    """One `framenest serve`; `log` is what it wrote."""
+
+    def __init__(self, folder: Path, *options: str, videos: Path | None = None, env=None) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data = folder / "data"
+        self._log = folder / "log.txt"
+        command = [sys.executable, "-m", "framenest", "serve", "--port", str(self.port)]
+        command += ["--data", str(self.data), "--cache", str(folder / "cache")]
+        command += ["--videos", str(videos)] if videos else []
+        self._command = [*command, *options]
+        self._env = os.environ | (env or {})
+
+    def start(self, token: str | None = None) -> Server:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._env)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until:
+            assert self.process.poll() is None, self.log
+            try:
+                if self.http.get("/health").status_code == 200:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError(f"the server did not start: {self.log}")
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        self.http.close()
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(WAIT)
+
+    def register(self, path: str) -> dict:
+        answer = self.http.post("/videos", json={"path": path})
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def wait(self, job: dict | None, state: str = "done") -> dict | None:
+        """The job when it is over."""
+        if job is None:
+            return None
+        until = time.monotonic() + WAIT
+        while job["state"] in ("queued", "running") and time.monotonic() < until:
+            job = self.http.get(f"/jobs/{job['id']}", params={"wait": 5}).json()
+        assert job["state"] == state, job
+        return job
+
+    def indexed(self, path: str) -> str:
+        """The id of a video of the folder, once it is indexed."""
+        made = self.register(path)
+        self.wait(made["job"])
+        return made["video"]["id"]
+
+    def ask(self, video: str, question: str | None = "Where is it?", **settings) -> str:
+        """The id of a ranking, once it is there."""
+        answer = self.http.post("/rankings", json={"video": video, "question": question, **settings})
+        assert answer.status_code in (200, 202), answer.text
+        self.wait(answer.json()["job"])
+        return answer.json()["ranking"]
+
+    def metric(self, name: str) -> float:
+        found = re.search(rf"^{re.escape(name)} (\S+)$", self.http.get("/metrics").text, re.M)
+        return float(found.group(1)) if found else 0.0

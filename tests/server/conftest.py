@@ -1,0 +1,98 @@
+"""Videos, scores and servers for the tests of the service."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httpx", reason="needs the extra `test`")
+pytest.importorskip("fastapi", reason="needs the extra `server`")
+
+from media import numbered_video
+from served import Server
+
+
+@pytest.fixture(scope="session")
+def media(tmp_path_factory) -> Path:
+    """A folder with videos of 300 and 120 numbered frames, one in a folder below, and a text."""
+    folder = tmp_path_factory.mktemp("media")
+    numbered_video(folder / "clip.mp4", 300, options={"g": "50", "bf": "3"})
+    (folder / "more").mkdir()
+    numbered_video(folder / "more" / "short.mp4", 120)
+    (folder / "notes.txt").write_text("not a video")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def scores(tmp_path_factory) -> str:
+    """A scorer that finds frames 150 to 159 relevant, whatever the question."""
+    path = tmp_path_factory.mktemp("scores") / "scores.csv"
+    path.write_text("frame,score\n" + "".join(f"{n},1.0\n" for n in range(150, 160)))
+    return f"table:{path}"
+
+
+@pytest.fixture
+def serve(tmp_path, scores):
+    """Starts servers; stops those still running at the end."""
+    started = []
+
+    def start(*options: str, token: str | None = None, **how) -> Server:
+        folder = tmp_path / f"server{len(started)}"
+        folder.mkdir()
+        server = Server(folder, "--scorer", scores, *options, **how)
+        started.append(server)
+        return server.start(token)
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, media, scores):
+    """One server for the tests of a module."""
+    one = Server(tmp_path_factory.mktemp("server"), "--scorer", scores, videos=media).start()
+    yield one
+    one.stop()
+
+
+class Endpoint:
+    """An OpenAI-compatible endpoint that says the same to everybody; `asked` holds what it was sent."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict] = []
+        self.keys: list[str] = []
+        endpoint = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                endpoint.keys.append(self.headers["Authorization"])
+                message = {"role": "assistant", "content": "a canned answer"}
+                choice = {"index": 0, "finish_reason": "stop", "message": message}
+                reply = {"id": "1", "object": "chat.completion", "created": 1, "model": "canned"}
+                data = json.dumps(reply | {"choices": [choice]}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def endpoint():
+    one = Endpoint()
+    yield one
+    one.server.shutdown()
+    one.server.server_close()

@@ -1,0 +1,214 @@
+"""What a client sees: register, index, ask, take prefixes and pictures."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framenest import Ranking
+from media import number_in
+
+
+@pytest.fixture(scope="module")
+def video(server):
+    return server.indexed("clip.mp4")
+
+
+@pytest.fixture(scope="module")
+def ranking(server, video):
+    return server.ask(video)
+
+
+def frames(answer):
+    return [entry["frame"] for entry in answer.json()["frames"]]
+
+
+def test_the_folder_lists_its_videos(server):
+    listed = {file["path"] for file in server.http.get("/files").json()}
+    assert listed == {"clip.mp4", "more/short.mp4"}
+
+
+def test_a_video_is_indexed_in_the_background_with_progress(server):
+    made = server.register("more/short.mp4")
+    assert made["video"]["indexed"] is False
+    job = server.wait(made["job"])
+    assert (job["kind"], job["stage"], job["done"], job["total"]) == ("index", "probes", 120, 120)
+    video = server.http.get(f"/videos/{made['video']['id']}").json()
+    assert (video["indexed"], video["num_frames"], video["duration"]) == (True, 120, 4.8)
+    again = server.register("more/short.mp4")
+    assert again["job"] is None
+    assert again["video"]["id"] == made["video"]["id"]
+
+
+def test_prefixes_nest_and_sixteen_more_are_only_those_added(server, ranking):
+    get = server.http.get
+    first = get(f"/rankings/{ranking}/prefix", params={"k": 16})
+    both = get(f"/rankings/{ranking}/prefix", params={"k": 32})
+    more = get(f"/rankings/{ranking}/prefix", params={"k": 32, "after": 16})
+    assert len(frames(first)) == len(frames(more)) == 16
+    assert all(shown == sorted(shown) for shown in (frames(first), frames(both), frames(more)))
+    assert sorted(frames(first) + frames(more)) == frames(both)
+    assert {entry["rank"] for entry in more.json()["frames"]} == set(range(17, 33))
+    assert any(150 <= frame < 160 for frame in frames(first))
+
+
+def test_a_prefix_that_a_browser_has_is_not_sent_again(server, ranking):
+    first = server.http.get(f"/rankings/{ranking}/prefix?k=8")
+    same = server.http.get(
+        f"/rankings/{ranking}/prefix?k=8", headers={"If-None-Match": first.headers["etag"]}
+    )
+    assert (same.status_code, same.content) == (304, b"")
+
+
+@pytest.mark.parametrize(("query", "told"), [
+    ("k=1024", "too few for a budget of 1024"),
+    ("k=8&after=8", "after must be less than k"),
+    ("k=0", "greater than or equal to 1"),
+    ("k=many", "k: "),
+])  # fmt: skip
+def test_budgets_that_cannot_be_served_say_why(server, ranking, query, told):
+    answer = server.http.get(f"/rankings/{ranking}/prefix?{query}")
+    assert answer.status_code == 422
+    assert told in answer.json()["detail"]
+
+
+def test_the_ranking_file_is_the_one_of_the_command_line(server, ranking, tmp_path):
+    answer = server.http.get(f"/rankings/{ranking}/file")
+    (tmp_path / "ranking.json").write_bytes(answer.content)
+    loaded = Ranking.load(tmp_path / "ranking.json")
+    assert (loaded.video.path, len(loaded)) == ("clip.mp4", 256)
+    facts = server.http.get(f"/rankings/{ranking}").json()
+    assert (facts["length"], facts["scorer"], facts["question"]) == (256, loaded.scorer, "Where is it?")
+
+
+def test_frames_are_exact_at_any_size(server, video):
+    for number, size in ((0, None), (157, None), (299, 48)):
+        answer = server.http.get(f"/videos/{video}/frames/{number}", params={"size": size} if size else {})
+        assert answer.headers["content-type"] == "image/jpeg"
+        picture = np.asarray(Image.open(io.BytesIO(answer.content)))
+        assert picture.shape == ((48, 72, 3) if size else (64, 96, 3))
+        assert number_in(picture) == number
+    larger = server.http.get(f"/videos/{video}/frames/0?size=2000").content
+    assert Image.open(io.BytesIO(larger)).size == (96, 64)
+    assert server.http.get(f"/videos/{video}/frames/300").status_code == 404
+
+
+def test_the_video_plays_from_anywhere(server, video, media):
+    whole = (media / "clip.mp4").read_bytes()
+    part = server.http.get(f"/videos/{video}/file", headers={"Range": "bytes=100-199"})
+    assert (part.status_code, part.content) == (206, whole[100:200])
+    assert part.headers["content-type"] == "video/mp4"
+    assert server.http.get(f"/videos/{video}/file").content == whole
+
+
+def test_a_second_question_decodes_no_probe_again(server, video):
+    stats = [
+        server.http.get(f"/rankings/{server.ask(video, question)}").json()["stats"]
+        for question in ("What is first?", "What is second?")
+    ]
+    # This table of scores answers every question alike, so even the zoom frames have been seen.
+    assert stats[1]["decoded"] == 0
+    assert stats[1]["probes"] > 200
+
+
+def test_the_same_question_is_the_same_ranking(server, video, ranking):
+    again = server.http.post("/rankings", json={"video": video, "question": "  Where is it? "})
+    assert again.status_code == 200
+    assert again.json() == {"ranking": ranking, "ready": True, "job": None}
+    other = server.ask(video, preset="no-zoom")
+    assert other != ranking
+    asked = server.http.get("/rankings", params={"video": video}).json()
+    assert {ranking, other} <= {entry["id"] for entry in asked}
+
+
+def test_without_a_question_and_with_another_horizon(server, video):
+    ranking = server.ask(video, None, horizon=12)
+    facts = server.http.get(f"/rankings/{ranking}").json()
+    assert (facts["question"], facts["length"]) == (None, 12)
+
+
+def test_a_removed_video_is_gone_with_its_rankings(server, media):
+    (media / "gone.mp4").write_bytes((media / "more" / "short.mp4").read_bytes())
+    video = server.indexed("gone.mp4")
+    ranking = server.ask(video)
+    assert server.http.get(f"/rankings/{ranking}/prefix?k=4").status_code == 200
+    assert server.http.delete(f"/videos/{video}").status_code == 204
+    assert server.http.get(f"/videos/{video}").status_code == 404
+    assert server.http.get(f"/rankings/{ranking}/prefix?k=4").status_code == 404
+    assert (media / "gone.mp4").exists()
+    (media / "gone.mp4").unlink()
+
+
+def test_a_changed_file_is_refused_until_registered_again(server, media):
+    file = media / "changing.mp4"
+    file.write_bytes((media / "more" / "short.mp4").read_bytes())
+    video = server.indexed("changing.mp4")
+    file.write_bytes((media / "clip.mp4").read_bytes())
+    for answer in (
+        server.http.post("/rankings", json={"video": video, "question": "Still?"}),
+        server.http.get(f"/videos/{video}/frames/1"),
+        server.http.get(f"/videos/{video}/file"),
+    ):
+        assert answer.status_code == 409
+        assert "has changed" in answer.json()["detail"]
+    assert server.indexed("changing.mp4") != video
+    file.unlink()
+
+
+def test_unknown_things_are_404_and_bad_requests_422(server, video):
+    for path in (
+        "/videos/x",
+        "/rankings/x",
+        "/jobs/x",
+        "/rankings/x/prefix?k=8",
+        "/videos/x/frames/1",
+        "/nothing",
+    ):
+        assert server.http.get(path).status_code == 404, path
+    asked = {"video": video, "question": "?"}
+    wrong = ({}, {"video": video}, asked | {"question": ""}, asked | {"k": 1}, asked | {"preset": "none"})
+    for body in wrong:
+        assert server.http.post("/rankings", json=body).status_code == 422, body
+
+
+def test_health_and_metrics(server, ranking):
+    health = server.http.get("/health").json()
+    assert (health["status"], health["folder"], health["answers"]) == ("ok", True, False)
+    text = server.http.get("/metrics").text
+    assert 'framenest_jobs_total{kind="rank",state="done"}' in text
+    assert 'route="/rankings/{ranking}/prefix",status="200"' in text
+    assert "process_resident_memory_bytes" in text
+    assert ranking not in text
+
+
+def test_the_documentation_needs_nothing_from_elsewhere(server):
+    page = server.http.get("/docs").text
+    assert "/rankings/{ranking}/prefix" in page
+    assert "http://" not in page.replace("http://127.0.0.1:8600", "")
+    assert "https://" not in page
+    assert "<script" not in page
+    paths = server.http.get("/openapi.json").json()["paths"]
+    assert {"/videos", "/videos/upload", "/rankings/{ranking}/prefix", "/jobs/{job}"} <= set(paths)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--scorer", "none-such"], "there is no scorer 'none-such'"),
+        (["--scorer", "tags"], "framenest models fetch tags"),
+        (["--videos", "nowhere"], "not a folder"),
+        (["--port", "99999"], "not a port"),
+        (["--queue", "0"], "must be 1 or more"),
+        (["--answer-url", "http://127.0.0.1:9/v1"], "needs both"),
+        (["--answer-url", "ftp://x", "--answer-model", "m"], "must begin with http"),
+    ],
+)
+def test_what_cannot_start_says_why_in_one_line(tmp_path, options, told):
+    command = [sys.executable, "-m", "framenest", "serve", "--data", str(tmp_path), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1

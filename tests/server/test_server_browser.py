@@ -1,0 +1,266 @@
+"""The live page in a real browser."""
+
+import re
+import time
+
+import pytest
+
+from browser import DESKTOP, PHONE, Watched, chromium
+from framenest import Ranking
+from media import encode_video, numbered_picture
+from served import Server
+
+TOKEN = "a-token-of-the-tests-0123456789"
+HOSTILE = '<img src=x onerror="window.ran=1"><b>Is it "safe"?</b>'
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory):
+    """A folder with a video that browsers play, and one that takes a while to index; one to upload."""
+    folder = tmp_path_factory.mktemp("films")
+    pictures = [numbered_picture(i, 320, 192) for i in range(300)]
+    (folder / "folder").mkdir()
+    encode_video(folder / "folder" / "film.mp4", pictures, options={"g": "50"})
+    encode_video(folder / "folder" / "long.mp4", pictures * 8, options={"g": "3000", "preset": "ultrafast"})
+    encode_video(folder / "mine.mp4", pictures[:150])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory, films, scores):
+    one = Server(tmp_path_factory.mktemp("live"), "--scorer", scores, videos=films / "folder").start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; at the end it must have said nothing and asked only its own server."""
+    opened = []
+
+    def go(server, size=DESKTOP, scheme="light", path="/"):
+        watched = Watched(browser, size, scheme)
+        watched.home = server.url
+        watched.excused = []
+        opened.append(watched)
+        watched.page.goto(server.url + path)
+        watched.page.locator("#ask, #sign-in").locator("visible=true").first.wait_for()
+        return watched
+
+    yield go
+    for watched in opened:
+        assert [text for text in watched.said if not any(e in text for e in watched.excused)] == []
+        assert [url for url in watched.asked if not url.startswith((watched.home, "data:"))] == []
+        watched.context.close()
+
+
+def ask(page, question, video="film.mp4"):
+    option = page.locator("#video option").filter(has_text=video)
+    page.locator("#video").select_option(value=option.first.get_attribute("value"))
+    page.locator("#question").fill(question)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.locator("#report h1").filter(has_text=question).wait_for(timeout=60_000)
+
+
+def shown(page):
+    return page.locator(".tiles button").evaluate_all("all => all.map(tile => Number(tile.dataset.frame))")
+
+
+def saved(server, page):
+    """The ranking that the page shows, as a file of the server."""
+    return Ranking.load(server.data / "rankings" / f"{page.url.rpartition('#')[2]}.json")
+
+
+def until(page, expression):
+    """Wait for a condition. (Playwright's own wait_for_function needs eval, which the page forbids.)"""
+    end = time.monotonic() + 60
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
+
+
+def loaded(page):
+    """Wait until every picture in sight is there."""
+    until(
+        page,
+        "[...document.images].filter(i => i.getBoundingClientRect().top < innerHeight)"
+        ".every(i => i.complete && i.naturalWidth > 0)",
+    )
+
+
+def test_ask_watch_and_move_the_budget(visit, live):
+    watched = visit(live)
+    page = watched.page
+    ask(page, "Where is it?")
+    ranking = saved(live, page)
+    smaller = set()
+    for budget in (8, 16, 32, 64):
+        page.get_by_role("button", name=str(budget), exact=True).click()
+        assert shown(page) == ranking.prefix(budget).frames.tolist()
+        assert smaller < set(shown(page))
+        smaller = set(shown(page))
+    loaded(page)
+    page.locator(".tiles button").nth(3).hover()
+    assert page.locator(".crosshair").is_visible()
+    assert page.locator(".tick.pointed").count() == 1
+
+
+def test_pictures_are_the_frames(visit, live):
+    page = visit(live).page
+    ask(page, "Where is it?")
+    loaded(page)
+    first = page.locator(".tiles img").first
+    path = re.fullmatch(r"/videos/\w+/frames/(\d+)\?size=(\d+)", first.get_attribute("src"))
+    assert int(path[1]) == shown(page)[0]
+    size = min(int(path[2]), 192)
+    assert first.evaluate("image => image.naturalHeight") == size
+
+
+def test_progress_is_shown_and_work_can_be_cancelled(visit, live):
+    page = visit(live).page
+    page.locator("#video").select_option(label="long.mp4")
+    page.get_by_text(re.compile(r"looking at probes, \d+ of \d+")).wait_for(timeout=60_000)
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("alert").filter(has_text="this was cancelled").wait_for(timeout=60_000)
+    assert not page.locator("#work").is_visible()
+
+
+def test_an_upload_can_be_asked_about(visit, live, films):
+    page = visit(live).page
+    page.locator("#file").set_input_files(films / "mine.mp4")
+    page.locator("#video option:checked").filter(has_text="mine.mp4 (0:06)").wait_for(
+        state="attached", timeout=60_000
+    )
+    ask(page, "And in mine?", "mine.mp4")
+    assert len(shown(page)) == 8
+
+
+def test_what_is_no_video_is_refused_with_its_reason(visit, live, tmp_path):
+    watched = visit(live)
+    watched.excused = ["422"]  # the browser notes the refusal
+    (tmp_path / "letter.mp4").write_text("Dear server,")
+    watched.page.locator("#file").set_input_files(tmp_path / "letter.mp4")
+    watched.page.get_by_role("alert").filter(has_text="not accepted").wait_for(timeout=60_000)
+
+
+def test_the_video_plays_at_the_chosen_frame(visit, live):
+    page = visit(live).page
+    ask(page, "Where is it?")
+    ranking = saved(live, page)
+    prefix = ranking.prefix(8)
+    page.locator(".tiles button").nth(5).click()
+    page.get_by_role("button", name="Play from here").click()
+    player = page.locator("#player video")
+    until(page, "document.querySelector('#player video').readyState >= 2")
+    assert page.locator("#player").is_visible()
+    seconds = float(prefix.seconds[5])
+    now = player.evaluate("video => { video.pause(); return video.currentTime; }")
+    assert seconds <= now < seconds + 3
+    player.evaluate("(video, t) => { video.currentTime = t; }", seconds + 0.02)
+    until(page, "!document.querySelector('#player video').seeking")
+    page.get_by_role("button", name="Close the player").click()
+    assert not page.locator("#player").is_visible()
+
+
+def test_a_link_brings_the_ranking_back(visit, live):
+    first = visit(live).page
+    ask(first, "Where is it?")
+    again = visit(live, path=f"/#{first.url.rpartition('#')[2]}").page
+    again.locator("#report h1").filter(has_text="Where is it?").wait_for()
+    assert shown(again) == shown(first)
+    assert again.locator("#question").input_value() == "Where is it?"
+
+
+def test_html_in_a_question_is_shown_and_not_run(visit, live):
+    page = visit(live).page
+    ask(page, HOSTILE)
+    assert page.locator("#report h1").inner_text() == HOSTILE
+    assert page.locator("h1 *").count() == 0
+    assert page.evaluate("window.ran") is None
+
+
+def test_a_token_is_asked_for_once(visit, tmp_path, films, scores):
+    server = Server(tmp_path, "--scorer", scores, videos=films / "folder", env={"FRAMENEST_TOKEN": TOKEN})
+    server.start(TOKEN)
+    try:
+        watched = visit(server)
+        watched.excused = ["401", "403"]
+        page = watched.page
+        page.locator("#token").fill("not the token, surely")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("alert").filter(has_text="this is not the token").wait_for()
+        page.locator("#token").fill(TOKEN)
+        page.get_by_role("button", name="Sign in").click()
+        page.locator("#ask").wait_for()
+        ask(page, "Where is it?")
+        loaded(page)
+        cookies = watched.context.cookies()
+        assert [(c["httpOnly"], c["sameSite"]) for c in cookies] == [(True, "Strict")]
+        assert TOKEN not in cookies[0]["value"]
+    finally:
+        server.stop()
+
+
+def test_an_answer_is_shown_beside_the_frames(visit, tmp_path, films, scores, endpoint):
+    server = Server(
+        tmp_path, "--scorer", scores, "--answer-url", endpoint.url, "--answer-model", "canned",
+        videos=films / "folder",
+    ).start()  # fmt: skip
+    try:
+        page = visit(server).page
+        ask(page, "Where is it?")
+        page.get_by_role("button", name="16", exact=True).click()
+        page.get_by_role("button", name="Answer").click()
+        page.locator("#answered").filter(has_text="a canned answer").wait_for(timeout=60_000)
+        assert "16 frames" in page.locator("#answered").inner_text()
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("size", "name"), [(DESKTOP, "desktop"), (PHONE, "phone")])
+def test_fits_and_is_accessible(visit, live, size, name, scheme):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs the extra `test-browser`"
+    )
+    watched = visit(live, size, scheme)
+    page = watched.page
+    watched.screenshot(f"live-empty-{name}-{scheme}")
+    ask(page, "Where is it?")
+    page.get_by_role("button", name="32", exact=True).click()
+    loaded(page)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    found = axe.Axe().run(page).response["violations"]
+    assert [(v["id"], [node["html"][:80] for node in v["nodes"]][:3]) for v in found] == []
+    watched.screenshot(f"live-{name}-{scheme}")
+    page.locator(".tiles button").nth(2).click()
+    page.get_by_role("button", name="Play from here").click()
+    until(page, "document.querySelector('#player video').readyState >= 2")
+    watched.screenshot(f"live-playing-{name}-{scheme}")
+
+
+def test_the_documentation_is_a_page_like_any_other(browser, live):
+    for size in (DESKTOP, PHONE):
+        watched = Watched(browser, size)
+        watched.page.goto(f"{live.url}/docs")
+        assert watched.page.get_by_text("/rankings/{ranking}/prefix").count() > 0
+        assert watched.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert watched.said == []
+        watched.context.close()
+
+
+def test_several_people_at_once(visit, live):
+    """Two pages, two questions: each shows its own."""
+    pages = [visit(live).page for _ in range(2)]
+    for page, question in zip(pages, ("The first one?", "The second one?"), strict=True):
+        ask(page, question)
+    assert [page.locator("#report h1").inner_text() for page in pages] == [
+        "The first one?",
+        "The second one?",
+    ]

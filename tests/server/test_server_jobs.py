@@ -1,0 +1,190 @@
+"""Jobs: shared, bounded, cancellable, and still there after a restart."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from framenest.errors import StoreError
+from framenest.server.jobs import ATTEMPTS, Jobs
+from framenest.server.journal import Journal
+from framenest.server.refusals import Busy, NotReady
+from media import encode_video, numbered_picture, numbered_video
+
+
+@pytest.fixture
+def journal(tmp_path):
+    opened = Journal(tmp_path / "journal.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def long_media(tmp_path_factory):
+    """A folder with a video that takes a few seconds to index, and a short one."""
+    folder = tmp_path_factory.mktemp("long")
+    pictures = [numbered_picture(i, 384, 256) for i in range(40)]
+    looped = [pictures[i % 40] for i in range(3000)]
+    encode_video(folder / "long.mp4", looped, options={"g": "3000", "preset": "ultrafast"})
+    numbered_video(folder / "short.mp4", 60)
+    return folder
+
+
+def test_the_same_work_is_one_job(journal):
+    jobs = Jobs(journal, limit=5)
+    first = jobs.submit("rank", "a", {})
+    assert jobs.submit("rank", "a", {}) is first
+    assert jobs.submit("rank", "b", {}) is not first
+    assert jobs.take() is first
+    assert jobs.submit("rank", "a", {}) is first
+    jobs.finish(first)
+    assert jobs.submit("rank", "a", {}) is not first
+
+
+def test_a_full_queue_says_when_to_come_back(journal):
+    jobs = Jobs(journal, limit=2)
+    jobs.submit("rank", "a", {})
+    jobs.take()
+    jobs.submit("rank", "b", {})
+    jobs.submit("rank", "c", {})
+    with pytest.raises(Busy) as refused:
+        jobs.submit("rank", "d", {})
+    assert refused.value.retry_after >= 1
+    assert jobs.submit("rank", "b", {}).target == "b"
+
+
+def test_jobs_come_back_after_a_stop_but_not_for_ever(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    for start in range(ATTEMPTS + 1):
+        journal = Journal(path)
+        jobs = Jobs(journal, limit=5)
+        if start == 0:
+            jobs.submit("rank", "deadly", {"question": "?"})
+            jobs.submit("rank", "waiting", {})
+        if start < ATTEMPTS:
+            assert jobs.take().target == "deadly"
+        journal.close()  # as if the server had died while at it
+    journal = Journal(path)
+    jobs = Jobs(journal, limit=5)
+    assert "given up" in jobs.latest("deadly").error
+    assert jobs.take().target == "waiting"
+    journal.close()
+
+
+def test_an_orderly_stop_does_not_count_as_an_attempt(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    for start in range(ATTEMPTS + 2):
+        journal = Journal(path)
+        jobs = Jobs(journal, limit=5)
+        if start == 0:
+            jobs.submit("rank", "a", {})
+        jobs.put_back(jobs.take())
+        journal.close()
+
+
+def test_a_waiting_job_is_cancelled_at_once_and_a_finished_one_not(journal):
+    jobs = Jobs(journal, limit=5)
+    job = jobs.submit("rank", "a", {})
+    assert jobs.cancel(job.id).state == "cancelled"
+    with pytest.raises(NotReady, match="over"):
+        jobs.cancel(job.id)
+    assert jobs.counts() == {"queued": 0, "running": 0}
+
+
+def test_closing_wakes_those_who_wait(journal):
+    jobs = Jobs(journal, limit=5)
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(jobs.take()))
+    waiting.start()
+    jobs.close()
+    waiting.join(10)
+    assert got == [None]
+
+
+def test_a_journal_serves_one_server_at_a_time(journal, tmp_path):
+    with pytest.raises(StoreError, match="another framenest server"):
+        Journal(tmp_path / "journal.sqlite")
+
+
+def test_two_who_ask_at_once_share_the_work(serve, media):
+    server = serve(videos=media)
+    video = server.register("clip.mp4")["video"]["id"]
+    body = {"video": video, "question": "Who shares?"}
+    with ThreadPoolExecutor(8) as several:
+        answers = list(several.map(lambda _: server.http.post("/rankings", json=body).json(), range(8)))
+    assert len({answer["ranking"] for answer in answers}) == 1
+    assert len({answer["job"]["id"] for answer in answers if answer["job"]}) == 1
+    server.wait(next(answer["job"] for answer in answers if answer["job"]))
+    assert server.metric('framenest_jobs_total{kind="rank",state="done"}') == 1
+    assert server.metric("framenest_shared_total") == 7
+
+
+def test_a_full_server_answers_429_with_retry_after(serve, long_media):
+    server = serve("--queue", "2", videos=long_media)
+    video = server.register("long.mp4")["video"]["id"]
+    answers = [
+        server.http.post("/rankings", json={"video": video, "question": f"Question {i}?"}) for i in range(5)
+    ]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert refused
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+    assert {answer.status_code for answer in answers} == {202, 429}
+
+
+def running(server, job):
+    """The job once it is at work."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        found = server.http.get(f"/jobs/{job['id']}").json()
+        if found["state"] == "running" and found["stage"]:
+            return found
+        assert found["state"] in ("queued", "running"), found
+        time.sleep(0.01)
+    raise AssertionError("the job did not begin")
+
+
+def test_a_running_job_is_cancelled_and_can_be_asked_again(serve, long_media):
+    server = serve(videos=long_media)
+    made = server.register("long.mp4")
+    running(server, made["job"])
+    assert server.http.delete(f"/jobs/{made['job']['id']}").status_code == 200
+    server.wait(made["job"], "cancelled")
+    assert server.http.delete(f"/jobs/{made['job']['id']}").status_code == 409
+    server.wait(server.register("short.mp4")["job"])  # the worker goes on
+    again = server.register("long.mp4")
+    assert again["job"]["id"] != made["job"]["id"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_jobs_survive_a_restart(serve, long_media, how):
+    server = serve(videos=long_media)
+    video = server.register("long.mp4")
+    asked = server.http.post(
+        "/rankings", json={"video": video["video"]["id"], "question": "And then?"}
+    ).json()
+    running(server, video["job"])
+    server.stop(how)
+    server.start()
+    server.wait(asked["job"])
+    answer = server.http.get(f"/rankings/{asked['ranking']}/prefix?k=8")
+    assert len(answer.json()["frames"]) == 8
+    assert server.http.get(f"/jobs/{video['job']['id']}").json()["state"] == "done"
+
+
+def test_a_worker_that_dies_fails_its_job_and_nothing_else(serve, long_media):
+    server = serve(videos=long_media)
+    made = server.register("long.mp4")
+    running(server, made["job"])
+    proc = Path("/proc")
+    threads = (proc / str(server.process.pid)).glob("task/*/children")
+    children = [pid for thread in threads for pid in thread.read_text().split()]
+    workers = [pid for pid in children if "spawn_main" in (proc / pid / "cmdline").read_text()]
+    assert len(workers) == 1  # the one for pictures starts with the first picture
+    os.kill(int(workers[0]), signal.SIGKILL)
+    job = server.wait(made["job"], "failed")
+    assert "broke down" in job["error"]
+    server.wait(server.register("short.mp4")["job"])

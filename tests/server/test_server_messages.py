@@ -1,0 +1,84 @@
+"""Messages in every style, and answers through an endpoint."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framenest.lmm import FOR_SERVERS, STYLES
+from media import number_in
+
+KEY = "key-of-the-endpoint-42"
+
+
+@pytest.fixture(scope="module")
+def ranking(server):
+    return server.ask(server.indexed("clip.mp4"))
+
+
+def frames_in(body):
+    """The numbers drawn in the pictures of a request for a server."""
+    found = []
+    for part in body["messages"][-1]["content"]:
+        if part["type"] == "image_url":
+            data = base64.b64decode(part["image_url"]["url"].partition(",")[2])
+            found.append(number_in(np.asarray(Image.open(io.BytesIO(data)))))
+    return found
+
+
+@pytest.mark.parametrize("style", sorted(STYLES))
+def test_every_style_holds_the_frames_of_the_budget(server, ranking, style):
+    answer = server.http.get(f"/rankings/{ranking}/messages", params={"k": 6, "style": style})
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    prefix = server.http.get(f"/rankings/{ranking}/prefix?k=6").json()["frames"]
+    expected = [entry["frame"] for entry in prefix]
+    if style == "openai":
+        assert frames_in(body) == expected
+    elif style not in FOR_SERVERS:
+        assert body["frames"] == expected
+        assert body["video"]["path"] == "clip.mp4"
+    assert "Where is it?" in answer.text
+
+
+def test_pictures_are_as_large_as_asked_for(server, ranking):
+    body = server.http.get(f"/rankings/{ranking}/messages?k=1&max_side=48").json()
+    url = next(p for p in body["messages"][-1]["content"] if p["type"] == "image_url")["image_url"]["url"]
+    picture = Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
+    assert picture.size == (48, 32)
+
+
+def test_what_cannot_be_made_says_why(server, ranking):
+    get = server.http.get
+    assert "there is no style" in get(f"/rankings/{ranking}/messages?style=none").json()["detail"]
+    asked = server.ask(server.indexed("clip.mp4"), None)
+    refused = get(f"/rankings/{asked}/messages")
+    assert refused.status_code == 422
+    assert "no question" in refused.json()["detail"]
+    unanswered = server.http.post(f"/rankings/{ranking}/answer", json={"k": 4})
+    assert unanswered.status_code == 404
+    assert "--answer-url" in unanswered.json()["detail"]
+
+
+def test_the_configured_model_answers(serve, media, endpoint):
+    server = serve(
+        "--answer-url", endpoint.url, "--answer-model", "canned", videos=media, env={"OPENAI_API_KEY": KEY}
+    )
+    assert server.http.get("/health").json()["answers"] is True
+    ranking = server.ask(server.indexed("clip.mp4"))
+    answer = server.http.post(f"/rankings/{ranking}/answer", json={"k": 5})
+    assert answer.json() == {"answer": "a canned answer", "model": "canned", "k": 5}
+    prefix = server.http.get(f"/rankings/{ranking}/prefix?k=5").json()["frames"]
+    assert frames_in(endpoint.asked[0]) == [entry["frame"] for entry in prefix]
+    assert endpoint.keys == [f"Bearer {KEY}"]
+    assert KEY not in server.log
+
+
+def test_an_endpoint_that_is_not_there_is_502(serve, media):
+    server = serve("--answer-url", "http://127.0.0.1:9/v1", "--answer-model", "m", videos=media)
+    ranking = server.ask(server.indexed("clip.mp4"))
+    answer = server.http.post(f"/rankings/{ranking}/answer", json={"k": 2})
+    assert answer.status_code == 502
+    assert answer.json()["detail"].count("\n") == 0
