@@ -1,94 +1,29 @@
-# make demo        set up, rank a real-content video for a question, write a report of it
-# make screenshot  the README's picture of that report
-# make test        set up, lint, type-check, run the core tests
-# make test-all    everything, behind every extra
+# make demo            set up, rank a real-content video for a question, write a report of it
+# make test            set up, lint, type-check, run the core tests
+# make test-all        everything behind every extra as well; what CI runs
+# make test-lmms-eval  the real lmms-eval, in an environment of 6 GB of its own
+# make screenshot      the README's picture of the report
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := -m pip install --quiet --disable-pip-version-check --editable
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo test test-all test-torchcodec test-models system-ffmpeg lint types core-tests models clean screenshot test-browser system-chromium test-ray test-ask test-lmms-eval test-server
+.PHONY: demo screenshot test lint types core-tests test-all test-torchcodec test-models test-browser test-server \
+	test-ask test-ray test-lmms-eval models system-ffmpeg system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
 	$(BIN)/framenest extract demo/ranking.json -k 8 --to demo/frames --sheet demo/sheet.png
 	$(BIN)/framenest report demo/ranking.json -o demo/report.html
 
-screenshot: demo $(VENV)/browser-installed system-chromium
-	$(BIN)/python docs/images/report.py demo/report.html docs/images/report.png
-
 demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 	$(BIN)/python examples/demo_video.py $@
 
+screenshot: demo $(VENV)/test-browser system-chromium
+	$(BIN)/python docs/images/report.py demo/report.html docs/images/report.png
+
 test: lint types core-tests
-
-test-all: test test-torchcodec test-models test-browser test-ray test-ask test-server
-
-# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
-test-torchcodec: $(VENV)/torch-installed system-ffmpeg
-	$(BIN)/python -m pytest tests/video/test_conformance.py
-
-# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models.
-test-models: $(VENV)/models-installed models
-	$(BIN)/python -m pytest tests/scorers
-
-$(VENV)/models-installed: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-models]'
-# A Ray cluster of two nodes and a server of objects, both on this machine.
-test-ray: $(VENV)/ray-installed
-	$(BIN)/python -m pytest tests/corpus tests/test_shared.py
-
-$(VENV)/ray-installed: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-ray]'
-	touch $@
-
-$(VENV)/torch-installed: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-torch]'
-	touch $@
-
-# A real OpenAI-compatible server and models in process, all with random weights; the notebook. An
-# environment of its own keeps torch out of the core's.
-test-ask: .venv-lmm/installed models
-	.venv-lmm/bin/python -m pytest tests/lmm tests/test_examples.py
-
-.venv-lmm/installed: pyproject.toml
-	test -x .venv-lmm/bin/python || $(PYTHON) -m venv .venv-lmm
-	.venv-lmm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmm]'
-	touch $@
-
-# The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
-# Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all leaves this out.
-test-lmms-eval: .venv-lmms-eval/installed
-	.venv-lmms-eval/bin/python -m pytest -rA tests/evaluation/test_lmms_eval_run.py tests/lmm/test_real_qwen_processor.py
-
-.venv-lmms-eval/installed: pyproject.toml
-	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
-	.venv-lmms-eval/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-lmms-eval]'
-	touch $@
-
-# A system package, only where FFmpeg's shared libraries are missing and apt can install them.
-system-ffmpeg:
-	ldconfig -p | grep -q libavcodec.so || (apt-get update -q && apt-get install -y -q ffmpeg)
-
-# The pages in a real browser; screenshots lie in screenshots/ afterwards.
-test-browser: $(VENV)/browser-installed system-chromium
-	$(BIN)/python -m pytest tests/report/test_report_browser.py
-
-$(VENV)/browser-installed: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-browser]'
-	touch $@
-
-# The service: its page in a real browser, its API fuzzed from its own OpenAPI document.
-test-server: $(VENV)/server-installed system-chromium
-	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py
-
-$(VENV)/server-installed: $(VENV)/browser-installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-server]'
-	touch $@
-
-# A system package, only where no Chromium is found and apt can install it.
-system-chromium:
-	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check
@@ -103,10 +38,57 @@ core-tests: $(VENV)/installed models
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
 
+test-all: test test-torchcodec test-models test-browser test-server test-ask test-ray
+
+# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
+test-torchcodec: $(VENV)/test-torch system-ffmpeg
+	$(BIN)/python -m pytest tests/video/test_conformance.py
+
+# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models.
+test-models: $(VENV)/test-models models
+	$(BIN)/python -m pytest tests/scorers
+
+# The report in a real browser; screenshots lie in screenshots/ afterwards.
+test-browser: $(VENV)/test-browser system-chromium
+	$(BIN)/python -m pytest tests/report/test_report_browser.py
+
+# The service: its page in a real browser, its API fuzzed from its own OpenAPI document.
+test-server: $(VENV)/test-browser $(VENV)/test-server system-chromium
+	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py
+
+# A real OpenAI-compatible server and models in process, all with random weights; the notebook.
+test-ask: $(VENV)/test-lmm models
+	$(BIN)/python -m pytest tests/lmm tests/test_examples.py
+
+# A Ray cluster of two nodes and a server of objects, both on this machine.
+test-ray: $(VENV)/test-ray
+	$(BIN)/python -m pytest tests/corpus tests/test_shared.py
+
+# The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
+# Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all leaves this out.
+test-lmms-eval: .venv-lmms-eval/installed
+	.venv-lmms-eval/bin/python -m pytest -rA tests/evaluation/test_lmms_eval_run.py tests/lmm/test_video_processors.py
+
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python $(PIP) '.[test]'
 	touch $@
 
+$(VENV)/test-%: $(VENV)/installed
+	$(BIN)/python $(PIP) '.[test-$*]'
+	touch $@
+
+.venv-lmms-eval/installed: pyproject.toml
+	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
+	.venv-lmms-eval/bin/python $(PIP) '.[test-lmms-eval]'
+	touch $@
+
+# System packages, only where they are missing and apt can install them.
+system-ffmpeg:
+	ldconfig -p | grep -q libavcodec.so || (apt-get update -q && apt-get install -y -q ffmpeg)
+
+system-chromium:
+	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
+
 clean:
-	rm -rf $(VENV) .venv-lmm demo screenshots build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lmms-eval demo screenshots build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

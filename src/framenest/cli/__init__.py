@@ -41,7 +41,8 @@ def app() -> None:
 
 
 COMMANDS = (
-    rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, serve, models, cache,
+    rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, serve,
+    models, cache,
 )  # fmt: skip
 for command in COMMANDS:
     app.add_command(command)
