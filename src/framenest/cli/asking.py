@@ -1,4 +1,4 @@
-"""Options that export and ask share: the choices of a question, and how pictures are sent."""
+"""Options that rank, export and ask share: the choices of a question, and how pictures are sent."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from framenest.lmm.tokens import estimate, largest_budget
 
 
 class WithSeveral(click.RichCommand):
-    """A command whose options marked `multiple` also take several values in a row: --options A B C D."""
+    """A command whose --options takes several values in a row: --options A B C D."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        several = {flag for p in self.params if getattr(p, "multiple", False) for flag in p.opts}
+        several = {flag for p in self.params if p.name == "choices" for flag in p.opts}
         spread: list[str] = []
         current = ""
         for place, arg in enumerate(args):

@@ -11,7 +11,7 @@ from typing import Any
 import rich_click as click
 from rich.markup import escape
 
-from framenest.cli import options
+from framenest.cli import asking, options
 from framenest.cli.batch import Batch, job_for, run
 from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, out, print_facts, print_prefix, print_ranks, short_path
@@ -30,7 +30,7 @@ from framenest.video import open_video
 TOP = 8
 
 
-@click.command()
+@click.command(cls=asking.WithSeveral)
 @click.option_panel("Options")
 @click.option_panel(options.SCORER_PANEL)
 @click.option_panel(options.BATCH_PANEL)
@@ -64,13 +64,7 @@ TOP = 8
 @click.option(
     "--no-question", is_flag=True, help="Rank by change, observability, coverage and diversity alone."
 )
-@click.option(
-    "--option",
-    "answers",
-    multiple=True,
-    metavar="TEXT",
-    help="An answer to choose from; give it once for each. Scored with --relevance-text question+options.",
-)
+@asking.choices
 @options.batch
 @options.video
 @click.option("--keep-features", is_flag=True, help="Keep features on disk even where they take over 64 MiB.")
@@ -89,7 +83,7 @@ def rank(
     stream: int | None,
     decoder: str,
     keep_features: bool,
-    answers: tuple[str, ...],
+    choices: tuple[str, ...],
     scorer: str,
     scoring: ScorerConfig,
     preset: str,
@@ -105,6 +99,7 @@ def rank(
     \b
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json -k 8,16
     framenest rank kiln.mp4 --questions questions.txt -o rankings/
+    framenest rank kiln.mp4 "What is fired?" --options cups tiles --relevance-text question+options
     framenest rank kiln.mp4 --no-question --start 60 --end 180
     framenest rank --manifest asked.csv -o rankings/ --jobs 8
     """
@@ -146,7 +141,7 @@ def rank(
     _check_budgets(sizes, opened, config)
     for text, target in zip(asked, targets, strict=True):
         with bars:
-            ranking = mec.rank(opened, text, options=answers)
+            ranking = mec.rank(opened, text, options=choices)
         if target == "-":
             out.file.write(ranking.dumps())
             continue

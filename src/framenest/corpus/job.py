@@ -28,6 +28,8 @@ class Item:
     video: str
     question: str | None = None
     target: str | None = None
+    options: tuple[str, ...] = ()
+    """Answers to choose from."""
 
 
 Group = tuple[Item, ...]
@@ -171,5 +173,5 @@ def _rank(mec: MEC, decoder: Decoder, item: Item) -> tuple[str, str]:
             known = None  # of another version
         if known is not None and known.video.fingerprint == decoder.info.fingerprint:
             return "already", target.name
-    mec.rank(decoder, item.question).save(target)
+    mec.rank(decoder, item.question, options=item.options).save(target)
     return "done", target.name

@@ -93,8 +93,9 @@ def index_groups(videos: Sequence[str]) -> list[Group]:
 def ranking_groups(file: Path, folder: Path, settings: object) -> list[Group]:
     """(video, question) rows as groups, one per video, so that a video is opened once.
 
-    A row without a question is ranked without one. Rankings go to `folder`, under names that say video
-    and question and depend on `settings`, so that other settings never take a ranking for finished.
+    A row without a question is ranked without one; `options` may list the answers. Rankings go to `folder`,
+    under names that say video and question and depend on `settings`, so that other settings never take a
+    ranking for finished.
     """
     groups: dict[str, list[Item]] = {}
     for row in _rows(file):
@@ -102,9 +103,12 @@ def ranking_groups(file: Path, folder: Path, settings: object) -> list[Group]:
         question = row.get("question")
         if question is not None and (not isinstance(question, str) or not question.strip()):
             raise ConfigError(f"{file}: {question!r} is not a question (video {row['video']})")
+        options = row.get("options") or []
+        if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
+            raise ConfigError(f"{file}: {options!r} is not a list of answers (video {row['video']})")
         name = f"{_slug(Path(video).stem)}-{_slug(question or 'no question')}"
-        target = folder / f"{name}-{digest(video, question, settings)[:10]}.json"
-        item = Item(video, question, str(target))
+        target = folder / f"{name}-{digest(video, question, options, settings)[:10]}.json"
+        item = Item(video, question, str(target), tuple(options))
         if item not in groups.setdefault(video, []):
             groups[video].append(item)
     if not groups:
