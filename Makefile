@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo screenshot test test-all test-torchcodec test-ask test-browser test-server system-ffmpeg system-chromium lint types core-tests models clean
+.PHONY: demo screenshot test test-all test-torchcodec test-models test-ask test-browser test-server system-ffmpeg system-chromium lint types core-tests models clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -22,11 +22,19 @@ demo/photos.mp4: examples/demo_video.py | $(VENV)/installed
 
 test: lint types core-tests
 
-test-all: test test-torchcodec test-ask test-browser test-server
+test-all: test test-torchcodec test-models test-browser test-server test-ask
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/torch-installed system-ffmpeg
 	$(BIN)/python -m pytest tests/video/test_conformance.py
+
+# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models.
+test-models: $(VENV)/models-installed models
+	$(BIN)/python -m pytest tests/scorers
+
+$(VENV)/models-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-models]'
+	touch $@
 
 $(VENV)/torch-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-torch]'

@@ -16,6 +16,7 @@ from framenest import MECConfig, Ranking
 from framenest.cli import app
 from framenest.cli import main as cli_main
 from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
+from framenest.models import CATALOGUE
 from media import number_in, numbered_picture, numbered_video
 
 FAST = ["--base-probes", "24", "--extra-probes", "0", "--horizon", "20", "--quiet"]
@@ -216,11 +217,15 @@ def test_cache_commands(capsys, clip, cache):
     assert not list(cache.rglob("*.safetensors"))
 
 
-def test_models_lists_licence_size_and_source(capsys):
-    code, out, _ = run(capsys, "models")
+def test_models_lists_every_scorer_with_its_needs(capsys):
+    code, out, err = run(capsys, "models")
     assert code == 0
-    assert "Apache-2.0" in out
-    assert "framenest models fetch tags" in out
+    for name, entry in CATALOGUE.items():
+        assert name in out
+        assert entry.licence in out
+    assert "4.38 GiB" in out
+    assert "no weights" in out or "needs [" in out
+    assert "run `framenest models fetch tags`" in err, "in an empty cache nothing is ready"
 
 
 def test_help_and_version(capsys):

@@ -158,3 +158,21 @@ def test_the_glossary_names_exist_in_the_code():
     assert len(named) > 15
     for module, name in named:
         assert hasattr(modules[module], name), f"{module}.{name}"
+
+
+def test_the_scorer_numbers_are_the_measured_ones():
+    page, readme = (ROOT / "docs" / "scorers.md").read_text(), (ROOT / "README.md").read_text()
+    measured = json.loads((ROOT / "benchmarks" / "results" / "scorers-gpu.json").read_text())
+    small, large = measured["blip2_224"], measured["blip2_364"]
+    for key, form in {
+        "encode_ms_a_frame": "{:.2f}",
+        "share_of_matrix_rate": "{:.0%}",
+        "match_ms_a_frame": "{:.3f}",
+        "first_question": "{:.2f}",
+        "further_question_with_unseen_zoom_frames": "{:.2f}",
+        "further_question_all_kept": "{:.3f}",
+        "straightforward_question": "{:.2f}",
+    }.items():
+        assert f"| {form.format(small[key])} | {form.format(large[key])} |" in page, key
+    assert f"takes {small['first_question']:.2f} s after decoding" in readme
+    assert f"a further one {small['further_question_all_kept']:.2f} s" in readme

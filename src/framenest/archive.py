@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import mmap
 import os
 import tempfile
 from collections.abc import Mapping
@@ -11,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from framenest.errors import StoreError
 from framenest.frames import Array
+
+# safetensors' own loader copies; these are the kinds of arrays that Framenest writes.
+_KINDS = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
+    "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
 
 
 class DamagedFile(Exception):
@@ -34,18 +41,34 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     return save(whole, metadata={"header": text, "checksum": _checksum(text, whole)})
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and arrays of `pack`; DamagedFile where any byte has changed."""
+def unpack(data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and arrays of `pack`; DamagedFile where any byte has changed.
+
+    The arrays are views of `data`: those of a memory-mapped file stay on disk until they are used.
+    """
     try:
-        arrays = load(data)
-        metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        start = 8 + int.from_bytes(data[:8], "little")
+        entries = json.loads(data[8:start])
+        metadata = entries.pop("__metadata__")
         text, checksum = metadata["header"], metadata["checksum"]
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        arrays = {name: _view(data, start, entry) for name, entry in entries.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
     if checksum != _checksum(text, arrays):
         raise DamagedFile("its checksum does not match")
     header: dict[str, Any] = json.loads(text)
     return header, arrays
+
+
+def _view(data: bytes | mmap.mmap, start: int, entry: Mapping[str, Any]) -> Array:
+    first, end = entry["data_offsets"]
+    kind = np.dtype(_KINDS[entry["dtype"]])
+    count = math.prod(entry["shape"])
+    if end - first != count * kind.itemsize:
+        raise ValueError("an array's size is not what its shape says")
+    if not count:
+        return np.zeros(entry["shape"], dtype=kind)
+    return np.frombuffer(data, dtype=kind, count=count, offset=start + first).reshape(entry["shape"])
 
 
 def _checksum(text: str, arrays: Mapping[str, Array]) -> str:

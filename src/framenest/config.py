@@ -9,11 +9,14 @@ from typing import Any, Literal, get_args
 from framenest.errors import ConfigError
 
 Probing = Literal["uniform", "keyframes"]
+RelevanceText = Literal["question", "question+options"]
+Precision = Literal["auto", "float32", "float16", "bfloat16"]
+Calibration = Literal["auto", "none", "logistic"]
 
 
-def setting(default: Any, help: str) -> Any:  # noqa: A002 - the word the command line uses
+def setting(default: Any, help: str, whose: str = "paper") -> Any:  # noqa: A002 - the command line's word
     """A config field with its one-line explanation, which becomes the option's help."""
-    return field(default=default, metadata={"help": help})
+    return field(default=default, metadata={"help": help, "whose": whose})
 
 
 def _require(ok: bool, config: object, name: str, allowed: str) -> None:
@@ -73,9 +76,11 @@ class DiscoveryConfig:
     activation: float = setting(0.25, "η: share of the segments that are searched more finely.")
     anchors: int = setting(1, "Anchors in each active segment (the paper has 1).")
     zoom: int = setting(2, "Lz: new frames on each side of an anchor.")
+    relevance_text: RelevanceText = setting("question", "What frames are scored against.", "default")
+    text_weight: float = setting(0.25, "λt: weight of text read on screen, with --ocr.", "default")
 
     def __post_init__(self) -> None:
-        for name in ("relevance_weight", "change_weight", "observability_weight"):
+        for name in ("relevance_weight", "change_weight", "observability_weight", "text_weight"):
             value = getattr(self, name)
             _require(_finite(value) and value >= 0, self, name, "a number, 0 or more")
         _require(_whole(self.segment_length, 1), self, "segment_length", "a whole number, 1 or more")
@@ -87,6 +92,8 @@ class DiscoveryConfig:
         )
         _require(_whole(self.anchors, 1), self, "anchors", "a whole number, 1 or more")
         _require(_whole(self.zoom, 0), self, "zoom", "a whole number, 0 or more")
+        texts = get_args(RelevanceText)
+        _require(self.relevance_text in texts, self, "relevance_text", "one of " + ", ".join(texts))
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,36 @@ class RankingConfig:
             most = 1 - self.diversity
             ok = _finite(value) and 0 <= value <= most + 1e-12
             _require(ok, self, name, f"between 0 and 1 - diversity = {most:g}")
+
+
+@dataclass(frozen=True)
+class ScorerConfig:
+    """How the scorer runs, and what is added to it. What changes its numbers is said in every output."""
+
+    device: str = setting(
+        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", "default"
+    )
+    batch: int | None = setting(None, "Frames at a time; fewer need less memory.", "default")
+    precision: Precision = setting(
+        "auto", "Of the model: auto is float16 on a GPU, float32 elsewhere.", "default"
+    )
+    calibration: Calibration = setting(
+        "auto",
+        "How scores become relevance: auto is none for matching probabilities, logistic elsewhere.",
+        "default",
+    )
+    rerank: int = setting(0, "Score this many of the best candidates again with the reranker.", "default")
+    reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", "default")
+    ocr: float = setting(0.0, "Seconds to spend on reading text on screen; 0 reads none.", "default")
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.device, str) and all(part.strip() for part in self.device.split(","))
+        _require(named, self, "device", "a name such as cpu or cuda:0, or several with commas")
+        _require(self.batch is None or _whole(self.batch, 1), self, "batch", "a whole number, 1 or more")
+        for name, kind in (("precision", Precision), ("calibration", Calibration)):
+            _require(getattr(self, name) in get_args(kind), self, name, "one of " + ", ".join(get_args(kind)))
+        _require(_whole(self.rerank, 0), self, "rerank", "a whole number, 0 or more")
+        _require(_finite(self.ocr) and self.ocr >= 0, self, "ocr", "seconds, 0 or more")
 
 
 @dataclass(frozen=True)

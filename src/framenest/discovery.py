@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,16 @@ def evidence(
     change: NDArray[np.float32],
     observability: NDArray[np.float32],
     config: DiscoveryConfig,
+    text: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n. All (n,)."""
+    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n, and + λt·τ_n where text was read. All (n,)."""
     total = (
         config.relevance_weight * relevance.astype(np.float64)
         + config.change_weight * change.astype(np.float64)
         + config.observability_weight * observability.astype(np.float64)
     )
+    if text is not None:
+        total = total + config.text_weight * text.astype(np.float64)
     return total.astype(np.float32)
 
 
@@ -72,7 +75,8 @@ class Candidates:
     """All frames that a ranking could choose from, with their cues.
 
     frames: (n,) int64 ascending; seconds: (n,) float64; is_zoom: (n,) bool; relevance, change,
-    observability, evidence: (n,) float32; active: segment numbers; anchors: frame numbers.
+    observability, evidence: (n,) float32; active: segment numbers; anchors: frame numbers; text: (n,)
+    float32 how well text on screen matches the question, None where none was read.
     """
 
     frames: NDArray[np.int64]
@@ -84,6 +88,7 @@ class Candidates:
     evidence: NDArray[np.float32]
     active: tuple[int, ...]
     anchors: tuple[int, ...]
+    text: NDArray[np.float32] | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -106,6 +111,7 @@ class CandidatePool(Candidates):
     """N: frames of the video, or of the window that was looked at."""
     appearance: NDArray[np.float32]
     stats: dict[str, Any]
+    options: tuple[str, ...] = ()
 
     @property
     def candidates(self) -> Candidates:

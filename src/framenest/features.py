@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.frames import Array, Pixels
+from framenest.protocols import Encoded
 
 FORMAT = 1
 
@@ -20,17 +21,19 @@ class Features:
 
     frames: NDArray[np.int64]
     thumbnails: Pixels
-    encoded: Mapping[str, Array]
+    encoded: Encoded
 
     @classmethod
-    def gather(cls, parts: list[Features]) -> Features:
+    def gather(cls, parts: Sequence[Features]) -> Features:
         """All frames of the parts, ascending, each once."""
+        if len(parts) == 1:
+            return parts[0]
         frames, order = np.unique(np.concatenate([p.frames for p in parts]), return_index=True)
         names = parts[0].encoded.keys()
         return cls(
             frames,
             np.concatenate([p.thumbnails for p in parts])[order],
-            {name: np.concatenate([p.encoded[name] for p in parts])[order] for name in names},
+            {name: _join([p.encoded[name] for p in parts])[order] for name in names},
         )
 
     def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -38,15 +41,17 @@ class Features:
         return frames[~np.isin(frames, self.frames)]
 
     def take(self, frames: NDArray[np.int64]) -> Features:
-        """Only these frames, all of which must be here, in the order given."""
-        rows = np.searchsorted(self.frames, frames)
+        """Only these frames, ascending, all of which must be here; a view where they lie together."""
+        found = np.searchsorted(self.frames, frames)
+        together = len(found) > 0 and found[-1] - found[0] + 1 == len(found)
+        rows = slice(int(found[0]), int(found[-1]) + 1) if together else found
         return Features(frames, self.thumbnails[rows], {n: a[rows] for n, a in self.encoded.items()})
 
     def header(self) -> dict[str, Any]:
         return {"format": FORMAT, "kind": "features"}
 
     def arrays(self) -> dict[str, Array]:
-        named = {f"encoded.{name}": array for name, array in self.encoded.items()}
+        named = {f"encoded.{name}": np.asarray(rows) for name, rows in self.encoded.items()}
         return {"frames": self.frames, "thumbnails": self.thumbnails, **named}
 
     @classmethod
@@ -59,4 +64,10 @@ class Features:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays().values())
+        return sum(int(rows.nbytes) for rows in (self.frames, self.thumbnails, *self.encoded.values()))
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """Rows under one another; where one of them lies on a device, there."""
+    elsewhere = next((part for part in parts if not isinstance(part, np.ndarray)), None)
+    return np.concatenate(parts) if elsewhere is None else elsewhere.join(parts)

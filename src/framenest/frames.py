@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -117,6 +118,17 @@ class FrameBatch:
         n = len(self.frames)
         if len(self.seconds) != n or any(len(p) != n for p in self.pixels):
             raise ValueError(f"FrameBatch parts disagree on the number of frames: {self!r}")
+
+    @classmethod
+    def join(cls, parts: Sequence[FrameBatch]) -> FrameBatch:
+        """All frames of some batches, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.frames for part in parts]),
+            np.concatenate([part.seconds for part in parts]),
+            tuple(np.concatenate(pictures) for pictures in zip(*(p.pixels for p in parts), strict=True)),
+        )
 
     def __len__(self) -> int:
         return len(self.frames)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from framenest import appearance, discovery
-from framenest.config import MECConfig
+from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import IndexMismatch, VideoError
 from framenest.index import FORMAT as INDEX_FORMAT
 from framenest.index import SparseIndex, choose_probes
@@ -16,10 +18,11 @@ from framenest.observability import observability
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.ranking import greedy
 from framenest.result import Ranking
+from framenest.scorers.rerank import refine
 from framenest.sight import Sight
 from framenest.store import digest, keep
 from framenest.timing import Timing
-from framenest.workspace import Video, Workspace, scorer_name
+from framenest.workspace import Video, Workspace
 
 
 class MEC:
@@ -28,7 +31,8 @@ class MEC:
     config: the paper's settings unless told otherwise. scorer: a name ("auto" is the best one whose
     weights are on this machine), a Scorer, or None for question-free rankings. store: a directory or
     a Store for indexes and features, by default the user's cache. progress(stage, done, total) is
-    called during long work. workspace: share open videos and the scorer with other selectors.
+    called during long work. scoring: how the scorer runs, a second pass, text on screen. workspace: share
+    open videos and the scorer with other selectors.
 
     >>> mec = MEC()                                                       # doctest: +SKIP
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")      # doctest: +SKIP
@@ -43,11 +47,12 @@ class MEC:
         store: Store | str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
         keep_features: bool = False,
+        scoring: ScorerConfig | None = None,
         workspace: Workspace | None = None,
     ) -> None:
         self.config = config or MECConfig()
         self.workspace = workspace or Workspace(
-            scorer, store=store, progress=progress, keep_features=keep_features
+            scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
         )
         self._indexes: dict[str, SparseIndex] = {}
 
@@ -56,16 +61,26 @@ class MEC:
         """The scorer in use; loaded when first needed."""
         return self.workspace.scorer
 
-    def rank(self, video: Video, question: str | None, *, fps: float | None = None) -> Ranking:
+    def rank(
+        self,
+        video: Video,
+        question: str | None,
+        *,
+        options: Sequence[str] = (),
+        fps: float | None = None,
+    ) -> Ranking:
         """One ranking of the video's frames for a question; None ranks without a question.
 
-        fps is needed for a folder of images or an array of frames (n, H, W, 3).
+        options: the answers to choose from; frames are scored against them too where
+        `relevance_text` is "question+options". fps is needed for a folder of images or an array of
+        frames (n, H, W, 3).
         """
         space = self.workspace
         space.timing.reset()
         scorer = space.scorer_for(question)
         decoder = space.open(video, fps)
-        return self.order(self._discover(decoder, self._index(decoder, scorer), question, scorer))
+        index = self._index(decoder, scorer)
+        return self.order(self._discover(decoder, index, question, tuple(options), scorer))
 
     def index(self, video: Video, *, fps: float | None = None) -> SparseIndex:
         """The reusable index of a video: from memory, from the store, or built in one decoding pass.
@@ -75,11 +90,13 @@ class MEC:
         self.workspace.timing.reset()
         return self._index(self.workspace.open(video, fps), self.scorer)
 
-    def discover(self, index: SparseIndex, question: str | None) -> discovery.CandidatePool:
+    def discover(
+        self, index: SparseIndex, question: str | None, *, options: Sequence[str] = ()
+    ) -> discovery.CandidatePool:
         """Score the probes, zoom in where the evidence is, and gather all candidates."""
         self.workspace.timing.reset()
         scorer = self.workspace.scorer_for(question)
-        return self._discover(self.workspace.reopen(index.video), index, question, scorer)
+        return self._discover(self.workspace.reopen(index.video), index, question, tuple(options), scorer)
 
     def order(self, pool: discovery.CandidatePool) -> Ranking:
         """Rank the candidates of a pool."""
@@ -130,18 +147,29 @@ class MEC:
             )
 
     def _discover(
-        self, decoder: Decoder, index: SparseIndex, question: str | None, scorer: Scorer | None
+        self,
+        decoder: Decoder,
+        index: SparseIndex,
+        question: str | None,
+        options: tuple[str, ...],
+        scorer: Scorer | None,
     ) -> discovery.CandidatePool:
         space = self.workspace
         config = replace(self.config, index=index.config)
         if question is None:
             config = config.with_settings({"relevance_weight": 0.0})
         settings = config.discovery
+        asked = question if settings.relevance_text == "question" else _with_options(question, options)
         sight = space.sight(decoder, scorer, index.config.thumbnail)
+        reading = space.reading(decoder, index.config.thumbnail) if question is not None else None
 
         probes = sight.see(index.frames, "probes")
-        relevance = space.relevance(scorer, question, probes.encoded, probes.encoded, len(index))
-        scores = discovery.evidence(relevance, index.change, index.observability, settings)
+        relevance = space.relevance(scorer, asked, probes.encoded, probes.encoded, len(index))
+        text = None
+        if reading is not None and asked is not None:
+            reading.read(index.frames, "text")
+            text = reading.cue(index.frames, asked, index.frames)
+        scores = discovery.evidence(relevance, index.change, index.observability, settings, text)
         active = discovery.activate(scores, settings.segment_length, settings.activation)
         anchors = discovery.anchors(scores, active, settings.segment_length, settings.anchors)
         wanted = discovery.zoom(index.frames, anchors, settings.zoom)
@@ -156,24 +184,34 @@ class MEC:
                 index.config.exposure_mean,
                 index.config.exposure_sigma,
             )
-        zoom_relevance = space.relevance(scorer, question, zoomed.encoded, probes.encoded, len(frames))
-        zoom_scores = discovery.evidence(zoom_relevance, change, visible, settings)
+        zoom_relevance = space.relevance(scorer, asked, zoomed.encoded, probes.encoded, len(frames))
 
         together = np.concatenate([index.frames, frames])
         order = np.argsort(together, kind="stable")
+        together = together[order]
+        relevance = np.concatenate([relevance, zoom_relevance])[order]
+        if asked is not None:
+            relevance = self._rerank(decoder, together, relevance, asked)
+        change = np.concatenate([index.change, change])[order]
+        visible = np.concatenate([index.observability, visible])[order]
+        if reading is not None and asked is not None:
+            reading.read(frames, "text")
+            text = reading.cue(together, asked, index.frames)
         return discovery.CandidatePool(
-            frames=together[order],
-            seconds=decoder.seconds[together[order]],
+            frames=together,
+            seconds=decoder.seconds[together],
             is_zoom=(np.arange(len(together)) >= len(index))[order],
-            relevance=np.concatenate([relevance, zoom_relevance])[order],
-            change=np.concatenate([index.change, change])[order],
-            observability=np.concatenate([index.observability, visible])[order],
-            evidence=np.concatenate([scores, zoom_scores])[order],
+            relevance=relevance,
+            change=change,
+            observability=visible,
+            evidence=discovery.evidence(relevance, change, visible, settings, text),
+            text=text,
             active=tuple(active),
             anchors=tuple(int(index.frames[a]) for a in anchors),
             video=index.video,
             question=question,
-            scorer=scorer_name(scorer),
+            options=options,
+            scorer=space.scoring_name(question),
             config=config,
             num_frames=index.num_frames,
             appearance=np.concatenate([index.appearance, vectors])[order],
@@ -185,5 +223,23 @@ class MEC:
                 "substitutes": [*index.substitutes.tolist(), *substitutes.tolist()],
                 "decoded": sight.take_decoded(),
                 "seconds": space.timing.seconds,
-            },
+            }
+            | ({} if reading is None else {"read": reading.count(together)}),
         )
+
+    def _rerank(
+        self, decoder: Decoder, frames: NDArray[np.int64], relevance: NDArray[np.float32], asked: str
+    ) -> NDArray[np.float32]:
+        """Relevance with the best candidates judged again; as it is without a second pass."""
+        space, reranker = self.workspace, self.workspace.reranker
+        if reranker is None:
+            return relevance
+        again = np.sort(discovery.best(relevance, space.scoring.rerank))
+        seen = space.sight(decoder, reranker, self.config.index.thumbnail).see(frames[again], "rerank")
+        judged = space.relevance(reranker, asked, seen.encoded, seen.encoded, len(again))
+        return refine(relevance, again, judged)
+
+
+def _with_options(question: str | None, options: tuple[str, ...]) -> str | None:
+    """The question and its answers as one text."""
+    return question if question is None else " ".join([question, *options])

@@ -10,8 +10,21 @@ from numpy.typing import NDArray
 
 from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
 
-Encoded = Mapping[str, Array]
-"""A scorer's question-free features: named arrays whose first axis is the frame."""
+
+class Rows(Protocol):
+    """An array, or what stands for one that lies elsewhere, such as on a GPU. The first axis is the frame."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: Any, /) -> Any: ...
+    def __array__(self) -> Array: ...
+
+
+Encoded = Mapping[str, Any]
+"""A scorer's question-free features: named arrays (or Rows) whose first axis is the frame."""
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) while long work goes on."""
@@ -54,6 +67,9 @@ class Scorer(Protocol):
     """How well a frame matches a question.
 
     Works in two steps, so that what does not depend on the question is computed once per video.
+    A scorer may also have `batch`, the number of frames it likes to encode at once; `relevance`, words
+    for how its numbers came into [0, 1]; `hold(encoded)`, which brings kept features to where `match`
+    wants them; and `timing`, the seconds of its own stages.
     """
 
     name: str

@@ -65,7 +65,8 @@ class Ranking:
 
     Arrays go by rank, best first, all (M,): frames int64, seconds float64, relevance, change,
     observability, evidence float32, coverage, diversity, utility float64, is_zoom bool.
-    `pool` holds all candidates with their cues; `stats` counts and stage seconds.
+    `pool` holds all candidates with their cues; `stats` counts and stage seconds; `options` the answers
+    to choose from, where there are some; `text` (M,) float32 the match of text on screen, where it was read.
 
     >>> ranking.prefix(8).frames                       # doctest: +SKIP
     array([  12,  480, ...])
@@ -87,6 +88,8 @@ class Ranking:
     utility: NDArray[np.float64]
     pool: Candidates
     stats: dict[str, Any]
+    options: tuple[str, ...] = ()
+    text: NDArray[np.float32] | None = None
 
     @classmethod
     def from_greedy(
@@ -103,6 +106,8 @@ class Ranking:
             utility=greedy.utility,
             pool=pool.candidates,
             stats=stats,
+            options=pool.options,
+            text=None if pool.text is None else pool.text[greedy.order],
             **by_rank,
         )
 
@@ -141,29 +146,31 @@ class Ranking:
             "kind": "ranking",
             "video": self.video.to_json(),
             "question": self.question,
+            "options": list(self.options),
             "scorer": self.scorer,
             "config": self.config.to_json(),
             "stats": self.stats,
             "ranks": _rows(self),
-            "pool": _columns(self.pool, _PER_CANDIDATE)
+            "pool": _columns(self.pool, _PER_CANDIDATE | _cues(self.pool.text))
             | {"active": list(self.pool.active), "anchors": list(self.pool.anchors)},
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ranking:
-        pool = data["pool"]
+        pool, read = data["pool"], _cues(data["pool"].get("text"))
         return cls(
             video=VideoInfo.from_json(data["video"]),
             question=data["question"],
+            options=tuple(data.get("options", ())),
             scorer=data["scorer"],
             config=MECConfig.from_json(data["config"]),
             pool=Candidates(
                 active=tuple(pool["active"]),
                 anchors=tuple(pool["anchors"]),
-                **_arrays(pool, _PER_CANDIDATE),
+                **_arrays(pool, _PER_CANDIDATE | read),
             ),
             stats={name: data["stats"][name] for name in _STATS} | data["stats"],
-            **_arrays(_from_rows(data["ranks"]), _PER_RANK),
+            **_arrays(_from_rows(data["ranks"], [*_MEASURES, *read]), _PER_RANK | read),
         )
 
     def save(self, path: str | Path) -> None:
@@ -182,25 +189,31 @@ class Ranking:
 
 def _rows(ranking: Ranking) -> list[dict[str, Any]]:
     """One object per rank, for people and scripts that read the file."""
-    columns = _columns(ranking, _PER_RANK)
+    read = _cues(ranking.text)
+    columns = _columns(ranking, _PER_RANK | read)
     return [
         {
             "rank": i + 1,
             "frame": columns["frames"][i],
             "seconds": columns["seconds"][i],
             "from": "zoom" if columns["is_zoom"][i] else "probe",
-            **{name: columns[name][i] for name in _MEASURES},
+            **{name: columns[name][i] for name in (*_MEASURES, *read)},
         }
         for i in range(len(ranking))
     ]
 
 
-def _from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _cues(text: object) -> dict[str, Any]:
+    """The columns that only some rankings have."""
+    return {} if text is None else {"text": np.float32}
+
+
+def _from_rows(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> dict[str, list[Any]]:
     return {
         "frames": [row["frame"] for row in rows],
         "seconds": [row["seconds"] for row in rows],
         "is_zoom": [row["from"] == "zoom" for row in rows],
-    } | {name: [row[name] for row in rows] for name in _MEASURES}
+    } | {name: [row[name] for row in rows] for name in measures}
 
 
 def _columns(source: object, names: Mapping[str, Any]) -> dict[str, Sequence[Any]]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +14,24 @@ from numpy.typing import NDArray
 from framenest.features import Features
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Decoder, Progress, Scorer, Store
-from framenest.store import digest, keep
+from framenest.store import CacheWarning, digest, keep, size_text
 from framenest.timing import Timing
 
 KEPT_BY_DEFAULT = 64 * 2**20
 """Features of one video up to this many bytes go to the store; larger ones only when asked for."""
 
 
+class LargeFeatures(CacheWarning):
+    """Says how large a video's features are before they are kept, or that they are not."""
+
+
 class Sight:
-    """Thumbnails and question-free features of any frames of a video, decoded only when not seen before."""
+    """Thumbnails and question-free features of any frames of a video, decoded only when not seen before.
+
+    Features lie in parts, in memory and in the store alike: those of the probes first, then those of
+    zoom frames as questions ask for them, small parts merged into larger ones. So what is kept of a
+    thousand questions is a handful of files, and a new question never writes the probes again.
+    """
 
     def __init__(
         self,
@@ -39,22 +52,34 @@ class Sight:
         self._progress = progress
         self._timing = timing
         self._keep_all = keep_all
+        self._told = False
         who = [scorer.name, scorer.version] if scorer else None
-        name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who)
-        self._key = f"features/{name}"
-        kept = store.get(self._key)
-        self._seen = Features.from_parts(*kept) if kept else None
+        self._name = [decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who]
+        self._parts = [*self._kept()]
         self._decoded = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all features held."""
+        return sum(part.nbytes for part in self._parts)
+
+    @property
+    def frames(self) -> NDArray[np.int64]:
+        """The frames seen so far, ascending."""
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *(part.frames for part in self._parts)]))
 
     def see(self, frames: NDArray[np.int64], stage: str) -> Features:
         """Features of those of the frames that decode, in ascending order."""
-        wanted = frames if self._seen is None else self._seen.missing(frames)
-        parts = [*self._decode(wanted, stage)]
-        if parts or self._seen is None:
-            self._seen = Features.gather([*([self._seen] if self._seen else [self._nothing()]), *parts])
-            if self._keep_all or self._seen.nbytes < KEPT_BY_DEFAULT:
-                keep(self._store, self._key, self._seen.header(), self._seen.arrays())
-        return self._seen.take(np.intersect1d(frames, self._seen.frames))
+        wanted = frames
+        for part in self._parts:
+            wanted = part.missing(wanted)
+        if len(wanted) or not self._parts:
+            new = Features.gather([self._nothing(), *self._decode(wanted, stage)])
+            if len(new.frames) or not self._parts:
+                self._add(new)
+        held = [(part, np.intersect1d(frames, part.frames)) for part in self._parts]
+        found = [part.take(mine) for part, mine in held if len(mine)]
+        return Features.gather(found or [self._nothing()])
 
     def decodable(
         self, wanted: NDArray[np.int64], probes: NDArray[np.int64], stage: str, first: int = 0
@@ -83,32 +108,75 @@ class Sight:
 
     def take_decoded(self) -> int:
         """How many frames were decoded since this was last asked."""
-        count, self._decoded = self._decoded, 0
-        return count
+        decoded, self._decoded = self._decoded, 0
+        return decoded
 
-    def _decode(self, frames: NDArray[np.int64], stage: str) -> list[Features]:
+    def _add(self, new: Features) -> None:
+        """Remember a part, merged with the smaller ones before it, and keep it where that is wanted."""
+        while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
+            new = Features.gather([self._parts.pop(), new])
+        self._parts.append(new)
+        if self._keep_all or self.nbytes < KEPT_BY_DEFAULT:
+            keep(self._store, self._key(len(self._parts) - 1), new.header(), new.arrays())
+
+    def _tell_size(self, new: int) -> None:
+        """Say once, before the work, how large features that do not simply fit will be."""
+        empty = self._nothing().arrays().values()
+        size = self.nbytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in empty)
+        if size < KEPT_BY_DEFAULT or self._told:
+            return
+        self._told = True
+        kept = "are kept on disk" if self._keep_all else "are not kept on disk (--keep-features keeps them)"
+        text = f"the features of this video take {size_text(size)} and {kept}"
+        warnings.warn(text, LargeFeatures, stacklevel=2)
+
+    def _kept(self) -> Iterator[Features]:
+        """The parts in the store, in their order."""
+        hold = getattr(self._scorer, "hold", dict)
+        for number in count():
+            kept = self._store.get(self._key(number))
+            part = Features.from_parts(*kept) if kept else None
+            if part is None:
+                return
+            yield replace(part, encoded=hold(part.encoded))
+
+    def _key(self, part: int) -> str:
+        return f"features/{digest(*self._name, part)}"
+
+    def _decode(self, frames: NDArray[np.int64], stage: str) -> Iterator[Features]:
         if not len(frames):
-            return []
-        parts, done = [], 0
-        batches = self.decoder.read(frames, sizes=self._pictures)
+            return
+        self._tell_size(len(frames))
+        done = 0
         self._progress(stage, 0, len(frames))
-        while True:
-            with self._timing("decode"):
-                batch = next(batches, None)
-            if batch is None:
-                break
-            parts.append(self._encode(batch))
+        for batch in self._batches(frames):
+            yield self._encode(batch)
             done += len(batch)
             self._progress(stage, done, len(frames))
         self._progress(stage, len(frames), len(frames))
         self._decoded += done
-        return parts
+
+    def _batches(self, frames: NDArray[np.int64]) -> Iterator[FrameBatch]:
+        """The decoder's batches, joined to as many frames as the scorer likes at once."""
+        size = getattr(self._scorer, "batch", 1)
+        decoded = self.decoder.read(frames, sizes=self._pictures)
+        waiting: list[FrameBatch] = []
+        while True:
+            with self._timing("decode"):
+                batch = next(decoded, None)
+            if batch is not None:
+                waiting.append(batch)
+            if waiting and (batch is None or sum(map(len, waiting)) >= size):
+                yield FrameBatch.join(waiting)
+                waiting = []
+            if batch is None:
+                return
 
     def _encode(self, batch: FrameBatch) -> Features:
         thumbnails, *pictures = batch.pixels
         if self._scorer is None:
             return Features(batch.frames, thumbnails, {})
-        with self._timing("encode"):
+        with self._timing("encode", getattr(self._scorer, "timing", None)):
             encoded = self._scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(pictures)))
         return Features(batch.frames, thumbnails, dict(encoded))
 

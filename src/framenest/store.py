@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import warnings
@@ -43,12 +44,37 @@ def digest(*parts: object) -> str:
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
+def size_text(count: int) -> str:
+    """Bytes for people.
+
+    >>> size_text(14_246_826)
+    '13.6 MiB'
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"
+
+
 def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Put a value that can be made again; where that fails, say so and go on."""
     try:
         store.put(key, header, arrays)
     except StoreError as error:
         warnings.warn(f"not kept for the next run: {error}", UnwritableCache, stacklevel=2)
+
+
+MAPPED = 2**20
+"""Files of this many bytes or more are mapped into memory instead of read."""
+
+
+def _contents(path: Path) -> bytes | mmap.mmap:
+    if path.stat().st_size < MAPPED:
+        return path.read_bytes()
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 class DirectoryStore:
@@ -68,7 +94,7 @@ class DirectoryStore:
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
         path = self.path(key)
         try:
-            data = path.read_bytes()
+            data = _contents(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

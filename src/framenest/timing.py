@@ -21,12 +21,19 @@ class Timing:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
+    def __call__(self, stage: str, within: Timing | None = None) -> Iterator[None]:
+        """Count what happens inside as a stage, less what `within` counted of it as stages of its own."""
         began = time.perf_counter()
         try:
             yield
         finally:
-            self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - began
+            spent = {stage: time.perf_counter() - began}
+            if within is not None:
+                spent[stage] -= sum(within._seconds.values())
+                spent |= within._seconds
+                within.reset()
+            for name, seconds in spent.items():
+                self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
     @property
     def seconds(self) -> dict[str, float]:

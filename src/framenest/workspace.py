@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, IndexMismatch, ScorerError
 from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, Encoded, Progress, Scorer, Store
+from framenest.reading import Reading
 from framenest.scorers import load_scorer
 from framenest.sight import Sight
 from framenest.store import DirectoryStore
 from framenest.timing import Timing
 from framenest.video import open_video
+
+KEPT_IN_MEMORY = 4 * 2**30
+"""Bytes of features of all videos together; beyond, those of the video used longest ago are let go."""
 
 Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 
@@ -24,8 +30,8 @@ Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 class Workspace:
     """Opens each video once and shows it to each scorer once, whoever asks.
 
-    scorer: a name, a Scorer or None. store: a directory or a Store for indexes and features, by default
-    the user's cache. progress(stage, done, total) is called during long work.
+    scorer: a name, a Scorer or None; scoring: how it runs. store: a directory or a Store for indexes and
+    features, by default the user's cache. progress(stage, done, total) is called during long work.
     """
 
     def __init__(
@@ -35,7 +41,9 @@ class Workspace:
         store: Store | str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
         keep_features: bool = False,
+        scoring: ScorerConfig | None = None,
     ) -> None:
+        self.scoring = scoring or ScorerConfig()
         self.store = (
             DirectoryStore(store) if store is None or isinstance(store, (str, os.PathLike)) else store
         )
@@ -44,21 +52,44 @@ class Workspace:
         self._keep_features = keep_features
         self._local = self.store if isinstance(self.store, DirectoryStore) else DirectoryStore()
         self._wanted_scorer = scorer
-        self._scorer: Scorer | None = None
+        self._loaded: dict[str, Scorer] = {}
         self._decoders: dict[tuple[str, str], Decoder] = {}
         self._sights: dict[tuple[Any, ...], Sight] = {}
 
     @property
     def scorer(self) -> Scorer | None:
         """The scorer in use; loaded when first needed."""
-        if self._scorer is None and self._wanted_scorer is not None:
+        return (
+            None if self._wanted_scorer is None else self._load("scorer", self._wanted_scorer, self.scoring)
+        )
+
+    @property
+    def reranker(self) -> Scorer | None:
+        """The scorer of the second pass; None without one."""
+        if not self.scoring.rerank:
+            return None
+        return self._load("reranker", self.scoring.reranker, replace(self.scoring, calibration="none"))
+
+    @property
+    def reader(self) -> Scorer | None:
+        """What reads text on screen; None where none is to be read."""
+        return self._load("reader", "ocr", self.scoring) if self.scoring.ocr else None
+
+    def _load(self, role: str, wanted: str | Scorer, scoring: ScorerConfig) -> Scorer:
+        if role not in self._loaded:
             with self.timing("load"):
-                self._scorer = load_scorer(self._wanted_scorer, self._local)
-        return self._scorer
+                self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
+        return self._loaded[role]
 
     def with_scorer(self, scorer: Scorer) -> Workspace:
         """Another scorer over the same open videos, clock, and features where name and version agree."""
-        other = Workspace(scorer, store=self.store, progress=self.progress, keep_features=self._keep_features)
+        other = Workspace(
+            scorer,
+            store=self.store,
+            progress=self.progress,
+            keep_features=self._keep_features,
+            scoring=self.scoring,
+        )
         other.timing, other._decoders, other._sights = self.timing, self._decoders, self._sights
         return other
 
@@ -102,17 +133,37 @@ class Workspace:
         """The video as this scorer sees it."""
         who = (scorer.name, scorer.version) if scorer else None
         key = (decoder.info.fingerprint, decoder.info.path, decoder.name, decoder.version, who, thumbnail)
-        if key not in self._sights:
-            self._sights[key] = Sight(
-                decoder,
-                scorer,
-                thumbnail,
-                self.store,
-                self.progress,
-                self.timing,
-                keep_all=self._keep_features,
-            )
-        return self._sights[key]
+        sight = self._sights.pop(key, None) or Sight(
+            decoder,
+            scorer,
+            thumbnail,
+            self.store,
+            self.progress,
+            self.timing,
+            keep_all=self._keep_features,
+        )
+        self._sights[key] = sight  # the last one is the one used last
+        while len(self._sights) > 1 and sum(s.nbytes for s in self._sights.values()) > KEPT_IN_MEMORY:
+            self._sights.pop(next(iter(self._sights)))
+        return sight
+
+    def reading(self, decoder: Decoder, thumbnail: int) -> Reading | None:
+        """The video's text on screen, with the seconds given for it; None where none is to be read."""
+        reader = self.reader
+        if reader is None:
+            return None
+        return Reading(self.sight(decoder, reader, thumbnail), reader, self.scoring.ocr)
+
+    def scoring_name(self, question: str | None) -> str:
+        """Everything that gave the numbers of a ranking, by name."""
+        if question is None:
+            return scorer_name(None)
+        parts = [scorer_name(self.scorer)]
+        if self.reranker is not None:
+            parts.append(f"best {self.scoring.rerank} reranked by {scorer_name(self.reranker)}")
+        if self.reader is not None:
+            parts.append(f"text on screen by {scorer_name(self.reader)}")
+        return "; ".join(parts)
 
     def relevance(
         self, scorer: Scorer | None, question: str | None, encoded: Encoded, reference: Encoded, count: int
@@ -120,7 +171,7 @@ class Workspace:
         """(count,) relevance in [0, 1], checked; zeros without a question."""
         if question is None or scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        with self.timing("match"):
+        with self.timing("match", getattr(scorer, "timing", None)):
             relevance = np.asarray(scorer.match(encoded, question, reference=reference), dtype=np.float32)
         if relevance.shape != (count,) or not ((relevance >= 0) & (relevance <= 1)).all():
             found = f"from {relevance.min():.3g} to {relevance.max():.3g}" if relevance.size else "nothing"
@@ -132,8 +183,11 @@ class Workspace:
 
 
 def scorer_name(scorer: Scorer | None) -> str:
-    """How outputs call a scorer."""
-    return "none" if scorer is None else f"{scorer.name} {scorer.version}"
+    """How outputs call a scorer: its name, its version, and how its numbers came into [0, 1]."""
+    if scorer is None:
+        return "none"
+    how = getattr(scorer, "relevance", None)
+    return f"{scorer.name} {scorer.version}" + (f" ({how})" if how else "")
 
 
 def check_question(question: str | None) -> None:

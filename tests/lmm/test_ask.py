@@ -148,6 +148,12 @@ def test_max_tokens_becomes_a_budget(capsys, clip):
     assert "not even 1 frame fits" in tight[2]
 
 
+def test_times_can_be_left_out(capsys, clip):
+    with ScriptedServer("B") as server:
+        run(capsys, "ask", clip, "What?", "-k", 2, "--no-times", "--base-url", server.url, *UNIFORM)
+        assert times_in(server.turns()[0]) == []
+
+
 def test_control_characters_do_not_reach_the_terminal(capsys, clip):
     with ScriptedServer("A\x1b[2J :smile: [bold]kiln") as server:
         _, out, _ = run(capsys, "ask", clip, "What?", "-k", 2, "--base-url", server.url, *UNIFORM)

@@ -215,6 +215,24 @@ def test_a_line_that_drops_in_mid_answer(connect, request_of):
         assert "characters of the answer had arrived" in str(said.value)
 
 
+def test_an_error_of_the_listener_is_its_own(connect, request_of):
+    def listener(kind, piece):
+        raise BrokenPipeError("nobody reads")
+
+    with ScriptedServer("It is a kiln") as server, pytest.raises(BrokenPipeError):
+        connect(server.url, "m").answer(request_of(1), on_text=listener)
+
+
+def test_an_error_inside_the_stream(connect, request_of):
+    def fails(handler, body):
+        handler.stream([{"content": "It is"}], die=True)
+        handler.raw({"error": {"message": "out of memory"}})
+
+    with ScriptedServer(fails) as server, pytest.raises(ModelError, match="mid-answer") as said:
+        heard(connect(server.url, "m"), request_of(1))
+    assert (said.value.partial, "out of memory" in str(said.value)) == ("It is", True)
+
+
 def test_an_answer_of_nothing(connect, request_of):
     empty = completion("") | {"choices": []}
     with ScriptedServer((200, empty)) as server, pytest.raises(ModelError, match="without content"):

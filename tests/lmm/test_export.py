@@ -57,6 +57,17 @@ def test_stdout_options_model_and_limits(capsys, ranking):
     assert asked.startswith("What is shown?\nA. a cup\nB. a kiln\nAnswer with")
 
 
+def test_the_rankings_own_options_are_asked_for(capsys, clip, tmp_path):
+    made = tmp_path / "r.json"
+    scores = tmp_path / "scores.csv"
+    scores.write_text("frame,score\n150,1.0\n")
+    options = ["--option", "a cup", "--option", "a kiln"]
+    run(capsys, "rank", clip, "What is it?", *options, "--scorer", f"table:{scores}", "-o", made, *FAST)
+    _, out, _ = run(capsys, "export", made, "-k", "2", "-o", "-", "--quiet")
+    asked = json.loads(out)["messages"][0]["content"][-1]["text"]
+    assert asked.startswith("What is it?\nA. a cup\nB. a kiln\nAnswer with")
+
+
 def test_max_tokens_becomes_a_budget(capsys, ranking):
     fit = ["--style", "internvl", "--quiet", "--max-tokens"]
     code, out, err = run(capsys, "export", ranking, *fit, "1400")

@@ -126,7 +126,7 @@ def test_without_the_detectors_runtime_it_says_so(tags_store, monkeypatch):
 
     without(monkeypatch, "ai_edge_litert")
     scorer = TagScorer(tags_store)
-    assert scorer.version == "1 (logistic, relative to the video, without the detector)"
+    assert scorer.version == "1 without the detector"
     assert len(scorer.inputs) == 1
     encoded = scorer.encode(pictures(np.random.default_rng(0), 2, scorer))
     assert list(encoded) == ["classes"]

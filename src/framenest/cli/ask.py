@@ -11,7 +11,7 @@ from framenest import lmm
 from framenest.cli import asking, options
 from framenest.cli.answers import Said, print_asked
 from framenest.cli.terminal import Bars, note, out
-from framenest.config import RankingConfig
+from framenest.config import RankingConfig, ScorerConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ask import LADDERS, Ladder
 from framenest.lmm.ask import ask as ask_with
@@ -30,6 +30,7 @@ ANSWER_TOKENS = {True: 8192, False: 1024}
 @click.command(cls=asking.WithSeveral)
 @click.option_panel("Options")
 @click.option_panel("The model")
+@click.option_panel(options.SCORER_PANEL)
 @click.argument("video")
 @click.argument("question")
 @click.option("-k", "--budget", type=int, default=None, help="How many frames. [default: 16]")
@@ -112,10 +113,12 @@ def ask(
     selector: str,
     pairing: lmm.Pairing,
     limits: lmm.Limits,
+    tell_times: bool | None,
     fps: float | None,
     stream: int | None,
     decoder: str,
     scorer: str,
+    scoring: ScorerConfig,
     cache: DirectoryStore,
     quiet: bool,
 ) -> None:
@@ -142,7 +145,7 @@ def ask(
         temperature=temperature,
     )
     bars, said = Bars(quiet), Said()
-    space = Workspace(scorer, store=cache, progress=bars)
+    space = Workspace(scorer, store=cache, progress=bars, scoring=scoring)
     budgets = budget_ladder or [16 if budget is None else budget]
     with client:
         _greet(client)
@@ -161,6 +164,7 @@ def ask(
             style=style,
             pairing=pairing,
             limits=limits,
+            tell_times=tell_times,
             ladder=ladder,
             video=opened,
             on_text=None if as_json else said,

@@ -46,7 +46,7 @@ def choices(command: Command) -> Command:
 
 
 def pictures(command: Callable[..., None]) -> Callable[..., None]:
-    """--pairing, --max-side, --max-pixels, --quality; the last three come as `limits`."""
+    """--pairing, --times, and --max-side, --max-pixels, --quality, which come as `limits`."""
 
     @wraps(command)
     def with_limits(
@@ -56,6 +56,12 @@ def pictures(command: Callable[..., None]) -> Callable[..., None]:
 
     made: Callable[..., None] = with_limits
     for option in (
+        click.option(
+            "--times/--no-times",
+            "tell_times",
+            default=None,
+            help="Write the frames' times as text; by default where the model's processor does not.",
+        ),
         click.option("--quality", type=int, default=90, show_default=True, help="Of the JPEGs, 1 to 100."),
         click.option("--max-pixels", type=int, help="Pictures of at most this many pixels."),
         click.option("--max-side", type=int, help="Pictures of at most this many pixels on the longer side."),

@@ -14,6 +14,7 @@ from framenest.archive import write_atomic
 from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
 from framenest.evaluation.output import plot, write_csv
 from framenest.evaluation.questions import READERS, load_questions
@@ -59,6 +60,7 @@ def _question_options(command: Any) -> Any:
     metavar="NAME",
     help="Named on purpose: `framenest models` lists them; noisy-truth:SNR needs no model at all.",
 )
+@options.scoring
 @options.common
 def recall(
     questions: str,
@@ -71,6 +73,7 @@ def recall(
     kind: str,
     videos: str | None,
     scorer: str,
+    scoring: ScorerConfig,
     cache: DirectoryStore,
     quiet: bool,
 ) -> None:
@@ -93,7 +96,7 @@ def recall(
     entries = load_questions(questions, kind=kind, videos=videos)
     snr = _snr(scorer)
     bars = Bars(quiet)
-    space = Workspace(None if snr is not None else scorer, store=cache, progress=bars)
+    space = Workspace(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
     with bars:
         result = run_recall(entries, names, budgets, space, snr=snr, weights=weights, progress=bars)
     result = {"scorer": scorer, **result}
@@ -175,6 +178,7 @@ def _table(first: str, headings: tuple[str, ...]) -> Table:
 @click.option("--json", "json_file", metavar="FILE", help="Write all numbers here.")
 @_question_options
 @click.option("--scorer", required=True, metavar="NAME", help="Named on purpose, as for `recall`.")
+@options.scoring
 @options.common
 def ablations(
     questions: str,
@@ -182,6 +186,7 @@ def ablations(
     kind: str,
     videos: str | None,
     scorer: str,
+    scoring: ScorerConfig,
     cache: DirectoryStore,
     quiet: bool,
 ) -> None:
@@ -195,7 +200,7 @@ def ablations(
     entries = load_questions(questions, kind=kind, videos=videos)
     bars = Bars(quiet)
     snr = _snr(scorer)
-    space = Workspace(None if snr is not None else scorer, store=cache, progress=bars)
+    space = Workspace(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
     with bars:
         result = {"scorer": scorer} | run_ablations(entries, space, snr=snr, progress=bars)
     for title in ("components", "schedules"):

@@ -13,12 +13,12 @@ from framenest import frame_lists, lmm
 from framenest.archive import write_atomic
 from framenest.cli import asking, options
 from framenest.cli.files import check_writable, check_writable_folder
-from framenest.cli.terminal import Bars, bytes_text, note, out
+from framenest.cli.terminal import Bars, note, out
 from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
 from framenest.result import Prefix, Ranking
 from framenest.selection import Selection, load_result
-from framenest.store import DirectoryStore
+from framenest.store import DirectoryStore, size_text
 
 LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
@@ -55,6 +55,7 @@ def export(
     choices: tuple[str, ...],
     pairing: lmm.Pairing,
     limits: lmm.Limits,
+    tell_times: bool | None,
     tokens_per_frame: int | None,
     max_tokens: int | None,
     model: str | None,
@@ -96,6 +97,8 @@ def export(
     asked = question or result.question
     if not asked:
         raise ConfigError("this ranking has no question; give one with --question")
+    if not choices and question is None and isinstance(result, Ranking):
+        choices = result.options
     if max_tokens is not None:
         if budget is not None:
             raise ConfigError("give -k or --max-tokens, not both")
@@ -110,6 +113,7 @@ def export(
             options=choices,
             pairing=pairing,
             limits=limits,
+            tell_times=tell_times,
             video=video,
             store=cache,
             progress=bars,
@@ -131,7 +135,7 @@ def _print(request: lmm.Request, output: str | None, model: str | None) -> None:
         note("nothing was written; give -o FILE")
         return
     request.save(output, model=model)
-    size = bytes_text(Path(output).stat().st_size) if Path(output).is_file() else "all"
+    size = size_text(Path(output).stat().st_size) if Path(output).is_file() else "all"
     out.print(f"{size} written to {output}", markup=False, soft_wrap=True)
 
 

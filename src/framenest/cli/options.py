@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from functools import wraps
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import rich_click as click
 
-from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
-from framenest.errors import ConfigError
+from framenest.cli.terminal import note
+from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
+from framenest.errors import ConfigError, ScorerError
+from framenest.scorers import choose
 from framenest.store import DirectoryStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 METHOD_PANEL = "The method (defaults are the paper's)"
+SCORER_PANEL = "The scorer"
 
 
 def common(command: Command) -> Command:
@@ -51,20 +56,50 @@ def video(command: Command) -> Command:
 
 
 def scorer(command: Command) -> Command:
+    """--scorer and one option per field of ScorerConfig, which the command gets as `scoring`."""
+    chosen = scoring(_auto_resolved(command))
     return click.option(
         "--scorer",
         default="auto",
         show_default=True,
         metavar="NAME",
-        help="Who scores relevance: a name from `framenest models`, or table:FILE for scores of your own "
-        "(CSV or JSON of frame or seconds → score).",
-    )(command)
+        help="Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
+        "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
+        "seconds → score).",
+        panel=SCORER_PANEL,
+    )(chosen)
+
+
+def scoring(command: Command) -> Command:
+    """One option per field of ScorerConfig, which the command gets as `scoring`."""
+
+    @wraps(command)
+    def gathered(**values: Any) -> Any:
+        given = {entry.name: values.pop(entry.name) for entry in fields(ScorerConfig)}
+        config = ScorerConfig(**{name: value for name, value in given.items() if value is not None})
+        return command(scoring=config, **values)
+
+    return _of_config(cast(Command, gathered), ScorerConfig, SCORER_PANEL)
+
+
+def _auto_resolved(command: Command) -> Command:
+    """Tell which scorer "auto" is on this machine, and why."""
+
+    @wraps(command)
+    def resolved(**values: Any) -> Any:
+        if values["scorer"] == "auto" and not values.get("no_question"):
+            with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
+                values["scorer"], why = choose(values["cache"])
+                note(why)
+        return command(**values)
+
+    return cast(Command, resolved)
 
 
 def method(command: Command) -> Command:
     """--preset and one option per field of the three configs."""
     for config in (RankingConfig, DiscoveryConfig, IndexConfig):
-        command = _of_config(command, config)
+        command = _of_config(command, config, METHOD_PANEL)
     return click.option(
         "--preset",
         type=click.Choice(list(PRESETS)),
@@ -77,18 +112,18 @@ def method(command: Command) -> Command:
 
 def index_settings(command: Command) -> Command:
     """One option per field of IndexConfig."""
-    return _of_config(command, IndexConfig)
+    return _of_config(command, IndexConfig, METHOD_PANEL)
 
 
-def _of_config(command: Command, config: type) -> Command:
+def _of_config(command: Command, config: type, panel: str) -> Command:
     hints = get_type_hints(config)
     for entry in reversed(fields(config)):
         flag = "--" + entry.name.replace("_", "-")
         kind, help_text = _plain_type(hints[entry.name]), entry.metadata["help"]
         if entry.default not in (None, MISSING):
             shown = f"{entry.default:g}" if isinstance(entry.default, float) else str(entry.default)
-            help_text += f" (paper: {shown})"
-        shape: dict[str, Any] = {"default": None, "help": help_text, "panel": METHOD_PANEL}
+            help_text += f" ({entry.metadata['whose']}: {shown})"
+        shape: dict[str, Any] = {"default": None, "help": help_text, "panel": panel}
         if kind is bool:
             option = click.option(f"{flag}/--no-{flag[2:]}", entry.name, **shape)
         elif get_origin(hints[entry.name]) is not None and isinstance(kind, tuple):

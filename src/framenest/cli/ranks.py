@@ -12,15 +12,15 @@ from rich.markup import escape
 
 from framenest.cli import options
 from framenest.cli.files import check_writable
-from framenest.cli.terminal import Bars, bytes_text, note, out, print_facts, print_prefix, print_ranks
-from framenest.config import MECConfig
+from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
+from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import BudgetError, ConfigError, StoreError, VideoError
 from framenest.index import choose_probes
 from framenest.mec import MEC
 from framenest.protocols import Decoder
 from framenest.report.sheet import clock
 from framenest.result import Ranking
-from framenest.store import DirectoryStore
+from framenest.store import DirectoryStore, size_text
 from framenest.video import open_video
 
 TOP = 8
@@ -28,6 +28,7 @@ TOP = 8
 
 @click.command()
 @click.option_panel("Options")
+@click.option_panel(options.SCORER_PANEL)
 @click.option_panel(options.METHOD_PANEL)
 @click.argument("video")
 @click.argument("question", required=False)
@@ -51,6 +52,13 @@ TOP = 8
 @click.option(
     "--no-question", is_flag=True, help="Rank by change, observability, coverage and diversity alone."
 )
+@click.option(
+    "--option",
+    "answers",
+    multiple=True,
+    metavar="TEXT",
+    help="An answer to choose from; give it once for each. Scored with --relevance-text question+options.",
+)
 @options.video
 @click.option("--keep-features", is_flag=True, help="Keep features on disk even where they take over 64 MiB.")
 @options.scorer
@@ -67,7 +75,9 @@ def rank(
     stream: int | None,
     decoder: str,
     keep_features: bool,
+    answers: tuple[str, ...],
     scorer: str,
+    scoring: ScorerConfig,
     preset: str,
     cache: DirectoryStore,
     quiet: bool,
@@ -89,13 +99,18 @@ def rank(
     targets = _targets(output, asked, many=questions is not None)
     bars = Bars(quiet)
     mec = MEC(
-        config, None if no_question else scorer, store=cache, progress=bars, keep_features=keep_features
+        config,
+        None if no_question else scorer,
+        store=cache,
+        progress=bars,
+        keep_features=keep_features,
+        scoring=scoring,
     )
     opened = open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache)
     _check_budgets(sizes, opened, config)
     for text, target in zip(asked, targets, strict=True):
         with bars:
-            ranking = mec.rank(opened, text)
+            ranking = mec.rank(opened, text, options=answers)
         if target == "-":
             out.file.write(ranking.dumps())
             continue
@@ -183,9 +198,11 @@ def _slug(text: str) -> str:
 
 @click.command()
 @click.option_panel("Options")
+@click.option_panel(options.SCORER_PANEL)
 @click.option_panel(options.METHOD_PANEL)
 @click.argument("videos", nargs=-1, required=True)
 @options.video
+@click.option("--keep-features", is_flag=True, help="Keep features on disk even where they take over 64 MiB.")
 @options.scorer
 @options.index_settings
 @options.common
@@ -194,7 +211,9 @@ def index(
     fps: float | None,
     stream: int | None,
     decoder: str,
+    keep_features: bool,
     scorer: str,
+    scoring: ScorerConfig,
     cache: DirectoryStore,
     quiet: bool,
     **settings: Any,
@@ -208,7 +227,14 @@ def index(
     """
     config = options.config_from("paper", settings)
     bars, failed = Bars(quiet), 0
-    mec = MEC(config, None if scorer == "none" else scorer, store=cache, progress=bars)
+    mec = MEC(
+        config,
+        None if scorer == "none" else scorer,
+        store=cache,
+        progress=bars,
+        keep_features=keep_features,
+        scoring=scoring,
+    )
     for video in videos:
         try:
             with bars:
@@ -223,7 +249,7 @@ def index(
         out.print(
             f"{video}: {len(made)} probes over {clock(made.video.duration)}, "
             f"at most {made.largest_gap:.2f} s apart{lost}; "
-            f"timeline from {bytes_text(made.video.timeline_bytes)}",
+            f"timeline from {size_text(made.video.timeline_bytes)}",
             soft_wrap=True,
             markup=False,
         )

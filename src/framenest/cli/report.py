@@ -10,13 +10,13 @@ from framenest import extract as extraction
 from framenest.archive import write_atomic
 from framenest.cli import options
 from framenest.cli.files import check_writable
-from framenest.cli.terminal import Bars, bytes_text, out
+from framenest.cli.terminal import Bars, out
 from framenest.report import figure
 from framenest.report.document import document
 from framenest.report.page import page
 from framenest.report.pictures import embed, read_pictures
 from framenest.selection import load_result
-from framenest.store import DirectoryStore
+from framenest.store import DirectoryStore, size_text
 
 
 @click.command()
@@ -66,4 +66,4 @@ def report(
 
 def _write(file: Path, data: bytes, what: str) -> None:
     write_atomic(file, data)
-    out.print(f"{what} in {file} ({bytes_text(len(data))})", soft_wrap=True, markup=False)
+    out.print(f"{what} in {file} ({size_text(len(data))})", soft_wrap=True, markup=False)

@@ -13,6 +13,7 @@ from framenest import extract as extraction
 from framenest.cli import options
 from framenest.cli.files import check_picture, check_writable
 from framenest.cli.terminal import Bars, note, out, print_prefix, short_path
+from framenest.config import ScorerConfig
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec
 from framenest.report.compare import comparison
@@ -45,6 +46,7 @@ def select(
     stream: int | None,
     decoder: str,
     scorer: str,
+    scoring: ScorerConfig,
     cache: DirectoryStore,
     quiet: bool,
 ) -> None:
@@ -59,7 +61,7 @@ def select(
     if output is not None:
         check_writable(Path(output))
     bars = Bars(quiet)
-    space = Workspace(scorer, store=cache, progress=bars)
+    space = Workspace(scorer, store=cache, progress=bars, scoring=scoring)
     chosen = load_selector(selector, space)
     with bars:
         opened = open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache)
@@ -103,6 +105,7 @@ def compare(
     stream: int | None,
     decoder: str,
     scorer: str,
+    scoring: ScorerConfig,
     cache: DirectoryStore,
     quiet: bool,
 ) -> None:
@@ -113,7 +116,7 @@ def compare(
     """
     check_picture(Path(output))
     bars = Bars(quiet)
-    space = Workspace(scorer, store=cache, progress=bars)
+    space = Workspace(scorer, store=cache, progress=bars, scoring=scoring)
     names = options.names(selectors)
     ready = [load_selector(name, space) for name in names]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

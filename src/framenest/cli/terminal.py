@@ -12,13 +12,25 @@ from typing import Any, Self
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from framenest.report.sheet import clock
 from framenest.result import Prefix, Ranking
+from framenest.scorers.text import CutQuestion
 from framenest.store import CacheWarning
 
+TOLD = (CacheWarning, CutQuestion)
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -29,6 +41,14 @@ def note(text: str) -> None:
 
 def fail(text: str) -> None:
     err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+
+
+class _Speed(ProgressColumn):
+    """Frames, or whatever is counted, a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.3g}/s", style="dim")
 
 
 class Bars:
@@ -47,6 +67,7 @@ class Bars:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            _Speed(),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )
         self._shown = Progress(*columns, console=err, disable=self._off, transient=True)
@@ -69,14 +90,15 @@ class Bars:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """What goes wrong with the cache is told in one line each."""
+    """What goes wrong with the cache, and what a scorer did not read, is told in one line each."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if issubclass(category, CacheWarning):
+        if issubclass(category, TOLD):
             note(str(message))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", CacheWarning)
+        for category in TOLD:
+            warnings.simplefilter("always", category)
         warnings.showwarning = show
         yield
 
@@ -94,9 +116,15 @@ def print_facts(ranking: Ranking) -> None:
     )
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     facts.add_row("scorer", escape(ranking.scorer))
-    facts.add_row("looked at", f"{stats['probes']} probes + {stats['zoom']} zoom frames")
+    read = f"; text read on {stats['read']} of them" if "read" in stats else ""
+    facts.add_row("looked at", f"{stats['probes']} probes + {stats['zoom']} zoom frames{read}")
     facts.add_row("not seen", f"up to {stats['largest_gap_seconds']:.2f} s at a stretch, between probes")
-    spent = ", ".join(f"{stage} {value:.2f}" for stage, value in stats["seconds"].items() if value >= 0.005)
+    frames = {"encode": stats["decoded"], "match": stats["candidates"]}
+    spent = ", ".join(
+        f"{stage} {value:.2f}" + (f" ({frames[stage] / value:.0f} frames/s)" if frames.get(stage) else "")
+        for stage, value in stats["seconds"].items()
+        if value >= 0.005
+    )
     facts.add_row("seconds", spent or "none worth telling")
     for text in (*video.notes, *_losses(stats)):
         facts.add_row("[yellow]note[/]", escape(text))
@@ -148,16 +176,3 @@ def print_prefix(prefix: Prefix) -> None:
     times = " ".join(clock(float(s)) for s in prefix.seconds)
     short = f" (all {len(prefix)} candidates of this short video)" if prefix.complete else ""
     out.print(f"[bold]K={prefix.budget}[/]{short}  {times}", soft_wrap=True)
-
-
-def bytes_text(count: int) -> str:
-    """
-    >>> bytes_text(14_246_826)
-    '13.6 MiB'
-    """
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.2f} GiB"

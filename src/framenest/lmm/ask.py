@@ -94,6 +94,7 @@ def ask(
     style: str = "openai",
     pairing: Pairing = "pairs",
     limits: Limits | None = None,
+    tell_times: bool | None = None,
     ladder: Ladder = "resend",
     video: Decoder | None = None,
     progress: Progress = lambda *_: None,
@@ -124,7 +125,8 @@ def ask(
             instructions = [MORE, *instructions]
         request = messages(
             shown, question, style, options=options, instructions=instructions, pairing=pairing,
-            limits=limits, video=video, progress=progress,
+            limits=limits,
+            tell_times=tell_times, video=video, progress=progress,
         )  # fmt: skip
         if before is not None and ladder == "continue":
             request = before.then(steps[-1].answer.text, request)

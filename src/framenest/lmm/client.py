@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -147,23 +147,33 @@ class Client:
         splitter = Splitter(keep, thinking=bool(self.thinking))
         response = self._create(request, {"stream": True})
         finish, counted, model = None, None, self.model
-        try:
-            with response.parse() as stream:
-                for chunk in stream:
-                    counted, model = chunk.usage or counted, chunk.model or model
-                    for choice in chunk.choices[:1]:
-                        if thought := _extra_text(choice.delta):
-                            splitter.reasoning(thought)
-                        splitter.text(choice.delta.content or "")
-                        finish = choice.finish_reason or finish
-        except Exception as error:
-            raise self._trouble.cut_off(self, error, "".join(pieces["answer"])) from None
+        for chunk in self._chunks(response, pieces["answer"]):
+            counted, model = chunk.usage or counted, chunk.model or model
+            for choice in chunk.choices[:1]:
+                if thought := _extra_text(choice.delta):
+                    splitter.reasoning(thought)
+                splitter.text(choice.delta.content or "")
+                finish = choice.finish_reason or finish
         splitter.end()
         text = "".join(pieces["answer"]).strip()
         if finish is None:
             raise self._trouble.cut_off(self, None, text)
         usage = _usage(counted, began, arrived[0] if arrived else None, response.retries_taken)
         return Answer(text, "".join(pieces["reasoning"]).strip(), model, finish, usage)
+
+    def _chunks(self, response: Any, heard: list[str]) -> Iterator[Any]:
+        """The pieces of a stream; whatever breaks it off is said in one way."""
+        with response.parse() as stream:
+            arriving = iter(stream)
+            while True:
+                try:
+                    chunk = next(arriving)
+                except StopIteration:
+                    return
+                except Exception as error:
+                    cut = self._trouble.cut_off(self, error, "".join(heard))
+                    raise cut from (error if self._trouble.safe(error) else None)
+                yield chunk
 
     def _create(self, request: Request, more: dict[str, Any]) -> Any:
         """Post the request; a server that does not know one of the optional fields is asked without it."""

@@ -53,7 +53,7 @@ class Translator:
             raise
         except openai.OpenAIError as error:
             said = self._explain(server, error, request)
-            raise said from (error if self._safe(error) else None)
+            raise said from (error if self.safe(error) else None)
 
     def cut_off(self, server: Server, error: Exception | None, partial: str) -> ModelError:
         """The stream ended before the answer did."""
@@ -123,7 +123,7 @@ class Translator:
         """The key, where there is one to hide; "EMPTY" and the like are none."""
         return self._key if self._key is not None and len(self._key) > 5 else ""
 
-    def _safe(self, error: BaseException | None) -> bool:
+    def safe(self, error: BaseException | None) -> bool:
         """Whether a traceback may show this error: nothing in its chain repeats the key."""
         while error is not None:
             if self._secret and self._secret in f"{error} {getattr(error, 'body', '')}":

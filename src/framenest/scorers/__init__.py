@@ -2,25 +2,76 @@
 
 from __future__ import annotations
 
-from framenest.errors import ScorerError
-from framenest.protocols import Scorer
+import importlib
+import importlib.util
+
+from framenest.config import ScorerConfig
+from framenest.errors import MissingExtra, ScorerError
+from framenest.models import CATALOGUE
+from framenest.protocols import Progress, Scorer
 from framenest.scorers.table import TableScorer
 from framenest.store import DirectoryStore
 
-SCORERS = ("tags",)
-"""Scorers by name, best first; "auto" takes the first whose weights are here."""
+BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")
+"""The order in which "auto" looks."""
+GPU_ONLY = ("blip2",)
 
 
-def load_scorer(wanted: str | Scorer, store: DirectoryStore) -> Scorer:
-    """A scorer by name ("auto", "tags", "table:FILE"), or the one given."""
+def load_scorer(
+    wanted: str | Scorer,
+    store: DirectoryStore,
+    config: ScorerConfig | None = None,
+    progress: Progress = lambda *_: None,
+) -> Scorer:
+    """A scorer by name, or the one given.
+
+    "auto", a name of `framenest models`, a name with a checkpoint ("clip:org/name", "blip2:FOLDER"),
+    or "table:FILE".
+    """
     if not isinstance(wanted, str):
         if not isinstance(wanted, Scorer):
             raise ScorerError(f"{wanted!r} is not a scorer: it needs name, version, inputs, encode, match")
         return wanted
     if wanted.startswith("table:"):
         return TableScorer.load(wanted.removeprefix("table:"))
-    if wanted in ("auto", "tags"):
-        from framenest.scorers.tags import TagScorer
+    if wanted == "auto":
+        wanted, _ = choose(store)
+    name, _, checkpoint = wanted.partition(":")
+    if name not in CATALOGUE:
+        raise ScorerError(
+            f"there is no scorer {name!r}; choose from auto, {', '.join(CATALOGUE)}, table:FILE"
+        )
+    entry = CATALOGUE[name]
+    for package in entry.packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(entry.extra, package)
+    module, _, kind = entry.loader.partition(":")
+    loaded: Scorer = getattr(importlib.import_module(module), kind).load(
+        checkpoint, store, config or ScorerConfig(), progress
+    )
+    return loaded
 
-        return TagScorer(store)
-    raise ScorerError(f"there is no scorer {wanted!r}; choose from auto, {', '.join(SCORERS)}, table:FILE")
+
+def choose(store: DirectoryStore) -> tuple[str, str]:
+    """The best scorer for this machine, and why, in one line."""
+    passed = []
+    for name in BEST_FIRST:
+        entry = CATALOGUE[name]
+        if not entry.installed():
+            passed.append(f"{name} is not installed")
+        elif not entry.here(store):
+            passed.append(f"no weights of {name}")
+        elif name in GPU_ONLY and not _gpu():
+            passed.append(f"no GPU for {name}")
+        else:
+            why = f" ({'; '.join(passed)})" if passed else ""
+            return name, f"scorer {name}, the best one that is ready here{why}"
+    raise ScorerError(
+        "no scorer is ready: run `framenest models fetch tags`, or see `framenest models` for better ones"
+    )
+
+
+def _gpu() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())

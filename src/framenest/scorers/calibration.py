@@ -6,25 +6,78 @@ no probabilities are mapped so that few frames of a video come out high and the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
+
+from framenest.config import Calibration
+from framenest.protocols import Encoded
 
 CENTRE = 96.5
 SLOPE = 0.5
 
+Scores = NDArray[np.float64]
 
-def standardise(scores: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+
+def standardise(scores: Scores, reference: Scores) -> Scores:
     """Scores (n,) in standard deviations from the mean of the reference (P,); 0 where it is constant."""
     spread = reference.std()
     return (scores - reference.mean()) / spread if spread > 1e-12 else np.zeros_like(scores)
 
 
-def logistic(scores: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float32]:
+def logistic(scores: Scores, reference: Scores) -> NDArray[np.float32]:
     """1 / (1 + exp(−(s − c) / w)): c the 96.5th percentile of the reference, w half its deviation.
 
     The result is relative to the video: it says which of its frames match best, not how well.
     """
     width = SLOPE * reference.std()
     centre = np.percentile(reference, CENTRE)
-    steps = (scores - centre) / width if width > 1e-12 else np.zeros_like(scores)
-    return (1.0 / (1.0 + np.exp(-np.clip(steps, -60, 60)))).astype(np.float32)
+    return sigmoid((scores - centre) / width if width > 1e-12 else np.zeros_like(scores))
+
+
+def sigmoid(scores: Scores) -> NDArray[np.float32]:
+    """1 / (1 + exp(−s))."""
+    return (1.0 / (1.0 + np.exp(-np.clip(scores, -60, 60)))).astype(np.float32)
+
+
+class Calibrated(ABC):
+    """A scorer that gives raw scores; the named calibration makes them relevance.
+
+    "none" takes the model's own relevance, `plain`; "logistic" maps the scores over the video's probes.
+    """
+
+    own_relevance: str
+    """What `plain` is, in words for the outputs."""
+    own_calibration: Literal["none", "logistic"] = "logistic"
+    """What "auto" means for this scorer."""
+
+    def __init__(self, calibration: Calibration = "auto") -> None:
+        self._logistic = (self.own_calibration if calibration == "auto" else calibration) == "logistic"
+        self._measured: tuple[str, Encoded, Scores] | None = None
+
+    @property
+    def relevance(self) -> str:
+        return "logistic, relative to the video" if self._logistic else self.own_relevance
+
+    @abstractmethod
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        """(n,) raw scores, higher for better matches. `reference`: the probes' features."""
+
+    @abstractmethod
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        """(n,) the model's own relevance in [0, 1] of its scores."""
+
+    def match(
+        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
+    ) -> NDArray[np.float32]:
+        probes = encoded if reference is None else reference
+        found = self.scores(encoded, question, probes)
+        if not self._logistic:
+            return self.plain(found)
+        if probes is encoded:
+            self._measured = (question, encoded, found)
+        elif self._measured is None or self._measured[0] != question or self._measured[1] is not probes:
+            self._measured = (question, probes, self.scores(probes, question, probes))
+        return logistic(found, self._measured[2])

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest import models
-from framenest.errors import MissingExtra, ScorerError
+from framenest.config import Calibration, ScorerConfig
+from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
-from framenest.protocols import Encoded
-from framenest.scorers.calibration import logistic, standardise
+from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
+from framenest.scorers.onnx import loading, onnx_session
 from framenest.store import DirectoryStore, digest, keep
 
 CLASSES, OBJECTS = 1000, 90
@@ -31,7 +33,7 @@ PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
-class TagScorer:
+class TagScorer(Calibrated):
     """Three readings of a frame's labels, summed and calibrated over the video's probes:
 
     - the classifier's probabilities of labels close to the question,
@@ -42,19 +44,26 @@ class TagScorer:
     """
 
     name = "tags"
+    own_relevance = "sigmoid of the summed standard deviations, relative to the video"
 
-    def __init__(self, store: DirectoryStore) -> None:
+    def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
+        super().__init__(calibration)
         files = models.require("tags", store)
         self._classifier = _Classifier(files["mobilenetv2-7.onnx"])
         self._detector = _Detector.load(files["efficientdet_lite0.tflite"])
         self._text = _Text(files["all-minilm-l6-v2-int8.onnx"], files["all-minilm-l6-v2-tokenizer.json"])
-        parts = "" if self._detector else ", without the detector"
-        self.version = f"1 (logistic, relative to the video{parts})"
+        self.version = "1" if self._detector else "1 without the detector"
         crop = ImageSpec.crop(256, 224, 224, "bilinear")
         self.inputs: tuple[ImageSpec, ...] = (
             (crop, ImageSpec.squash(320, 320, "bilinear")) if self._detector else (crop,)
         )
         self._labels = _label_vectors(self._text, store)
+
+    @classmethod
+    def load(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
+    ) -> TagScorer:
+        return cls(store, config.calibration)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         encoded = {"classes": self._classifier(frames.pixels[0])}
@@ -62,17 +71,15 @@ class TagScorer:
             encoded["objects"] = self._detector(frames.pixels[1])
         return encoded
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         asked = self._text(question)
         readings = self._readings(encoded, asked)
-        probes = readings if reference is None or reference is encoded else self._readings(reference, asked)
-        pairs = list(zip(readings, probes, strict=True))
-        total = sum(standardise(mine, theirs) for mine, theirs in pairs)
-        return logistic(
-            np.asarray(total), np.asarray(sum(standardise(theirs, theirs) for _, theirs in pairs))
-        )
+        probes = readings if reference is encoded else self._readings(reference, asked)
+        pairs = zip(readings, probes, strict=True)
+        return np.asarray(sum(standardise(mine, theirs) for mine, theirs in pairs))
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        return sigmoid(scores)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 384) what the classifier names in each frame, in the space of sentences."""
@@ -130,7 +137,7 @@ class _Classifier:
     """MobileNetV2: (n, 224, 224, 3) uint8 → probabilities (n, 1000)."""
 
     def __init__(self, path: Any) -> None:
-        self._session = _onnx(path)
+        self._session = onnx_session(path, "tags")
 
     def __call__(self, pixels: Pixels) -> NDArray[np.float32]:
         result = np.zeros((len(pixels), CLASSES), dtype=np.float32)
@@ -156,7 +163,7 @@ class _Detector:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError:
             return None
-        with _quiet_stderr(), _loading(path):
+        with _quiet_stderr(), loading(path, "tags"):
             return cls(Interpreter(str(path), num_threads=os.cpu_count()))
 
     def __call__(self, pixels: Pixels) -> NDArray[np.float32]:
@@ -189,8 +196,8 @@ class _Text:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise MissingExtra("tags", "tokenizers") from error
-        self._session = _onnx(model)
-        with _loading(tokenizer):
+        self._session = onnx_session(model, "tags")
+        with loading(tokenizer, "tags"):
             self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(256)
@@ -214,23 +221,3 @@ class _Text:
             means = self._session.run(None, inputs)[0].mean(axis=1)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
         return vectors
-
-
-def _onnx(path: Any) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtra("tags", "onnxruntime") from error
-    with _loading(path):
-        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-
-
-@contextmanager
-def _loading(path: Any) -> Iterator[None]:
-    """The runtimes' own exceptions share no public base; each means that the file is not right."""
-    try:
-        yield
-    except Exception as error:
-        raise ScorerError(
-            f"{path}: this model file cannot be loaded; run: framenest models fetch tags ({error})"
-        ) from error

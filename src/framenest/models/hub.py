@@ -1,0 +1,100 @@
+"""Model files in repositories of the Hugging Face hub, in the cache that its other tools share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from framenest.errors import MissingExtra, ScorerError, StoreError
+from framenest.store import DirectoryStore, digest
+
+WEIGHTS = ("*.safetensors", "*.onnx")
+FILES = [*WEIGHTS, "*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja"]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model on this machine. `revision` is the hub's commit, or a hash of a local folder's files."""
+
+    path: Path
+    name: str
+    revision: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.revision[:12]}"
+
+
+@dataclass(frozen=True)
+class HubRepo:
+    """A repository on the hub. `size` in bytes, of what is fetched."""
+
+    repo: str
+    what: str
+    size: int
+    licence: str
+    files: tuple[str, ...] = ()
+    """Which weights, where the repository holds several; all by default."""
+
+    @property
+    def source(self) -> str:
+        return f"huggingface.co/{self.repo}"
+
+    def here(self, store: DirectoryStore) -> bool:
+        return self._snapshot() is not None
+
+    def fetch(self, store: DirectoryStore) -> Path:
+        """Get the repository at its newest revision; what is here already is not fetched again."""
+        hub = _hub()
+        try:
+            return Path(hub.snapshot_download(self.repo, allow_patterns=self._patterns()))
+        except hub.errors.GatedRepoError as error:
+            why = "its owner asks you to accept terms first; do so on its page, then run: hf auth login"
+            raise StoreError(f"{self.source}: {why}") from error
+        except hub.errors.RepositoryNotFoundError as error:
+            raise StoreError(f"{self.source}: there is no such repository, or it is private") from error
+        except (hub.errors.LocalEntryNotFoundError, hub.errors.OfflineModeIsEnabled) as error:
+            raise StoreError(f"{self.source}: no network, or the hub does not answer") from error
+        except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
+            line = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise StoreError(f"{self.source}: could not be fetched ({line})") from error
+
+    def locate(self, store: DirectoryStore) -> Checkpoint | None:
+        """The newest revision that is here; None where there is none."""
+        path = self._snapshot()
+        return None if path is None else Checkpoint(path, self.repo, path.name)
+
+    def _patterns(self) -> list[str]:
+        return [*self.files, *(f for f in FILES if f not in WEIGHTS)] if self.files else FILES
+
+    def _snapshot(self) -> Path | None:
+        try:
+            hub = _hub()
+        except MissingExtra:
+            return None
+        try:
+            path = Path(hub.snapshot_download(self.repo, local_files_only=True))
+        except (OSError, ValueError, hub.errors.LocalEntryNotFoundError):
+            return None
+        wanted = self.files or WEIGHTS
+        return path if any(any(path.rglob(pattern)) for pattern in wanted) else None
+
+
+def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:
+    """A model saved in a folder; its revision is a hash of the files."""
+    path = Path(folder).expanduser().resolve()
+    weights = sorted(file for pattern in (*WEIGHTS, "*.json") for file in path.rglob(pattern))
+    if not any(file.suffix != ".json" for file in weights):
+        raise ScorerError(f"{folder}: no model in this folder (*.safetensors or *.onnx)")
+    prints = [[str(file.relative_to(path)), store.fingerprint(str(file))] for file in weights]
+    return Checkpoint(path, path.name, digest(prints))
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+    except ImportError as error:
+        raise MissingExtra("onnx", "huggingface_hub") from error
+    return huggingface_hub

@@ -1,0 +1,149 @@
+"""The scorer `blip2`: BLIP-2's image-text matching, as in the paper.
+
+What the vision transformer makes of a frame does not depend on the question and is kept; a question
+then costs the Q-Former and the matching head.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.config import ScorerConfig
+from framenest.errors import MissingExtra
+from framenest.frames import FrameBatch, ImageSpec
+from framenest.models import Checkpoint, locate
+from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import Calibrated, Scores, sigmoid
+from framenest.scorers.pictures import Pictures
+from framenest.scorers.text import tell_truncation
+from framenest.store import DirectoryStore
+
+MATCH_ON_GPU, MATCH_ON_CPU = 640, 32
+"""Frames that the Q-Former takes at a time."""
+
+
+class Blip2Scorer(Calibrated):
+    """Relevance = softmax of the two matching logits, match class.
+
+    encode → {"vision": (n, 257, 1408) float16 at 224 px}; features are float16 whatever the model's
+    precision, in memory as on disk, so that the first run and the next give the same numbers.
+    features="float32" keeps a float32 model's own, at twice the size. The Q-Former's weights stay float32,
+    as transformers has it; on a GPU its products are in TF32 unless precision is "float32".
+    """
+
+    name = "blip2"
+    own_relevance = "matching probability"
+    own_calibration: Literal["none", "logistic"] = "none"
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        config: ScorerConfig,
+        progress: Progress = lambda *_: None,
+        *,
+        features: Literal["float16", "float32"] = "float16",
+    ) -> None:
+        super().__init__(config.calibration)
+        try:
+            import torch
+            from transformers import AutoTokenizer, Blip2ForImageTextRetrieval
+
+            from framenest.scorers.device import Devices
+        except ImportError as error:
+            raise MissingExtra("blip2", error.name or "torch") from error
+        pictures = Pictures.load(checkpoint.path)
+        self._on = Devices(config, pictures, progress)
+        self._models = self._on.place(Blip2ForImageTextRetrieval.from_pretrained, checkpoint)
+        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)
+        self._kept = getattr(torch, features)
+        self.inputs: tuple[ImageSpec, ...] = (pictures.spec,)
+        self.batch = self._on.batch
+        self._match_batch = config.batch or (MATCH_ON_CPU if self._on.first.type == "cpu" else MATCH_ON_GPU)
+        self.timing, self.hold = self._on.timing, self._on.hold
+        self.version = f"{checkpoint} {str(self._on.dtype).removeprefix('torch.')}"
+        if features != "float16":
+            self.version += f", features {features}"
+
+    @classmethod
+    def load(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
+    ) -> Blip2Scorer:
+        return cls(locate(cls.name, checkpoint, store), config, progress)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        pixels = frames.pixels[0]
+
+        def vision(rows: slice, which: int) -> Any:
+            model = self._models[which]
+            prepared = self._on.pixels(pixels[rows], self._on.devices[which])
+            return model.vision_model(pixel_values=prepared).last_hidden_state.to(self._kept)
+
+        found, self.batch = self._on.map(vision, len(pixels), self.batch)
+        if found is None:
+            found = self._no_frames()
+        self._on.finish()
+        from framenest.scorers.device import Rows
+
+        return self._on.hold({"vision": Rows(found)})
+
+    def logits(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+        """(n, 2) no match and match, as transformers' own forward gives them."""
+        from framenest.scorers.device import as_tensor, fast_products
+
+        tokens = self._tokens(question)
+        rows = encoded["vision"]
+
+        def matching(part: slice, which: int) -> Any:
+            device = self._on.devices[which]
+            with fast_products(self._on):
+                return _matching(self._models[which], as_tensor(rows[part], device), tokens.to(device))
+
+        found, self._match_batch = self._on.map(matching, len(rows), self._match_batch, "match")
+        result = np.zeros((0, 2), np.float32) if found is None else found.float().cpu().numpy()
+        return np.asarray(result)
+
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        logits = self.logits(encoded, question).astype(np.float64)
+        return np.asarray(logits[:, 1] - logits[:, 0])
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        return sigmoid(scores)  # the softmax of two logits is the sigmoid of their difference
+
+    def _tokens(self, question: str) -> Any:
+        """(1, t) token ids of the question alone; the image's places are the model's own query tokens."""
+        limit = self._models[0].config.qformer_config.max_position_embeddings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            whole = len(self._tokenizer(question)["input_ids"])
+        tell_truncation(self.name, whole, limit)
+        return self._tokenizer(question, truncation=True, max_length=limit, return_tensors="pt")["input_ids"]
+
+    def _no_frames(self) -> Any:
+        import torch
+
+        vision = self._models[0].config.vision_config
+        tokens = (vision.image_size // vision.patch_size) ** 2 + 1
+        return torch.zeros((0, tokens, vision.hidden_size), dtype=self._kept, device=self._on.first)
+
+
+def _matching(model: Any, vision: Any, tokens: Any) -> Any:
+    """Logits (n, 2) of what the vision model made of n frames (n, v, d) and one question (1, t)."""
+    import torch
+
+    count, queries = len(vision), model.query_tokens.shape[1]
+    vision = vision.to(model.vision_model.dtype)
+    embedded = model.embeddings(
+        input_ids=tokens.expand(count, -1), query_embeds=model.query_tokens.expand(count, -1, -1)
+    )
+    read = model.qformer(
+        query_embeds=embedded,
+        query_length=queries,
+        attention_mask=torch.ones(embedded.shape[:-1], dtype=torch.long, device=embedded.device),
+        encoder_hidden_states=vision,
+        encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
+    ).last_hidden_state
+    return model.itm_head(read.to(model.itm_head.weight.dtype)[:, :queries]).mean(dim=1)

@@ -1,0 +1,189 @@
+"""Torch models on one or several devices: batches spread over them, memory that runs out, rows that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from framenest.config import ScorerConfig
+from framenest.errors import ScorerError
+from framenest.frames import Array, Pixels
+from framenest.models import Checkpoint
+from framenest.protocols import Progress
+from framenest.scorers.pictures import Pictures
+from framenest.timing import Timing
+
+ON_GPU, ON_CPU = 128, 8
+"""Frames at a time by default."""
+SHARE = 0.25
+"""Of the device's free memory that features of one part may take; larger ones stay in main memory."""
+
+
+class Rows:
+    """A tensor that stands for an array of features and stays on its device."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.tensor.nbytes
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __getitem__(self, rows: Any) -> Self:
+        return type(self)(self.tensor[rows if isinstance(rows, slice) else torch.as_tensor(rows)])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array: Array = self.tensor.cpu().numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def join(self, parts: Sequence[Self | Array]) -> Self:
+        """All parts under one another, on this one's device."""
+        return type(self)(torch.cat([as_tensor(part, self.tensor.device) for part in parts]))
+
+
+def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
+    """Features on a device, wherever they lay."""
+    if isinstance(rows, Rows):
+        return rows.tensor.to(device)
+    return torch.from_numpy(rows if rows.flags.writeable else rows.copy()).to(device)
+
+
+class Devices:
+    """A model on each of the devices that were asked for."""
+
+    def __init__(self, config: ScorerConfig, pictures: Pictures | None, progress: Progress) -> None:
+        self.devices = _devices(config.device)
+        self.dtype = _dtype(config, self.first)
+        self.batch = config.batch or (ON_CPU if self.first.type == "cpu" else ON_GPU)
+        self.timing = Timing()
+        self._pictures = pictures
+        self._progress = progress
+
+    @property
+    def first(self) -> torch.device:
+        return self.devices[0]
+
+    def place(self, load: Callable[..., Any], checkpoint: Checkpoint) -> list[Any]:
+        """A copy of the checkpoint on each device. `load` is a class's `from_pretrained`."""
+        with no_memory("the model does not fit; try --device cpu"), _loading(checkpoint):
+            return [load(checkpoint.path, dtype=self.dtype).eval().to(device) for device in self.devices]
+
+    def pixels(self, pixels: Pixels, device: torch.device) -> torch.Tensor:
+        """(n, H, W, 3) uint8 → (n, 3, H, W), normalised on the device as the checkpoint's processor does."""
+        assert self._pictures is not None
+        with self.timing("preprocess"):
+            there = torch.from_numpy(np.ascontiguousarray(pixels)).to(device).permute(0, 3, 1, 2)
+            mean = torch.tensor(self._pictures.mean, device=device).view(1, 3, 1, 1)
+            deviation = torch.tensor(self._pictures.deviation, device=device).view(1, 3, 1, 1)
+            return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
+
+    @torch.inference_mode()
+    def map(
+        self, call: Callable[[slice, int], torch.Tensor], count: int, batch: int, stage: str = ""
+    ) -> tuple[torch.Tensor | None, int]:
+        """call(rows, device number) over all rows in batches, spread over the devices, on the first device.
+
+        Where memory runs out the batch is halved; returns the batch that went well, too.
+        """
+        made: list[torch.Tensor] = []
+        done = 0
+        while done < count:
+            starts = range(done, min(count, done + batch * len(self.devices)), batch)
+            rows = [slice(start, min(start + batch, count)) for start in starts]
+            try:
+                made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
+            except torch.OutOfMemoryError as error:
+                if batch == 1:
+                    raise out_of_memory("even one frame at a time does not fit; try --device cpu") from error
+                batch //= 2
+                torch.cuda.empty_cache()
+                continue
+            done = rows[-1].stop
+            if stage:
+                self._progress(stage, done, count)
+        return (torch.cat(made) if made else None), batch
+
+    def hold(self, encoded: Mapping[str, Any]) -> dict[str, Any]:
+        """Features where `match` wants them: on the GPU if they take a small share of its free memory."""
+        return {name: self._held(rows) for name, rows in encoded.items()}
+
+    def _held(self, rows: Any) -> Any:
+        if self.first.type != "cuda":
+            return np.asarray(rows)
+        if rows.nbytes > SHARE * torch.cuda.mem_get_info(self.first)[0]:
+            return np.asarray(rows)
+        return rows if isinstance(rows, Rows) else Rows(as_tensor(rows, self.first))
+
+    def finish(self) -> None:
+        """Wait for the devices, so that seconds are counted where they were spent."""
+        for device in self.devices:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+
+
+@contextmanager
+def fast_products(on: Devices) -> Iterator[None]:
+    """Products of float32 in TF32, where the model is of half precision anyway; as it was afterwards."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = before or on.dtype != torch.float32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def out_of_memory(advice: str) -> ScorerError:
+    return ScorerError(f"out of GPU memory: {advice}")
+
+
+@contextmanager
+def no_memory(advice: str) -> Iterator[None]:
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise out_of_memory(advice) from error
+
+
+@contextmanager
+def _loading(checkpoint: Checkpoint) -> Iterator[None]:
+    """A folder that is not what it should be fails in many ways inside the library."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ScorerError(f"{checkpoint.path}: this model cannot be loaded ({line})") from error
+
+
+def _devices(text: str) -> list[torch.device]:
+    if text == "auto":
+        text = "cuda" if torch.cuda.is_available() else "cpu"
+    found = []
+    for name in text.split(","):
+        try:
+            device = torch.device(name.strip())
+        except RuntimeError as error:
+            raise ScorerError(f"there is no device {name!r}; choose cpu, cuda or cuda:0,cuda:1") from error
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise ScorerError(
+                f"no device {name.strip()!r}: torch sees {torch.cuda.device_count()} CUDA GPUs here"
+            )
+        found.append(device)
+    return found
+
+
+def _dtype(config: ScorerConfig, device: torch.device) -> torch.dtype:
+    if config.precision != "auto":
+        dtype: torch.dtype = getattr(torch, config.precision)
+        return dtype
+    return torch.float32 if device.type == "cpu" else torch.float16

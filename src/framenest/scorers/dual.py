@@ -1,0 +1,148 @@
+"""The scorers `siglip2` and `clip`: one vector per frame, one per question, compared by their cosine."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.config import Calibration, ScorerConfig
+from framenest.errors import MissingExtra
+from framenest.frames import FrameBatch, ImageSpec
+from framenest.models import Checkpoint, locate
+from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import Calibrated, Scores, sigmoid
+from framenest.scorers.pictures import Pictures
+from framenest.scorers.text import tell_truncation
+from framenest.store import DirectoryStore
+
+
+class DualScorer(Calibrated):
+    """Raw score = scale · cosine + bias of the model's two vectors. encode → {"vector": (n, d) float32}."""
+
+    scale: float
+    bias: float
+
+    def __init__(self, calibration: Calibration) -> None:
+        super().__init__(calibration)
+        self._asked: tuple[str, NDArray[np.float32]] | None = None
+
+    @abstractmethod
+    def _text(self, question: str) -> NDArray[np.float32]:
+        """(d,) unit vector of a question."""
+
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        cosines = np.asarray(encoded["vector"]).astype(np.float64) @ self.text_vector(question).astype(
+            np.float64
+        )
+        return np.asarray(self.scale * cosines + self.bias)
+
+    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        return np.asarray(encoded["vector"])
+
+    def text_vector(self, question: str) -> NDArray[np.float32]:
+        if self._asked is None or self._asked[0] != question:
+            self._asked = (question, self._text(question))
+        return self._asked[1]
+
+
+class TorchDualScorer(DualScorer):
+    """A dual encoder of transformers."""
+
+    name: str
+    extra: str
+    lower_case = False
+
+    def __init__(
+        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
+    ) -> None:
+        super().__init__(config.calibration)
+        try:
+            import torch  # noqa: F401 - a missing one is told before a missing transformers
+            from transformers import AutoModel, AutoTokenizer
+
+            from framenest.scorers.device import Devices
+        except ImportError as error:
+            raise MissingExtra(self.extra, error.name or "torch") from error
+        pictures = Pictures.load(checkpoint.path)
+        self._on = Devices(config, pictures, progress)
+        self._models = self._on.place(AutoModel.from_pretrained, checkpoint)
+        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)
+        self.inputs: tuple[ImageSpec, ...] = (pictures.spec,)
+        self.batch = self._on.batch
+        self.timing = self._on.timing
+        self.version = f"{checkpoint} {str(self._on.dtype).removeprefix('torch.')}"
+        self.scale, self.bias = logit_of(self._models[0])
+
+    @classmethod
+    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
+        return cls(locate(cls.name, checkpoint, store), config, progress)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        pixels = frames.pixels[0]
+
+        def vectors(rows: slice, which: int) -> Any:
+            prepared = self._on.pixels(pixels[rows], self._on.devices[which])
+            return _unit(self._models[which].get_image_features(pixel_values=prepared).pooler_output)
+
+        found, self.batch = self._on.map(vectors, len(pixels), self.batch)
+        if found is None:
+            return {"vector": np.zeros((0, len(self.text_vector("."))), np.float32)}
+        return {"vector": found.cpu().numpy()}
+
+    def _text(self, question: str) -> NDArray[np.float32]:
+        import torch
+
+        text = question.lower() if self.lower_case else question
+        limit = self._models[0].config.text_config.max_position_embeddings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tell = len(self._tokenizer(text)["input_ids"])
+        tell_truncation(self.name, tell, limit)
+        tokens = self._tokenizer(
+            text, padding="max_length", truncation=True, max_length=limit, return_tensors="pt"
+        ).to(self._on.first)
+        with torch.inference_mode():
+            found = self._models[0].get_text_features(input_ids=tokens["input_ids"]).pooler_output
+        return np.asarray(_unit(found)[0].cpu().numpy())
+
+
+class SiglipScorer(TorchDualScorer):
+    """SigLIP and SigLIP 2 of fixed size. The model's own relevance is the sigmoid of its logit."""
+
+    name = extra = "siglip2"
+    own_relevance = "sigmoid of the model's logit"
+    lower_case = True  # as the model was trained
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        return sigmoid(scores)
+
+
+class ClipScorer(TorchDualScorer):
+    """CLIP. It has no relevance of its own; without calibration it is (1 + cosine) / 2."""
+
+    name = extra = "clip"
+    own_relevance = "(1 + cosine) / 2"
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        return half_cosine((scores - self.bias) / self.scale)
+
+
+def logit_of(model: Any) -> tuple[float, float]:
+    """A dual encoder's scale and bias: logit = scale · cosine + bias."""
+    bias = getattr(model, "logit_bias", None)
+    return math.exp(model.logit_scale.item()), 0.0 if bias is None else bias.item()
+
+
+def half_cosine(cosines: Scores) -> NDArray[np.float32]:
+    """(1 + cosine) / 2, in [0, 1] also where rounding took a cosine beyond ±1."""
+    return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
+
+
+def _unit(vectors: Any) -> Any:
+    vectors = vectors.float()
+    return vectors / vectors.norm(dim=-1, keepdim=True)

@@ -1,0 +1,159 @@
+"""The scorer `onnx`: SigLIP or CLIP on a CPU with onnxruntime, without torch.
+
+A folder holds vision_model.onnx and text_model.onnx (at its top or in onnx/), tokenizer.json,
+config.json and preprocessor_config.json, as exports on the hub and `framenest models export` have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.config import ScorerConfig
+from framenest.errors import MissingExtra, ScorerError
+from framenest.frames import FrameBatch, ImageSpec
+from framenest.models import Checkpoint, locate
+from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import Scores, sigmoid
+from framenest.scorers.dual import DualScorer, half_cosine
+from framenest.scorers.pictures import Pictures
+from framenest.scorers.text import tell_truncation
+from framenest.store import DirectoryStore
+from framenest.timing import Timing
+
+AT_ONCE = 8  # frames: more do not run faster on a CPU
+
+
+class OnnxScorer(DualScorer):
+    """A dual encoder as ONNX. The logit's scale and bias come from framenest.json, where it is there."""
+
+    name = "onnx"
+
+    def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
+        super().__init__(config.calibration)
+        self._config = _json(checkpoint.path / "config.json")
+        self._siglip = str(self._config.get("model_type", "")).startswith("siglip")
+        self.own_relevance = "sigmoid of the model's logit" if self._siglip else "(1 + cosine) / 2"
+        self._vision = onnx_session(_find(checkpoint.path, "vision_model.onnx"), "onnx")
+        self._words = onnx_session(_find(checkpoint.path, "text_model.onnx"), "onnx")
+        self._tokenizer = _tokenizer(checkpoint.path / "tokenizer.json")
+        self._pictures = Pictures.load(checkpoint.path)
+        self.inputs: tuple[ImageSpec, ...] = (self._pictures.spec,)
+        self.batch = config.batch or AT_ONCE
+        self.timing = Timing()
+        self.version = f"{checkpoint} float32"
+        logit = _json(checkpoint.path / "framenest.json") if self._logit_known(checkpoint.path) else {}
+        if not logit and self._siglip and not self._logistic:
+            raise ScorerError(
+                f"{checkpoint.name}: this export does not hold the logit's scale and bias, which "
+                "--calibration none needs; export it with `framenest models export`"
+            )
+        self.scale, self.bias = float(logit.get("scale", 1.0)), float(logit.get("bias", 0.0))
+
+    @classmethod
+    def load(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
+    ) -> OnnxScorer:
+        return cls(locate(cls.name, checkpoint, store), config)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        pixels = frames.pixels[0]
+        mean = np.array(self._pictures.mean, np.float32)
+        deviation = np.array(self._pictures.deviation, np.float32)
+        made = []
+        for start in range(0, max(1, len(pixels)), self.batch):
+            with self.timing("preprocess"):
+                scaled = (pixels[start : start + self.batch].astype(np.float32) / 255 - mean) / deviation
+                prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
+            made.append(_vectors(self._vision, {"pixel_values": prepared}, "image_embeds"))
+        return {"vector": np.concatenate(made)}
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        return sigmoid(scores) if self._siglip else half_cosine((scores - self.bias) / self.scale)
+
+    def _text(self, question: str) -> NDArray[np.float32]:
+        limit = int(self._config["text_config"].get("max_position_embeddings", 64 if self._siglip else 77))
+        ids = self._tokenizer.encode(question.lower() if self._siglip else question).ids
+        tell_truncation(self.name, len(ids), limit)
+        last = ids[-1:]  # the end-of-text token stays, as in the tokenizers' own truncation
+        ids = ids if len(ids) <= limit else [*ids[: limit - 1], *last]
+        padding = limit - len(ids)
+        tokens = np.array([ids + [self._padding] * padding], dtype=np.int64)
+        mask = np.array([[1] * len(ids) + [0] * padding], dtype=np.int64)
+        found = _vectors(self._words, {"input_ids": tokens, "attention_mask": mask}, "text_embeds")
+        return np.asarray(found[0])
+
+    @property
+    def _padding(self) -> int:
+        given = self._config["text_config"].get("pad_token_id")
+        return int(given if given is not None else self._config.get("pad_token_id") or 0)
+
+    @staticmethod
+    def _logit_known(folder: Path) -> bool:
+        return (folder / "framenest.json").is_file()
+
+
+def onnx_session(path: Path, extra: str) -> Any:
+    """A model file, ready to run on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra(extra, "onnxruntime") from error
+    with loading(path, extra):
+        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+
+@contextmanager
+def loading(path: Path, scorer: str) -> Iterator[None]:
+    """The runtimes' own exceptions share no public base; each means that the file is not right."""
+    try:
+        yield
+    except Exception as error:
+        raise ScorerError(
+            f"{path}: this model file cannot be loaded; run: framenest models fetch {scorer} ({error})"
+        ) from error
+
+
+def _vectors(session: Any, inputs: Mapping[str, Any], wanted: str) -> NDArray[np.float32]:
+    """(n, d) unit vectors out of the model's projected output, whichever of its usual names it has."""
+    takes = {entry.name for entry in session.get_inputs()}
+    gives = [entry.name for entry in session.get_outputs()]
+    output = next((name for name in (wanted, "pooler_output") if name in gives), gives[0])
+    found = session.run([output], {name: value for name, value in inputs.items() if name in takes})[0]
+    vectors: NDArray[np.float32] = found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+    return vectors
+
+
+def _tokenizer(path: Path) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise MissingExtra("onnx", "tokenizers") from error
+    if not path.is_file():
+        raise ScorerError(f"{path}: is missing")
+    with loading(path, "onnx"):
+        tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _find(folder: Path, name: str) -> Path:
+    for path in (folder / name, folder / "onnx" / name):
+        if path.is_file():
+            return path
+    raise ScorerError(f"{folder}: {name} is missing")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ScorerError(f"{path}: cannot be read ({error})") from error
+    return data

@@ -1,0 +1,84 @@
+"""The scorer `qwen3-vl-reranker`: question and frame read together, pair by pair.
+
+Nothing of it can be kept but the pictures, so it suits a second pass over a cheap scorer's best
+candidates (`rerank`) better than a whole video.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from framenest.config import ScorerConfig
+from framenest.errors import MissingExtra
+from framenest.frames import FrameBatch, ImageSpec
+from framenest.models import Checkpoint, locate
+from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import Calibrated, Scores, sigmoid
+from framenest.store import DirectoryStore
+
+SHORT_SIDE = 336
+"""Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""
+
+
+class RerankerScorer(Calibrated):
+    """Raw score = logit(yes) − logit(no) of a CrossEncoder of sentence-transformers.
+
+    encode → {"picture": (n, h, w, 3) uint8}: the frames themselves.
+    """
+
+    name = "qwen3-vl-reranker"
+    own_relevance = "sigmoid of logit(yes) − logit(no)"
+    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
+
+    def __init__(
+        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
+    ) -> None:
+        super().__init__(config.calibration)
+        try:
+            from sentence_transformers import CrossEncoder
+
+            from framenest.scorers.device import Devices
+        except ImportError as error:
+            raise MissingExtra("reranker", error.name or "sentence-transformers") from error
+        self._on = Devices(config, None, progress)
+
+        def load(path: Any, dtype: Any) -> Any:
+            return CrossEncoder(str(path), device="cpu", model_kwargs={"dtype": dtype})
+
+        self._models = self._on.place(load, checkpoint)
+        self._batch = self._on.batch if config.batch else 8
+        self.version = f"{checkpoint} {str(self._on.dtype).removeprefix('torch.')}"
+
+    @classmethod
+    def load(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
+    ) -> RerankerScorer:
+        return cls(locate(cls.name, checkpoint, store), config, progress)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        return {"picture": frames.pixels[0]}
+
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        import torch
+
+        pictures = encoded["picture"]
+
+        def judge(rows: slice, which: int) -> Any:
+            pairs = [(question, Image.fromarray(picture)) for picture in np.asarray(pictures[rows])]
+            return self._models[which].predict(
+                pairs,
+                batch_size=len(pairs),
+                activation_fn=torch.nn.Identity(),
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
+
+        found, self._batch = self._on.map(judge, len(pictures), self._batch, "match")
+        return np.zeros(0) if found is None else np.asarray(found.double().cpu().numpy().reshape(-1))
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        return sigmoid(scores)

@@ -1,0 +1,89 @@
+"""What a question names that could be read on a screen, and how well a text on screen has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.errors import MissingExtra
+
+_QUOTED = re.compile(r"[\"“„«]([^\"”“»]{2,})[\"”“»]|(?<!\w)['‘]([^'’]{2,})['’](?!\w)")
+_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_SURE = {"phrase": 1.0, "name": 0.8, "number": 0.6, "word": 0.25}
+"""How much each kind says: a plain word is read on many a screen that has nothing to do with the question."""
+_LEAST = 75.0  # per cent of similarity from which a likeness counts
+
+# Words of questions rather than of screens.
+_COMMON = frozenset(
+    (resources.files("framenest.scorers") / "labels" / "common.txt").read_text(encoding="utf-8").split()
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something to look for: a quoted phrase, a name (a capital inside the sentence), a number, a word."""
+
+    text: str
+    kind: str
+
+
+def items(question: str) -> list[Item]:
+    """What to look for on screen.
+
+    >>> [i.text for i in items('Who opens the "Café Lumière" at 7:30?')]
+    ['café lumière', '7:30', 'opens']
+    >>> items("Where does the Orient stop?")[0]
+    Item(text='orient', kind='name')
+    """
+    found = [Item((a or b).strip().casefold(), "phrase") for a, b in _QUOTED.findall(question)]
+    rest = _QUOTED.sub(" ", question)
+    found += [Item(text, "number") for text in _NUMBER.findall(rest)]
+    for place, word in enumerate(_WORD.findall(rest)):
+        if word.casefold() not in _COMMON:
+            found.append(Item(word.casefold(), "name" if place and word[0].isupper() else "word"))
+    return list(dict.fromkeys(found))
+
+
+def likeness(wanted: Sequence[Item], texts: Sequence[str]) -> NDArray[np.float32]:
+    """(n, items) how well each text has each item, in [0, 1]; numbers must be there exactly."""
+    try:
+        from rapidfuzz import fuzz
+    except ImportError as error:
+        raise MissingExtra("ocr", "rapidfuzz") from error
+    result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
+    for row, text in enumerate(texts):
+        plain = text.casefold()
+        tokens = set(_WORD.findall(plain))
+        numbers = set(_NUMBER.findall(plain))
+        for column, item in enumerate(wanted):
+            if item.kind == "number":
+                result[row, column] = item.text in numbers
+            elif item.kind == "phrase":
+                result[row, column] = _certain(fuzz.partial_ratio(item.text, plain)) if plain else 0
+            else:
+                result[row, column] = max((_certain(fuzz.ratio(item.text, t)) for t in tokens), default=0)
+    return result
+
+
+def matching(wanted: Sequence[Item], texts: Sequence[str], everywhere: Sequence[str]) -> NDArray[np.float32]:
+    """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
+
+    rare: the share of the texts `everywhere` that do not have the item, so that a channel's name in the
+    corner of every frame tells nothing.
+    """
+    if not wanted or not len(texts):
+        return np.zeros(len(texts), dtype=np.float32)
+    common = (likeness(wanted, everywhere) >= 0.5).mean(axis=0) if len(everywhere) else 0.0
+    sure = np.array([_SURE[item.kind] for item in wanted])
+    missed = 1 - sure * (1 - common) * likeness(wanted, texts)
+    return np.asarray(1 - missed.prod(axis=1), dtype=np.float32)
+
+
+def _certain(ratio: float) -> float:
+    return max(0.0, (ratio - _LEAST) / (100 - _LEAST))

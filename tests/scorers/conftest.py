@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from framenest.config import ScorerConfig
+from framenest.models.hub import from_folder
+from framenest.scorers import load_scorer
+from framenest.store import DirectoryStore
+
+CPU = ScorerConfig(device="cpu")
+MADE = {
+    "blip2": "random_blip2", "siglip2": "random_siglip", "clip": "random_clip",
+    "qwen3-vl-reranker": "random_reranker",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def tiny_models(tmp_path_factory):
+    """Folders of tiny random-weight models by scorer, made when first asked for."""
+    pytest.importorskip("torch", reason="needs the extra `blip2` (torch)")
+    pytest.importorskip("transformers", reason="needs the extra `blip2` (transformers)")
+    import tiny
+
+    made = {}
+
+    def folder(name):
+        if name == "qwen3-vl-reranker":
+            pytest.importorskip("sentence_transformers", reason="needs the extra `reranker`")
+        if name not in made:
+            path = tmp_path_factory.mktemp(name) / "model"
+            if name == "onnx":
+                pytest.importorskip("onnxscript", reason="writing ONNX needs the extra `export`")
+                from framenest.scorers.export import export_onnx
+
+                export_onnx(from_folder(folder("siglip2"), DirectoryStore(path.parent)), path)
+            else:
+                settings = {"image_token": True} if name == "blip2" else {}
+                getattr(tiny, MADE[name])(path, **settings)
+            made[name] = path
+        return made[name]
+
+    return folder
+
+
+@pytest.fixture
+def tiny_scorer(tiny_models, cache):
+    """A scorer by name over a tiny random-weight model, through the path of the real ones."""
+
+    def load(name, config=CPU):
+        return load_scorer(f"{name}:{tiny_models(name)}", DirectoryStore(cache), config)
+
+    return load

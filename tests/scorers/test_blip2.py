@@ -1,0 +1,170 @@
+"""BLIP-2 against transformers' own forward, with tiny random weights saved and loaded as the real ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from framenest import MEC, FrameBatch, MECConfig, ScorerError
+from framenest.config import IndexConfig, ScorerConfig
+from framenest.models.hub import from_folder
+from framenest.store import DirectoryStore
+from framenest.video import open_video
+
+torch = pytest.importorskip("torch", reason="needs the extra `blip2`")
+pytest.importorskip("transformers", reason="needs the extra `blip2`")
+import tiny  # noqa: E402
+from PIL import Image  # noqa: E402 - after the check for the extra
+
+from framenest.scorers.blip2 import Blip2Scorer  # noqa: E402
+
+QUESTION = "what is the red dog doing?"
+
+
+@pytest.fixture(params=[False, True], ids=["older config", "image_token_index set"])
+def checkpoint(request, tmp_path):
+    processor, _ = tiny.random_blip2(tmp_path / "m", image_token=request.param)
+    return processor, from_folder(tmp_path / "m", DirectoryStore(tmp_path / "store"))
+
+
+def scorer_of(checkpoint, config=None, features="float32"):
+    return Blip2Scorer(checkpoint, config or ScorerConfig(device="cpu"), features=features)
+
+
+def full_forward(processor, checkpoint, pictures, question):
+    """As a user of transformers would: its processor, its forward, one softmax."""
+    from transformers import Blip2ForImageTextRetrieval
+
+    model = Blip2ForImageTextRetrieval.from_pretrained(checkpoint.path).eval()
+    inputs = processor(
+        images=[Image.fromarray(p) for p in pictures], text=[question] * len(pictures), return_tensors="pt"
+    )
+    with torch.no_grad():
+        logits = model(**inputs, use_image_text_matching_head=True).logits_per_image
+    return logits.numpy(), logits.softmax(dim=-1)[:, 1].numpy()
+
+
+def frames_of(pictures):
+    return FrameBatch(np.arange(len(pictures)), np.arange(len(pictures)) / 10.0, (pictures,))
+
+
+def test_logits_equal_the_full_forward(checkpoint):
+    """Bit for bit, from features that were written to disk and read again."""
+    processor, weights = checkpoint
+    scorer, pictures = scorer_of(weights), tiny.noise(6)
+    logits, probabilities = full_forward(processor, weights, pictures, QUESTION)
+    encoded = scorer.encode(frames_of(pictures))
+    assert (scorer.logits(encoded, QUESTION) == logits).all()
+    store = DirectoryStore(weights.path.parent)
+    store.put("features/ab", {}, {k: np.asarray(v) for k, v in encoded.items()})
+    assert (scorer.logits(store.get("features/ab")[1], QUESTION) == logits).all()
+    assert scorer.match(encoded, QUESTION) == pytest.approx(probabilities, abs=1e-6)
+
+
+def test_relevance_is_one_softmax_not_two(checkpoint):
+    """The docstring of transformers applies it twice, which squeezes everything into [0.269, 0.731]."""
+    _, weights = checkpoint
+    scorer = scorer_of(weights)
+    relevance = scorer.match(scorer.encode(frames_of(tiny.noise(64))), QUESTION)
+    assert relevance.min() < 0.25 or relevance.max() > 0.75
+
+
+def test_half_precision_features_move_relevance_little(checkpoint):
+    _, weights = checkpoint
+    pictures = frames_of(tiny.noise(16))
+    exact, kept = scorer_of(weights), scorer_of(weights, features="float16")
+    assert np.asarray(kept.encode(pictures)["vision"]).dtype == np.float16
+    assert exact.match(exact.encode(pictures), QUESTION) == pytest.approx(
+        kept.match(kept.encode(pictures), QUESTION), abs=2e-3
+    )
+    assert exact.version != kept.version
+
+
+def test_pictures_are_prepared_as_the_processor_does(checkpoint):
+    """Normalisation to 1e-6; from a real decoder's scaler, to a mean of 0.02 of the range."""
+    processor, weights = checkpoint
+    scorer = scorer_of(weights)
+    pictures = tiny.noise(3)
+    official = processor.image_processor([Image.fromarray(p) for p in pictures], return_tensors="pt")
+    mine = scorer._on.pixels(pictures, torch.device("cpu"))
+    assert torch.allclose(mine, official["pixel_values"], atol=1e-6)
+
+
+def test_the_decoders_scaler_squashes_as_the_processor_does(checkpoint, clip):
+    processor, weights = checkpoint
+    scorer = scorer_of(weights)
+    video = open_video(clip)
+    small = np.concatenate([b.pixels[0] for b in video.read([0, 60, 150], sizes=scorer.inputs)])
+    full = [Image.fromarray(p) for b in video.read([0, 60, 150]) for p in b.pixels[0]]
+    official = processor.image_processor(full, return_tensors="pt")["pixel_values"]
+    mine = scorer._on.pixels(small, torch.device("cpu"))
+    assert (mine - official).abs().mean() < 0.02 * (official.max() - official.min())
+
+
+def test_a_second_question_encodes_only_new_zoom_frames(checkpoint, clip, tmp_path):
+    _, weights = checkpoint
+    scorer = scorer_of(weights, features="float16")
+    seen = []
+    encode = scorer.encode
+    scorer.encode = lambda frames: seen.extend(frames.frames.tolist()) or encode(frames)
+    mec = MEC(MECConfig(IndexConfig(24, 0)), scorer, store=tmp_path / "cache")
+    first = mec.rank(clip, QUESTION)
+    before = len(seen)
+    second = mec.rank(clip, "the dog")
+    assert len(seen) == len(set(seen)), "a frame was encoded twice"
+    assert before == 24 + first.stats["zoom"]
+    assert second.stats["decoded"] == len(seen) - before
+    again = MEC(
+        MECConfig(IndexConfig(24, 0)), scorer_of(weights, features="float16"), store=tmp_path / "cache"
+    )
+    assert (again.rank(clip, QUESTION).frames == first.frames).all()
+    assert again.rank(clip, "the dog").stats["decoded"] == 0
+    assert str(weights) in first.scorer
+    assert "float32 (matching probability)" in first.scorer
+
+
+def test_seconds_are_told_apart(checkpoint, clip, tmp_path):
+    _, weights = checkpoint
+    ranking = MEC(MECConfig(IndexConfig(12, 0)), f"blip2:{weights.path}", store=tmp_path / "c").rank(
+        clip, "red"
+    )
+    assert {"load", "decode", "preprocess", "encode", "match"} <= set(ranking.stats["seconds"])
+
+
+def test_memory_that_runs_out_halves_the_batch(checkpoint):
+    """A vision model that takes two frames at most stands for a GPU that is too small."""
+    _, weights = checkpoint
+    scorer = scorer_of(weights, ScorerConfig(device="cpu", batch=8))
+    real = scorer._models[0].vision_model.forward
+    sizes = []
+
+    def forward(pixel_values, **named):
+        sizes.append(len(pixel_values))
+        if len(pixel_values) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory (made up)")
+        return real(pixel_values=pixel_values, **named)
+
+    scorer._models[0].vision_model.forward = forward
+    most = 2
+    pictures = frames_of(tiny.noise(7))
+    assert len(scorer.encode(pictures)["vision"]) == 7
+    assert sizes[:3] == [7, 4, 2]
+    assert scorer.batch == 2
+    most = 0
+    with pytest.raises(ScorerError, match="out of GPU memory: even one frame at a time does not fit"):
+        scorer.encode(pictures)
+
+
+def test_devices_that_are_not_there(checkpoint):
+    _, weights = checkpoint
+    with pytest.raises(ScorerError, match="there is no device"):
+        scorer_of(weights, ScorerConfig(device="warp"))
+    if not torch.cuda.is_available():
+        with pytest.raises(ScorerError, match="torch sees 0 CUDA GPUs here"):
+            scorer_of(weights, ScorerConfig(device="cuda:0,cuda:1"))
+
+
+def test_a_folder_that_is_no_model(tmp_path):
+    (tmp_path / "m").mkdir()
+    with pytest.raises(ScorerError, match="no model in this folder"):
+        from_folder(tmp_path / "m", DirectoryStore(tmp_path))

@@ -1,0 +1,153 @@
+"""SigLIP and CLIP against the models' own forward, in torch and as ONNX, with tiny random weights."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from framenest import FrameBatch, ScorerError
+from framenest.config import ScorerConfig
+from framenest.models.hub import from_folder
+from framenest.store import DirectoryStore
+
+torch = pytest.importorskip("torch", reason="needs the extra `siglip2`")
+pytest.importorskip("transformers", reason="needs the extra `siglip2`")
+import tiny  # noqa: E402
+from PIL import Image  # noqa: E402 - after the check for the extra
+
+from framenest.scorers.dual import ClipScorer, SiglipScorer  # noqa: E402
+
+QUESTION = "a red dog"
+PLAIN = ScorerConfig(device="cpu", calibration="none")
+
+
+def frames_of(pictures):
+    return FrameBatch(np.arange(len(pictures)), np.arange(len(pictures)) / 10.0, (pictures,))
+
+
+def own_logits(images, tokenizer, model, pictures, question):
+    """The model's forward on what its own processor and tokenizer make."""
+    length = model.config.text_config.max_position_embeddings
+    tokens = tokenizer(
+        [question], padding="max_length", truncation=True, max_length=length, return_tensors="pt"
+    )
+    if model.config.model_type == "siglip":
+        tokens = {"input_ids": tokens["input_ids"]}
+    else:
+        tokens = {name: tokens[name] for name in ("input_ids", "attention_mask")}
+    pixels = images([Image.fromarray(p) for p in pictures], return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        return model(pixel_values=pixels, **tokens).logits_per_image[:, 0].numpy()
+
+
+@pytest.fixture
+def siglip(tmp_path):
+    parts = tiny.random_siglip(tmp_path / "m")
+    return parts, from_folder(tmp_path / "m", DirectoryStore(tmp_path / "s"))
+
+
+@pytest.fixture
+def clip_model(tmp_path):
+    parts = tiny.random_clip(tmp_path / "m")
+    return parts, from_folder(tmp_path / "m", DirectoryStore(tmp_path / "s"))
+
+
+def test_siglip_equals_its_forward(siglip):
+    parts, weights = siglip
+    scorer, pictures = SiglipScorer(weights, PLAIN), tiny.noise(5)
+    logits = own_logits(*parts, pictures, QUESTION)
+    encoded = scorer.encode(frames_of(pictures))
+    assert scorer.scores(encoded, QUESTION, encoded) == pytest.approx(logits, abs=1e-5)
+    assert scorer.match(encoded, QUESTION) == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
+
+
+def test_siglip_reads_lower_case(siglip):
+    _, weights = siglip
+    scorer = SiglipScorer(weights, PLAIN)
+    assert (scorer.text_vector("A RED Dog") == scorer.text_vector("a red dog")).all()
+
+
+def test_clip_equals_its_forward(clip_model):
+    parts, weights = clip_model
+    scorer = ClipScorer(weights, PLAIN)
+    pictures = tiny.noise(5, 32, 40)
+    logits = own_logits(*parts, pictures, QUESTION)
+    cropped = np.stack([scorer.inputs[0].cut(p) for p in pictures])
+    encoded = scorer.encode(frames_of(cropped))
+    assert scorer.scores(encoded, QUESTION, encoded) == pytest.approx(logits, abs=1e-4)
+    cosines = logits / np.exp(float(parts[2].logit_scale))
+    assert scorer.match(encoded, QUESTION) == pytest.approx((1 + cosines) / 2, abs=1e-6)
+
+
+def test_vectors_for_selectors(siglip):
+    _, weights = siglip
+    scorer = SiglipScorer(weights, PLAIN)
+    vectors = scorer.frame_vectors(scorer.encode(frames_of(tiny.noise(3))))
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1], abs=1e-5)
+    assert scorer.text_vector("dog").shape == vectors.shape[1:]
+
+
+@pytest.fixture(scope="module", params=["siglip2", "clip"])
+def exported(request, tmp_path_factory):
+    """The torch scorer and the folder of its ONNX export."""
+    pytest.importorskip("onnxscript", reason="writing ONNX needs the extra `export`")
+    from framenest.scorers.export import export_onnx
+
+    make, kind = {"siglip2": (tiny.random_siglip, SiglipScorer), "clip": (tiny.random_clip, ClipScorer)}[
+        request.param
+    ]
+    folder = tmp_path_factory.mktemp(request.param)
+    make(folder / "m")
+    weights = from_folder(folder / "m", DirectoryStore(folder / "s"))
+    export_onnx(weights, folder / "onnx")
+    return kind(weights, PLAIN), from_folder(folder / "onnx", DirectoryStore(folder / "s"))
+
+
+@pytest.mark.parametrize("question", [QUESTION, "", "dog " * 30, "собака"])
+@pytest.mark.filterwarnings("ignore::framenest.scorers.text.CutQuestion")
+def test_onnx_equals_torch(exported, question):
+    from framenest.scorers.onnx import OnnxScorer
+
+    ours, folder = exported
+    onnx = OnnxScorer(folder, PLAIN)
+    assert onnx.inputs == ours.inputs
+    frames = frames_of(tiny.noise(19))
+    mine, theirs = onnx.encode(frames), ours.encode(frames)
+    assert np.allclose(mine["vector"], theirs["vector"], atol=1e-4)
+    assert onnx.match(mine, question) == pytest.approx(ours.match(theirs, question), abs=1e-4)
+
+
+def test_onnx_needs_no_torch(exported, tmp_path):
+    _, folder = exported
+    code = (
+        "import sys, numpy as np\n"
+        "from framenest import FrameBatch\n"
+        "from framenest.scorers import load_scorer\n"
+        "from framenest.store import DirectoryStore\n"
+        f"scorer = load_scorer('onnx:{folder.path}', DirectoryStore({str(tmp_path)!r}))\n"
+        "pixels = np.zeros((2, 28, 28, 3), 'u1')\n"
+        "encoded = scorer.encode(FrameBatch(np.arange(2), np.arange(2.0), (pixels,)))\n"
+        "scorer.match(encoded, 'dog')\n"
+        "print([m for m in ('torch', 'transformers') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_foreign_export_without_the_logit(exported, tmp_path):
+    from framenest.scorers.onnx import OnnxScorer
+
+    ours, whole = exported
+    foreign = shutil.copytree(whole.path, tmp_path / "foreign")
+    (foreign / "framenest.json").unlink()
+    folder = from_folder(foreign, DirectoryStore(tmp_path))
+    mapped = OnnxScorer(folder, ScorerConfig(device="cpu"))
+    frames = frames_of(tiny.noise(4))
+    assert mapped.match(mapped.encode(frames), "dog").shape == (4,)
+    if isinstance(ours, SiglipScorer):
+        with pytest.raises(ScorerError, match="does not hold the logit's scale and bias"):
+            OnnxScorer(folder, PLAIN)
