@@ -169,6 +169,7 @@ def test_the_numbers_of_the_service_are_the_measured_ones():
     rate, p50, p99 = (cached[name] for name in ("requests_per_second", "p50_ms", "p99_ms"))
     assert f"| {rate:.0f} requests/s | {p50:.1f} ms | {p99:.0f} ms |" in page
     assert f"{cached['processor_ms_per_request']:.2f} ms of the server's processor time" in page
+    assert f"a new ranking {asking['processor_seconds_per_ranking']:.1f} s of all" in page
     requests = asking["requests"]
     for name in ("ask", "ranking there already"):
         row = requests[name]

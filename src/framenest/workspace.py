@@ -93,6 +93,18 @@ class Workspace:
         other.timing, other._decoders, other._sights = self.timing, self._decoders, self._sights
         return other
 
+    def anew(self) -> Workspace:
+        """The same scorers, loaded once, with no video open."""
+        other = Workspace(
+            self._wanted_scorer,
+            store=self.store,
+            progress=self.progress,
+            keep_features=self._keep_features,
+            scoring=self.scoring,
+        )
+        other._loaded = self._loaded
+        return other
+
     def scorer_for(self, question: str | None) -> Scorer | None:
         """None without a question; with one, there must be a scorer."""
         check_question(question)

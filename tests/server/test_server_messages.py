@@ -43,6 +43,16 @@ def test_every_style_holds_the_frames_of_the_budget(server, ranking, style):
     assert "Where is it?" in answer.text
 
 
+def test_options_are_asked_for_by_letter(server):
+    video = server.indexed("clip.mp4")
+    ranking = server.ask(video, options=["on the left", "on the right"])
+    assert ranking != server.ask(video)
+    assert server.http.get(f"/rankings/{ranking}").json()["options"] == ["on the left", "on the right"]
+    text = server.http.get(f"/rankings/{ranking}/messages?k=2").text
+    assert "A. on the left" in text
+    assert "B. on the right" in text
+
+
 def test_pictures_are_as_large_as_asked_for(server, ranking):
     body = server.http.get(f"/rankings/{ranking}/messages?k=1&max_side=48").json()
     url = next(p for p in body["messages"][-1]["content"] if p["type"] == "image_url")["image_url"]["url"]

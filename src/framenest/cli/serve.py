@@ -10,12 +10,14 @@ from platformdirs import user_data_path
 
 from framenest.cli import options
 from framenest.cli.terminal import err
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, MissingExtra
 from framenest.store import DirectoryStore
 
 
 @click.command()
 @click.option_panel("Options")
+@click.option_panel(options.SCORER_PANEL)
 @click.option_panel("Who may use it")
 @click.option_panel("Limits")
 @click.option_panel("Answers")
@@ -71,6 +73,7 @@ def serve(
     videos: str | None,
     data: str | None,
     scorer: str,
+    scoring: ScorerConfig,
     token: str | None,
     hosts: tuple[str, ...],
     workers: int,
@@ -108,6 +111,7 @@ def serve(
         port=port,
         token=token or None,
         scorer=scorer,
+        scoring=scoring,
         workers=workers,
         queue=queue,
         max_upload=max_upload * MIB,

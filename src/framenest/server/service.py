@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
@@ -40,8 +41,9 @@ class Service:
         self.incoming = Incoming(settings, self.library)
         self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
         self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
-        self.workers = [Worker(settings.scorer, settings.cache) for _ in range(settings.workers)]
-        self.picture_worker = Worker(settings.scorer, settings.cache)
+        how = (settings.scorer, settings.scoring, settings.cache)
+        self.workers = [Worker(*how) for _ in range(settings.workers)]
+        self.picture_worker = Worker(*how)
         self.pictures = Pictures(self.picture_worker)
         self.answers = Answers(settings)
         self.scorer = ""
@@ -72,12 +74,15 @@ class Service:
             return None
         return self.jobs.submit("index", f"index:{video.id}", {"video": video.id})
 
-    def ask(self, video: Video, question: str | None, preset: str, horizon: int) -> tuple[str, Job | None]:
+    def ask(
+        self, video: Video, question: str | None, options: list[str], preset: str, horizon: int
+    ) -> tuple[str, Job | None]:
         """The id of a ranking, and the job that makes it; None where it is there."""
         video.check()
         MECConfig.preset(preset)
-        request = {"video": video.id, "question": question, "preset": preset, "horizon": horizon}
-        id_ = digest(video.id, question, preset, horizon, self.scorer)[:24]
+        request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
+        request |= {"preset": preset, "horizon": horizon}
+        id_ = digest(request, self.scorer)[:24]
         if self.rankings.has(id_) or self.jobs.active(id_):
             self.metrics.shared.inc()
         return id_, self.rankings.ask(id_, request)
@@ -144,7 +149,7 @@ class Service:
         if job.kind == "index":
             made = worker.call("index", path, progress=progress, cancelled=job.cancelled.is_set)
         else:
-            asked = [job.request[name] for name in ("question", "preset", "horizon")]
+            asked = [job.request[name] for name in ("question", "options", "preset", "horizon")]
             target = str(self.rankings.path(job.target))
             made = worker.call(
                 "rank", path, *asked, target, progress=progress, cancelled=job.cancelled.is_set

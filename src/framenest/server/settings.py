@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
 
 MIB = 2**20
@@ -28,6 +29,7 @@ class Settings:
     port: int = 8600
     token: str | None = field(default=None, repr=False)
     scorer: str = "auto"
+    scoring: ScorerConfig = ScorerConfig()
     workers: int = 1
     queue: int = 64
     max_upload: int = 2048 * MIB

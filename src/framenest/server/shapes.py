@@ -36,6 +36,9 @@ class Ask(Strict):
 
     video: str = Field(max_length=64, description="Id of a registered video.")
     question: Text | None = Field(examples=["What does the potter do after firing?"])
+    options: list[Text] = Field(
+        [], max_length=26, description="Answers to choose from, for messages and models."
+    )
     preset: str = Field("paper", json_schema_extra={"enum": list(PRESETS)})
     horizon: int = Field(256, ge=1, le=MOST_RANKS, description="How many ranks.")
 
@@ -114,6 +117,7 @@ class RankingEntry(BaseModel):
     id: str
     video: str
     question: str | None
+    options: list[str]
     preset: str
     horizon: int
     ready: bool
@@ -124,6 +128,7 @@ class RankingOut(BaseModel):
     id: str
     video: str
     question: str | None
+    options: list[str]
     scorer: str
     preset: str
     length: int = Field(description="How many ranks there are: the largest k.")

@@ -13,17 +13,16 @@ from typing import Any
 
 from PIL import Image
 
-from framenest.config import MECConfig
+from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import ConfigError
 from framenest.extract import reopen
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.lmm import Limits, Request, messages
 from framenest.mec import MEC
-from framenest.protocols import Progress, Scorer
+from framenest.protocols import Progress
 from framenest.result import Ranking
-from framenest.scorers import load_scorer
 from framenest.store import DirectoryStore
-from framenest.workspace import Workspace, scorer_name
+from framenest.workspace import Workspace
 
 OPEN_VIDEOS = 8  # videos kept open, with their features in memory
 QUALITY = 85
@@ -32,27 +31,27 @@ QUALITY = 85
 class Desk:
     """One scorer, and the videos used last. Not for several threads: one process has one desk."""
 
-    def __init__(self, scorer: str, cache: Path | None, progress: Progress) -> None:
+    def __init__(self, scorer: str, scoring: ScorerConfig, cache: Path | None, progress: Progress) -> None:
         self._store = DirectoryStore(cache)
-        self._wanted = scorer
-        self._scorer: Scorer | None = None
-        self._progress = progress
+        self._models = Workspace(
+            scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
+        )
         self._spaces: OrderedDict[str, Workspace] = OrderedDict()
 
     def scorer(self) -> str:
-        """Load the scorer; its name and version."""
-        if self._scorer is None:
-            self._scorer = load_scorer(self._wanted, self._store)
-        return scorer_name(self._scorer)
+        """Load what scores; its name and version."""
+        return self._models.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:
         """Index a video; what is known of it then."""
         return {"video": MEC(workspace=self._space(path)).index(path).video.to_json()}
 
-    def rank(self, path: str, question: str | None, preset: str, horizon: int, target: str) -> dict[str, Any]:
+    def rank(
+        self, path: str, question: str | None, options: list[str], preset: str, horizon: int, target: str
+    ) -> dict[str, Any]:
         """Rank a video for a question into a file; how many frames that decoded."""
         config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        ranking = MEC(config, workspace=self._space(path)).rank(path, question)
+        ranking = MEC(config, workspace=self._space(path)).rank(path, question, options=options)
         ranking.save(target)
         return {"decoded": ranking.stats["decoded"], "video": ranking.video.to_json()}
 
@@ -72,19 +71,22 @@ class Desk:
         loaded = Ranking.load(ranking)
         if loaded.question is None:
             raise ConfigError("this ranking follows no question, so there is nothing to ask a model")
-        limits = Limits(max_side=max_side)
-        return messages(loaded.prefix(k), loaded.question, style, limits=limits, store=self._store)
+        return messages(
+            loaded.prefix(k),
+            loaded.question,
+            style,
+            options=loaded.options,
+            limits=Limits(max_side=max_side),
+            store=self._store,
+        )
 
     def messages(self, ranking: str, k: int, style: str, max_side: int | None) -> str:
         """The same as JSON text, as `framenest export` writes it."""
         return self.request(ranking, k, style, max_side).dumps()
 
     def _space(self, path: str) -> Workspace:
-        self.scorer()
         if path not in self._spaces:
-            self._spaces[path] = Workspace(
-                self._scorer, store=self._store, progress=self._progress, keep_features=True
-            )
+            self._spaces[path] = self._models.anew()
         self._spaces.move_to_end(path)
         while len(self._spaces) > OPEN_VIDEOS:
             self._spaces.popitem(last=False)

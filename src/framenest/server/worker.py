@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from framenest.config import ScorerConfig
 from framenest.errors import FramenestError, VideoError
 from framenest.protocols import Progress
 from framenest.server.work import Desk
@@ -29,12 +30,12 @@ class Cancelled(Exception):
 class Worker:
     """Does one task at a time. Safe to call from several threads; they wait for each other.
 
-    >>> worker = Worker("tags", None)                                   # doctest: +SKIP
+    >>> worker = Worker("tags", ScorerConfig(), None)                                 # doctest: +SKIP
     >>> worker.call("index", "kiln.mp4", progress=print)                # doctest: +SKIP
     """
 
-    def __init__(self, scorer: str, cache: Path | None) -> None:
-        self._arguments = (scorer, cache)
+    def __init__(self, scorer: str, scoring: ScorerConfig, cache: Path | None) -> None:
+        self._arguments = (scorer, scoring, cache)
         self._context = multiprocessing.get_context("spawn")
         self._turn = threading.Lock()
         self._process: Any = None
@@ -113,7 +114,7 @@ class Worker:
         self._process = self._pipe = None
 
 
-def _main(pipe: Connection, scorer: str, cache: Path | None) -> None:
+def _main(pipe: Connection, scorer: str, scoring: ScorerConfig, cache: Path | None) -> None:
     """The other process. It ends when the pipe does, that is, with the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
     with suppress(OSError, AttributeError):  # not on Windows
@@ -125,7 +126,7 @@ def _main(pipe: Connection, scorer: str, cache: Path | None) -> None:
             raise Cancelled
         pipe.send(("progress", stage, done, total))
 
-    desk = Desk(scorer, cache, progress)
+    desk = Desk(scorer, scoring, cache, progress)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             asked = pipe.recv()

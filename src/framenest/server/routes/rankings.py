@@ -44,7 +44,7 @@ def ask(here: Here, body: Ask, response: Response) -> Asked:
     is not indexed yet is indexed first.
     """
     video = here.library.get(body.video)
-    id_, job = here.ask(video, body.question, body.preset, body.horizon)
+    id_, job = here.ask(video, body.question, body.options, body.preset, body.horizon)
     response.status_code = 200 if job is None else 202
     return Asked(ranking=id_, ready=job is None, job=JobOut.of(job) if job else None)
 
@@ -63,6 +63,7 @@ def ranking(here: Here, ranking: Id) -> RankingOut:
         id=ranking,
         video=asked["video"],
         question=found.question,
+        options=list(found.options),
         scorer=found.scorer,
         preset=asked["preset"],
         length=len(found),
