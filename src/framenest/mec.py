@@ -17,6 +17,7 @@ from framenest.index import SparseIndex, choose_probes
 from framenest.observability import observability
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.ranking import greedy
+from framenest.reading import Reading
 from framenest.result import Ranking
 from framenest.scorers.rerank import refine
 from framenest.sight import Sight
@@ -165,10 +166,7 @@ class MEC:
 
         probes = sight.see(index.frames, "probes")
         relevance = space.relevance(scorer, asked, probes.encoded, probes.encoded, len(index))
-        text = None
-        if reading is not None and asked is not None:
-            reading.read(index.frames, "text")
-            text = reading.cue(index.frames, asked, index.frames)
+        text = _read(reading, asked, index.frames, index.frames)
         scores = discovery.evidence(relevance, index.change, index.observability, settings, text)
         active = discovery.activate(scores, settings.segment_length, settings.activation)
         anchors = discovery.anchors(scores, active, settings.segment_length, settings.anchors)
@@ -194,9 +192,7 @@ class MEC:
             relevance = self._rerank(decoder, together, relevance, asked)
         change = np.concatenate([index.change, change])[order]
         visible = np.concatenate([index.observability, visible])[order]
-        if reading is not None and asked is not None:
-            reading.read(frames, "text")
-            text = reading.cue(together, asked, index.frames)
+        text = _read(reading, asked, together, index.frames)
         return discovery.CandidatePool(
             frames=together,
             seconds=decoder.seconds[together],
@@ -238,6 +234,16 @@ class MEC:
         seen = space.sight(decoder, reranker, self.config.index.thumbnail).see(frames[again], "rerank")
         judged = space.relevance(reranker, asked, seen.encoded, seen.encoded, len(again))
         return refine(relevance, again, judged)
+
+
+def _read(
+    reading: Reading | None, asked: str | None, frames: NDArray[np.int64], probes: NDArray[np.int64]
+) -> NDArray[np.float32] | None:
+    """The cue of text on screen, as far as there is time to read; None where none is to be read."""
+    if reading is None or asked is None:
+        return None
+    reading.read(frames, "text")
+    return reading.cue(frames, asked, probes)
 
 
 def _with_options(question: str | None, options: tuple[str, ...]) -> str | None:
