@@ -4,10 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from framenest import models
 from framenest.store import DirectoryStore, cache_dir
 from media import numbered_picture, numbered_video
+
+# A busy machine is slow, and no test may fail for that.
+settings.register_profile("framenest", deadline=None)
+settings.load_profile("framenest")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 USER_CACHE = cache_dir()
