@@ -28,6 +28,7 @@ from framenest.protocols import Decoder, Scorer
 from framenest.sight import LargeFeatures
 from framenest.store import UnwritableCache
 from framenest.testing import ArrayDecoder, TableScorer
+from framenest.workspace import Workspace
 from media import numbered_picture, numbered_video
 
 SMALL = MECConfig(IndexConfig(base_probes=24, extra_probes=8), DiscoveryConfig(), RankingConfig(horizon=20))
@@ -471,3 +472,44 @@ def test_any_video_any_horizon(count, horizon, seed):
     assert len(ranking) == min(horizon, len(ranking.pool))
     assert len(ranking.pool) <= 16 + 4 * 1
     assert len(set(ranking.frames.tolist())) == len(ranking)
+
+
+def test_features_of_two_processes_are_joined(clip, tmp_path):
+    """Each asks another question after both saw the same probes; a third finds the zoom frames of both."""
+    early = TableScorer({frame: float(frame < 100) for frame in range(300)})
+    late = TableScorer({frame: float(frame > 200) for frame in range(300)})
+    early.version = late.version = "the same"
+    first, second = (MEC(SMALL, scorer, store=tmp_path) for scorer in (early, late))
+    first.index(clip)
+    second.index(clip)
+    first.rank(clip, "x")
+    assert second.rank(clip, "x").stats["decoded"] > 0
+    for scorer in (early, late):
+        assert MEC(SMALL, scorer, store=tmp_path).rank(clip, "x").stats["decoded"] == 0
+
+
+def test_a_ranking_counts_what_it_decoded_itself(clip):
+    mec = MEC(SMALL, TableScorer({0: 1.0}))
+    mec.index(clip)
+    ranking = mec.rank(clip, "x")
+    assert ranking.stats["decoded"] == ranking.stats["zoom"]
+
+
+def test_features_in_memory_are_bounded(clip, frames, monkeypatch):
+    """Beyond the bound, those of the video used longest ago are let go and made again."""
+
+    class Forgetful:
+        def get(self, key):
+            return None
+
+        def put(self, key, header, arrays):
+            pass
+
+    monkeypatch.setattr("framenest.workspace.KEPT_IN_MEMORY", 1)
+    space = Workspace(TableScorer({0: 1.0}), store=Forgetful())
+    decoder, other = open_video(clip), ArrayDecoder(frames, fps=10)
+    first = space.sight(decoder, space.scorer, 32)
+    first.see(np.arange(5), "probes")
+    assert space.sight(decoder, space.scorer, 32) is first
+    space.sight(other, space.scorer, 32).see(np.arange(5), "probes")
+    assert space.sight(decoder, space.scorer, 32) is not first

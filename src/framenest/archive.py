@@ -59,6 +59,8 @@ def unpack(data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, Array]]:
         entries = json.loads(data[8:start])
         metadata = entries.pop("__metadata__")
         text, checksum = metadata["header"], metadata["checksum"]
+        if start + max((entry["data_offsets"][1] for entry in entries.values()), default=0) != len(data):
+            raise ValueError("its length is not what its header says")
         arrays = {name: _view(data, start, entry) for name, entry in entries.items()}
         for name, recipe in json.loads(metadata.get("packed", "{}")).items():
             arrays[name] = restore(arrays[name], recipe)

@@ -177,19 +177,24 @@ def _bounded(work: Work, group: Group, limits: Limits) -> list[Outcome] | tuple[
     task that comes to it meanwhile is begun anew elsewhere."""
     answers: queue.SimpleQueue[list[Outcome] | Exception] = queue.SimpleQueue()
 
+    began = time.monotonic()
+
+    def next_item() -> None:
+        nonlocal began
+        began = time.monotonic()
+
     def run() -> None:
         try:
-            answers.put(work(group))
+            answers.put(work(group, done=next_item))
         except Exception as error:
             answers.put(error)
 
     threading.Thread(target=run, daemon=True).start()
-    began = time.monotonic()
     while True:
         try:
             answer = answers.get(timeout=POLL)
         except queue.Empty:
-            wrong = limits.exceeded(len(group), began, os.getpid())
+            wrong = limits.exceeded(began, os.getpid())
             if wrong is None:
                 continue
             threading.Timer(1.0, os._exit, (1,)).start()

@@ -88,8 +88,12 @@ class MEC:
 
         The same pass feeds the scorer, so that a question asked next decodes no probe again.
         """
-        self.workspace.timing.reset()
-        return self._index(self.workspace.open(video, fps), self.scorer)
+        space, scorer = self.workspace, self.scorer
+        space.timing.reset()
+        decoder = space.open(video, fps)
+        index = self._index(decoder, scorer)
+        space.sight(decoder, scorer, self.config.index.thumbnail).take_decoded()
+        return index
 
     def discover(
         self, index: SparseIndex, question: str | None, *, options: Sequence[str] = ()

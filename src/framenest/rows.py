@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
         return _parquet(file)
     text = file.read_text(encoding="utf-8-sig")
     if file.suffix in (".csv", ".tsv"):
-        return list(csv.DictReader(text.splitlines(), delimiter="\t" if file.suffix == ".tsv" else ","))
+        return list(csv.DictReader(io.StringIO(text), delimiter="\t" if file.suffix == ".tsv" else ","))
     rows: list[Any]
     if text.lstrip().startswith("["):
         rows = json.loads(text)

@@ -12,7 +12,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.features import Features
+from framenest.features import FORMAT, Features
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.store import CacheWarning, digest, keep, size_text
@@ -115,9 +115,12 @@ class Sight:
         """Remember a part, merged with the smaller ones before it, and keep it where that is wanted."""
         while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
             new = Features.gather([self._parts.pop(), new])
+        if self._keep_all or self.nbytes + new.nbytes < KEPT_BY_DEFAULT:
+            number = len(self._parts)
+            other = self._part(number)  # another process may have kept something there meanwhile
+            new = new if other is None else Features.gather([new, other])
+            keep(self._store, self._key(number), new.header(), new.arrays())
         self._parts.append(new)
-        if self._keep_all or self.nbytes < KEPT_BY_DEFAULT:
-            keep(self._store, self._key(len(self._parts) - 1), new.header(), new.arrays())
 
     def _tell_size(self, new: int) -> None:
         """Say once, before the work, how large features that do not simply fit will be."""
@@ -131,14 +134,21 @@ class Sight:
         warnings.warn(text, LargeFeatures, stacklevel=2)
 
     def _kept(self) -> Iterator[Features]:
-        """The parts in the store, in their order."""
-        hold = getattr(self._scorer, "hold", dict)
+        """The parts in the store, in their order, without those that were merged into earlier ones."""
+        seen = np.zeros(0, np.int64)
         for number in count():
-            kept = self._store.get(self._key(number))
-            part = Features.from_parts(*kept) if kept else None
-            if part is None:
+            part = self._part(number)
+            if part is None or (number and np.isin(part.frames, seen).all()):
                 return
-            yield replace(part, encoded=hold(part.encoded))
+            seen = np.union1d(seen, part.frames)
+            yield part
+
+    def _part(self, number: int) -> Features | None:
+        """A part in the store, its features where the scorer wants them."""
+        kept = self._store.get(self._key(number))
+        part = Features.from_parts(*kept) if kept else None
+        hold = getattr(self._scorer, "hold", dict)
+        return None if part is None else replace(part, encoded=hold(part.encoded))
 
     def _decode(self, frames: NDArray[np.int64], stage: str) -> Iterator[Features]:
         if not len(frames):
@@ -147,7 +157,7 @@ class Sight:
         done = 0
         self._progress(stage, 0, len(frames))
         for batch in self._batches(frames):
-            yield self._encode(batch)
+            yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
             done += len(batch)
             self._progress(stage, done, len(frames))
         self._progress(stage, len(frames), len(frames))
@@ -169,11 +179,11 @@ class Sight:
             if batch is None:
                 return
 
-    def _encode(self, batch: FrameBatch) -> Features:
+    def _encode(self, batch: FrameBatch, timed: str = "encode") -> Features:
         thumbnails, *pictures = batch.pixels
         if self._scorer is None:
             return Features(batch.frames, thumbnails, {})
-        with self._timing("encode", getattr(self._scorer, "timing", None)):
+        with self._timing(timed, getattr(self._scorer, "timing", None)):
             encoded = self._scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(pictures)))
         return Features(batch.frames, thumbnails, dict(encoded))
 
@@ -195,5 +205,5 @@ class Sight:
 def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int, part: int = 0) -> str:
     """Under which a store keeps what this scorer has seen of the video; part 0 holds the first probes."""
     who = [scorer.name, scorer.version] if scorer else None
-    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part)
+    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part, FORMAT)
     return f"features/{name}"

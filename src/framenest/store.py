@@ -183,7 +183,7 @@ class DirectoryStore:
         files that are gone. Returns files and bytes."""
         now, count, freed = self._now(), 0, 0
         notes = self.root.glob(f"fingerprints/??/*{SUFFIX}")
-        stale = [path for path in notes if _is_stale(path)] + [*self.root.glob("fingerprints/??/*.json")]
+        stale = [path for path in notes if _is_stale(path)]
         for path in (*self.root.glob("*/??/.*.tmp"), *stale):
             with suppress(OSError):  # gone meanwhile
                 stat = path.stat()
@@ -254,3 +254,5 @@ def _is_stale(note: Path) -> bool:
         return not Path(unpack(note.read_bytes())[0]["seen"][0]).exists()
     except (DamagedFile, KeyError, IndexError, TypeError):
         return True
+    except OSError:  # of somebody else's folders one cannot tell
+        return False

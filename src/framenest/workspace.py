@@ -91,6 +91,7 @@ class Workspace:
             scoring=self.scoring,
         )
         other.timing, other._decoders, other._sights = self.timing, self._decoders, self._sights
+        other._loaded = {role: model for role, model in self._loaded.items() if role != "scorer"}
         return other
 
     def anew(self) -> Workspace:

@@ -14,7 +14,7 @@ class OddJob(Job):
     def open(self, scorer=None):
         work = super().open(scorer)
 
-        def odd(group, progress=None):
+        def odd(group, **told):
             for item in group:
                 what = f"{Path(item.video).name} {item.question}"
                 if "hang" in what:
@@ -25,6 +25,6 @@ class OddJob(Job):
                     hoard = bytearray(os.urandom(2**20) * 600)
                     time.sleep(3600)
                     del hoard
-            return work(group, progress)
+            return work(group, **told)
 
         return odd

@@ -82,3 +82,11 @@ def test_an_empty_question_is_refused(tmp_path):
     (tmp_path / "asked.csv").write_text("video,question\na.mp4,\n")
     with pytest.raises(ConfigError, match="is not a question"):
         ranking_groups(tmp_path / "asked.csv", tmp_path, None)
+
+
+def test_a_question_on_several_lines(tmp_path):
+    file = tmp_path / "asked.csv"
+    file.write_text('video,question\na.mp4,"What\nhappens?"\n')
+    assert [group[0].question for group in ranking_groups(file, tmp_path, None)] == ["What\nhappens?"]
+    (group,) = ranking_groups(file, tmp_path, None, no_question=True)
+    assert group[0].question is None

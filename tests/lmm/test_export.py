@@ -61,7 +61,7 @@ def test_the_rankings_own_options_are_asked_for(capsys, clip, tmp_path):
     made = tmp_path / "r.json"
     scores = tmp_path / "scores.csv"
     scores.write_text("frame,score\n150,1.0\n")
-    options = ["--option", "a cup", "--option", "a kiln"]
+    options = ["--options", "a cup", "a kiln"]
     run(capsys, "rank", clip, "What is it?", *options, "--scorer", f"table:{scores}", "-o", made, *FAST)
     _, out, _ = run(capsys, "export", made, "-k", "2", "-o", "-", "--quiet")
     asked = json.loads(out)["messages"][0]["content"][-1]["text"]

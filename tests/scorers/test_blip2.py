@@ -168,3 +168,30 @@ def test_a_folder_that_is_no_model(tmp_path):
     (tmp_path / "m").mkdir()
     with pytest.raises(ScorerError, match="no model in this folder"):
         from_folder(tmp_path / "m", DirectoryStore(tmp_path))
+
+
+def test_one_batch_is_shared_by_all_devices(checkpoint):
+    """Two copies on the CPU stand for two GPUs; a batch that would fit into one goes to both."""
+    _, weights = checkpoint
+    scorer = scorer_of(weights, ScorerConfig(device="cpu,cpu", batch=8))
+    used = []
+
+    def rows_of(rows, which):
+        used.append((which, rows.stop - rows.start))
+        return torch.arange(rows.start, rows.stop)
+
+    found, batch = scorer._on.map(rows_of, 8, 8)
+    assert used == [(0, 4), (1, 4)]
+    assert found.tolist() == list(range(8))
+    assert batch == 8
+
+
+def test_a_model_that_does_not_fit_is_said_so(checkpoint, monkeypatch):
+    from transformers import Blip2ForImageTextRetrieval
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory (made up)")
+
+    monkeypatch.setattr(Blip2ForImageTextRetrieval, "from_pretrained", full)
+    with pytest.raises(ScorerError, match="out of GPU memory: the model does not fit; try --device cpu"):
+        scorer_of(checkpoint[1])

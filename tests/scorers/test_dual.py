@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from framenest import FrameBatch, ScorerError
+from framenest import FrameBatch, ImageSpec, ScorerError
 from framenest.config import ScorerConfig
 from framenest.models.hub import from_folder
 from framenest.store import DirectoryStore
@@ -20,6 +21,7 @@ import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
 from framenest.scorers.dual import ClipScorer, SiglipScorer  # noqa: E402
+from framenest.scorers.pictures import Pictures  # noqa: E402
 
 QUESTION = "a red dog"
 PLAIN = ScorerConfig(device="cpu", calibration="none")
@@ -151,3 +153,26 @@ def test_a_foreign_export_without_the_logit(exported, tmp_path):
     if isinstance(ours, SiglipScorer):
         with pytest.raises(ScorerError, match="does not hold the logit's scale and bias"):
             OnnxScorer(folder, PLAIN)
+
+
+def test_older_checkpoints_write_sizes_as_numbers(tmp_path):
+    settings = {"size": 224, "crop_size": 224, "do_center_crop": True, "resample": 3}
+    settings |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    assert Pictures.load(tmp_path).spec == ImageSpec.crop(224, 224, 224, "bicubic")
+    settings["do_center_crop"] = False
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    assert Pictures.load(tmp_path).spec == ImageSpec.squash(224, 224, "bicubic")
+
+
+def test_onnx_pads_as_the_tokenizer_does(exported, tmp_path):
+    """The model's config often names another token."""
+    from framenest.scorers.onnx import OnnxScorer
+
+    _, whole = exported
+    folder = shutil.copytree(whole.path, tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["pad_token_id"] = 7
+    (folder / "config.json").write_text(json.dumps(config))
+    other = OnnxScorer(from_folder(folder, DirectoryStore(tmp_path)), PLAIN)
+    assert (other.text_vector("dog") == OnnxScorer(whole, PLAIN).text_vector("dog")).all()

@@ -144,10 +144,8 @@ def test_long_questions_are_cut_and_said_so(tiny_scorer, name):
         scorer.match(encoded, "dog " * 100)
 
 
-@pytest.mark.parametrize("name", [*MODELS, "tags"])
+@pytest.mark.parametrize("name", MODELS)
 def test_calibration_is_a_named_choice(make, name):
-    if name == "tags":
-        pytest.skip("its choice is tested with its weights in test_tags.py")
     plain = make(name, ScorerConfig(device="cpu", calibration="none"))
     mapped = make(name, ScorerConfig(device="cpu", calibration="logistic"))
     encoded = plain.encode(batch(plain, 40))

@@ -144,3 +144,14 @@ def test_a_broken_model_file_is_a_scorer_error(tags_store, tmp_path, damaged):
     broken.write_bytes(bytes(broken.stat().st_size))
     with pytest.raises(ScorerError, match="cannot be loaded; run: framenest models fetch tags"):
         MEC(scorer="tags", store=store).scorer  # noqa: B018
+
+
+def test_calibration_is_a_named_choice(tags_store):
+    from framenest.scorers.tags import TagScorer
+
+    mapped, plain = TagScorer(tags_store), TagScorer(tags_store, "none")
+    encoded = mapped.encode(pictures(np.random.default_rng(4), 40, mapped))
+    one, other = (s.match(encoded, "a cat", reference=encoded) for s in (mapped, plain))
+    assert (np.argsort(one, kind="stable") == np.argsort(other, kind="stable")).all()
+    assert mapped.relevance == "logistic, relative to the video"
+    assert plain.relevance == "sigmoid of the summed standard deviations, relative to the video"

@@ -156,11 +156,19 @@ def _rank_many(manifest: Path, output: str | None, job: Job, batch: Batch, quiet
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
     folder = Path(output).absolute()
     check_writable_folder(folder)
-    groups = ranking_groups(manifest, folder, [job.config.to_json(), job.scorer, asdict(job.scoring)])
+    groups = ranking_groups(manifest, folder, _settings(job), no_question=job.scorer is None)
     report = run(job, groups, batch, quiet, "rankings")
     listed = write_rankings(folder, groups)
     out.print(f"[dim]listed in[/] {escape(short_path(str(listed)))}", soft_wrap=True)
     return int(report.counts["failed"] > 0)
+
+
+def _settings(job: Job) -> list[Any]:
+    """All that a ranking depends on beside video and question; not what only makes it faster."""
+    scoring = {k: v for k, v in asdict(job.scoring).items() if k not in ("device", "batch")}
+    file = Path((job.scorer or "").partition(":")[2])
+    content = job.store().fingerprint(str(file)) if file.is_file() else None
+    return [job.config.to_json(), job.scorer, content, scoring]
 
 
 def _check_budgets(sizes: list[int], video: Decoder, config: MECConfig) -> None:

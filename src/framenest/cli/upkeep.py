@@ -153,10 +153,12 @@ def verify(remove: bool, cache: DirectoryStore, quiet: bool) -> int:
     for kind, count in sorted(found.entries.items()):
         table.add_row(kind, f"{count:,}", size_text(found.sizes[kind]), str(bad[kind]))
     out.print(table)
+    left = 0
     for key, wrong in found.damaged.items():
-        gone = " (removed)" if remove and cache.remove(key) else ""
-        note(f"{key}: {wrong}{gone}")
-    return int(bool(found.damaged) and not remove)
+        gone = remove and cache.remove(key)
+        left += not gone
+        note(f"{key}: {wrong}{' (removed)' if gone else ''}")
+    return int(left > 0)
 
 
 @cache.command("gc")

@@ -40,6 +40,7 @@ class BatchingEncoder:
         self._loaded: Scorer | None = None
         self._waiting: list[_Asked] = []
         self._working = False
+        self._one = asyncio.Lock()  # a scorer does one thing at a time
 
     async def traits(self) -> Traits:
         scorer = self._scorer()
@@ -55,9 +56,10 @@ class BatchingEncoder:
 
     async def match(self, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
         scorer = self._scorer()
-        return await asyncio.to_thread(
-            lambda: scorer.match(encoded, question, reference=encoded if reference is None else reference)
-        )
+        async with self._one:
+            return await asyncio.to_thread(
+                lambda: scorer.match(encoded, question, reference=encoded if reference is None else reference)
+            )
 
     async def _drain(self) -> None:
         try:
@@ -69,7 +71,8 @@ class BatchingEncoder:
     async def _answer(self, together: list[_Asked]) -> None:
         try:
             batches = [batch for batch, _ in together]
-            results = await asyncio.to_thread(lambda: encode_together(self._scorer(), batches))
+            async with self._one:
+                results = await asyncio.to_thread(lambda: encode_together(self._scorer(), batches))
         except Exception as error:
             if len(together) == 1:
                 together[0][1].set_exception(error)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 
 from framenest.config import MECConfig, ScorerConfig
@@ -15,10 +17,12 @@ from framenest.protocols import Decoder, Progress, Scorer
 from framenest.report.sheet import clock
 from framenest.result import Ranking
 from framenest.scorers import load_scorer
+from framenest.scorers.text import CutQuestion
 from framenest.shared import SharedStore
 from framenest.sight import features_key
 from framenest.store import CacheWarning, DirectoryStore, UnwritableCache, digest
 from framenest.video import open_video
+from framenest.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -94,19 +98,26 @@ class Work:
         self.job = job
         self.store = store
         self.scorer = scorer
+        self._models = Workspace(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
 
-    def __call__(self, group: Group, progress: Progress | None = None) -> list[Outcome]:
-        """The outcome of each item; only errors that are no fault of a video are raised."""
-        mec = MEC(
-            self.job.config,
-            self.scorer,
-            store=self.store,
-            progress=progress,
-            keep_features=self.job.keep_features,
-            scoring=self.job.scoring,
-        )
+    def __call__(
+        self,
+        group: Group,
+        progress: Progress = lambda *_: None,
+        *,
+        done: Callable[[], None] = lambda: None,
+    ) -> list[Outcome]:
+        """The outcome of each item; only errors that are no fault of a video are raised. `done` is called
+        after each item."""
+        space = self._models.anew()
+        space.progress = progress
+        mec = MEC(self.job.config, workspace=space)
+        outcomes = []
         try:
-            return [self._outcome(mec, item) for item in group]
+            for item in group:
+                outcomes.append(self._outcome(mec, item))
+                done()
+            return outcomes
         finally:
             self.store.release()
 
@@ -114,7 +125,8 @@ class Work:
         began = time.monotonic()
         try:
             with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", CacheWarning)
+                for category in (CacheWarning, CutQuestion):
+                    warnings.simplefilter("always", category)
                 if item.target is None:
                     warnings.simplefilter("error", UnwritableCache)  # an index that is not kept is not done
                 decoder = open_video(
@@ -133,7 +145,8 @@ class Work:
             return failed(item, MemoryError.__name__, f"{item.video}: not enough memory for this video")
         except Exception as error:  # a defect of ours or of a library must not stop the run
             return failed(item, type(error).__name__, f"{item.video}: unexpected {error!r}")
-        said = [str(warning.message) for warning in caught if issubclass(warning.category, CacheWarning)]
+        told = [w for w in caught if issubclass(w.category, (CacheWarning, CutQuestion))]
+        said = dict.fromkeys(str(warning.message) for warning in told)
         notes = (*said, *(f"{item.video}: {text}" for text in decoder.info.notes))
         return Outcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
@@ -143,13 +156,15 @@ class Work:
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
         note = f"finished/{digest(keys)}"
         kept = self.store.get(note)
-        if kept is not None and all(self.store.has(key) for key in keys):
+        if kept is not None and all(self.store.has(key) for key in kept[0]["keys"]):
             return "already", str(kept[0]["text"])
         text = describe(mec.index(decoder))
         missing = [key for key in keys if not self.store.has(key)]
         if missing:
             raise StoreError(f"{decoder.info.path}: {missing[0]} was not kept")
-        self.store.put(note, {"keys": keys, "text": text, "config": asdict(config)}, {})
+        every = (features_key(decoder, self.scorer, config.thumbnail, part) for part in count())
+        parts = [*takewhile(self.store.has, every)]
+        self.store.put(note, {"keys": [keys[0], *parts], "text": text}, {})
         return "done", text
 
 

@@ -90,7 +90,7 @@ def index_groups(videos: Sequence[str]) -> list[Group]:
     return [(Item(video),) for video in videos]
 
 
-def ranking_groups(file: Path, folder: Path, settings: object) -> list[Group]:
+def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: bool = False) -> list[Group]:
     """(video, question) rows as groups, one per video, so that a video is opened once.
 
     A row without a question is ranked without one; `options` may list the answers. Rankings go to `folder`,
@@ -100,7 +100,7 @@ def ranking_groups(file: Path, folder: Path, settings: object) -> list[Group]:
     groups: dict[str, list[Item]] = {}
     for row in _rows(file):
         video = _located(row["video"], file.parent)
-        question = row.get("question")
+        question = None if no_question else row.get("question")
         if question is not None and (not isinstance(question, str) or not question.strip()):
             raise ConfigError(f"{file}: {question!r} is not a question (video {row['video']})")
         options = row.get("options") or []

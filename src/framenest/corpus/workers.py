@@ -34,11 +34,10 @@ class Limits:
     seconds: float | None = None
     memory: int | None = None
 
-    def exceeded(self, items: int, began: float, pid: int) -> tuple[str, str] | None:
-        """What is wrong (class, line) with a process that has been at some items since `began`."""
-        allowed = (self.seconds or float("inf")) * items
-        if time.monotonic() - began > allowed:
-            return "TimeLimit", f"not done after {allowed:g} s"
+    def exceeded(self, began: float, pid: int) -> tuple[str, str] | None:
+        """What is wrong (class, line) with a process that has been at an item since `began`."""
+        if self.seconds is not None and time.monotonic() - began > self.seconds:
+            return "TimeLimit", f"not done after {self.seconds:g} s"
         used = own_memory(pid) if self.memory else None
         if used is not None and self.memory and used > self.memory:
             return "MemoryLimit", f"took {used / 2**20:.0f} MiB of the {self.memory / 2**20:.0f} MiB allowed"
@@ -148,6 +147,9 @@ class _Worker:
                 answer = self.pipe.recv()
                 if isinstance(answer, str):
                     raise FramenestError(answer)
+                if answer is None:  # one more item of the group is done
+                    self._began = time.monotonic()
+                    continue
                 if self._ready:
                     self.group = None
                     return list(answer)
@@ -162,8 +164,8 @@ class _Worker:
     def _wrong(self) -> tuple[str, str] | None:
         if not self.process.is_alive():
             return "WorkerDied", _cause(self.process.exitcode)
-        items = len(self.group or ()) if self._ready else 10**6  # loading may take long
-        return self._limits.exceeded(items, self._began, self.process.pid or 0)
+        began = self._began if self._ready else time.monotonic()  # loading may take long
+        return self._limits.exceeded(began, self.process.pid or 0)
 
     def stop(self) -> Group:
         self.process.kill()
@@ -195,7 +197,7 @@ def _serve(pipe: Connection[Any, Any], job: Job, threads: int) -> None:
             group = pipe.recv()
         except EOFError:
             return
-        pipe.send(work(group))
+        pipe.send(work(group, done=lambda: pipe.send(None)))
 
 
 def _end_with_parent() -> None:

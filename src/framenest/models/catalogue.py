@@ -79,7 +79,7 @@ CATALOGUE: dict[str, Entry] = {
                 "SigLIP 2 base as ONNX, float32",
                 int(1.5 * GB),
                 "Apache-2.0",
-                files=("onnx/vision_model.onnx", "onnx/text_model.onnx"),
+                files=("*vision_model.onnx", "*text_model.onnx"),
             ),
             "CPU",
             "framenest.scorers.onnx:OnnxScorer",

@@ -77,8 +77,8 @@ class HubRepo:
             path = Path(hub.snapshot_download(self.repo, local_files_only=True))
         except (OSError, ValueError, hub.errors.LocalEntryNotFoundError):
             return None
-        wanted = self.files or WEIGHTS
-        return path if any(any(path.rglob(pattern)) for pattern in wanted) else None
+        found = [any(path.rglob(Path(pattern).name)) for pattern in self.files or WEIGHTS]
+        return path if (all(found) if self.files else any(found)) else None
 
 
 def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:

@@ -76,8 +76,9 @@ class Calibrated(ABC):
         found = self.scores(encoded, question, probes)
         if not self._logistic:
             return self.plain(found)
+        known = self._measured
         if probes is encoded:
-            self._measured = (question, encoded, found)
-        elif self._measured is None or self._measured[0] != question or self._measured[1] is not probes:
-            self._measured = (question, probes, self.scores(probes, question, probes))
-        return logistic(found, self._measured[2])
+            self._measured = known = (question, encoded, found)
+        elif known is None or known[0] != question or known[1] is not probes:
+            self._measured = known = (question, probes, self.scores(probes, question, probes))
+        return logistic(found, known[2])

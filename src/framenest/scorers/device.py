@@ -47,9 +47,17 @@ class Rows:
         array: Array = self.tensor.cpu().numpy()
         return array if dtype is None else array.astype(dtype)
 
-    def join(self, parts: Sequence[Self | Array]) -> Self:
-        """All parts under one another, on this one's device."""
-        return type(self)(torch.cat([as_tensor(part, self.tensor.device) for part in parts]))
+    def join(self, parts: Sequence[Self | Array]) -> Self | Array:
+        """All parts under one another, on this one's device where they take a small share of it."""
+        device = self.tensor.device
+        if not has_room(device, sum(part.nbytes for part in parts)):
+            return np.concatenate([np.asarray(part) for part in parts])
+        return type(self)(torch.cat([as_tensor(part, device) for part in parts]))
+
+
+def has_room(device: torch.device, size: int) -> bool:
+    """Whether features of so many bytes may lie on the device."""
+    return device.type != "cuda" or size <= SHARE * torch.cuda.mem_get_info(device)[0]
 
 
 def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
@@ -76,7 +84,7 @@ class Devices:
 
     def place(self, load: Callable[..., Any], checkpoint: Checkpoint) -> list[Any]:
         """A copy of the checkpoint on each device. `load` is a class's `from_pretrained`."""
-        with no_memory("the model does not fit; try --device cpu"), _loading(checkpoint):
+        with _loading(checkpoint), no_memory("the model does not fit; try --device cpu"):
             return [load(checkpoint.path, dtype=self.dtype).eval().to(device) for device in self.devices]
 
     def pixels(self, pixels: Pixels, device: torch.device) -> torch.Tensor:
@@ -98,8 +106,9 @@ class Devices:
         made: list[torch.Tensor] = []
         done = 0
         while done < count:
-            starts = range(done, min(count, done + batch * len(self.devices)), batch)
-            rows = [slice(start, min(start + batch, count)) for start in starts]
+            step = min(batch, -(-(count - done) // len(self.devices)))  # a last batch is shared, too
+            starts = range(done, min(count, done + step * len(self.devices)), step)
+            rows = [slice(start, min(start + step, count)) for start in starts]
             try:
                 with torch.inference_mode():
                     made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
@@ -119,9 +128,7 @@ class Devices:
         return {name: self._held(rows) for name, rows in encoded.items()}
 
     def _held(self, rows: Any) -> Any:
-        if self.first.type != "cuda":
-            return np.asarray(rows)
-        if rows.nbytes > SHARE * torch.cuda.mem_get_info(self.first)[0]:
+        if self.first.type != "cuda" or not has_room(self.first, rows.nbytes):
             return np.asarray(rows)
         return rows if isinstance(rows, Rows) else Rows(as_tensor(rows, self.first))
 

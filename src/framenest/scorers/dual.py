@@ -45,9 +45,10 @@ class DualScorer(Calibrated):
         return np.asarray(encoded["vector"])
 
     def text_vector(self, question: str) -> NDArray[np.float32]:
-        if self._asked is None or self._asked[0] != question:
-            self._asked = (question, self._text(question))
-        return self._asked[1]
+        known = self._asked
+        if known is None or known[0] != question:
+            self._asked = known = (question, self._text(question))
+        return known[1]
 
 
 class TorchDualScorer(DualScorer):
@@ -91,7 +92,7 @@ class TorchDualScorer(DualScorer):
 
         found, self.batch = self._on.map(vectors, len(pixels), self.batch)
         if found is None:
-            return {"vector": np.zeros((0, len(self.text_vector("."))), np.float32)}
+            return {"vector": np.zeros((0, len(self._text("."))), np.float32)}
         return {"vector": found.cpu().numpy()}
 
     def _text(self, question: str) -> NDArray[np.float32]:

@@ -12,7 +12,8 @@ from framenest.errors import MissingExtra, ScorerError
 from framenest.models import Checkpoint
 from framenest.scorers.dual import logit_of
 
-BESIDE = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json")
+BESIDE = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json",
+          "tokenizer_config.json")  # fmt: skip
 
 
 def export_onnx(checkpoint: Checkpoint, folder: Path) -> None:

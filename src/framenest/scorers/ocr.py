@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class OcrScorer:
             raise MissingExtra("ocr", "rapidocr") from error
         self._reader: Any = rapidocr.RapidOCR(params={"Global.log_level": "critical"})
         logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
-        self.version = f"rapidocr {rapidocr.__version__}" if hasattr(rapidocr, "__version__") else "rapidocr"
+        self.version = f"rapidocr {version('rapidocr')}, {SHORT_SIDE} px, {LEAST_SURE} sure"
 
     @classmethod
     def load(

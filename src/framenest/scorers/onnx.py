@@ -43,6 +43,7 @@ class OnnxScorer(DualScorer):
         self._vision = onnx_session(_find(checkpoint.path, "vision_model.onnx"), "onnx")
         self._words = onnx_session(_find(checkpoint.path, "text_model.onnx"), "onnx")
         self._tokenizer = _tokenizer(checkpoint.path / "tokenizer.json")
+        self._pad = self._padding_of(checkpoint.path)
         self._pictures = Pictures.load(checkpoint.path)
         self.inputs: tuple[ImageSpec, ...] = (self._pictures.spec,)
         self.batch = config.batch or AT_ONCE
@@ -66,8 +67,10 @@ class OnnxScorer(DualScorer):
         pixels = frames.pixels[0]
         mean = np.array(self._pictures.mean, np.float32)
         deviation = np.array(self._pictures.deviation, np.float32)
+        if not len(pixels):  # many exports cannot take none
+            return {"vector": np.zeros((0, len(self._text("."))), np.float32)}
         made = []
-        for start in range(0, max(1, len(pixels)), self.batch):
+        for start in range(0, len(pixels), self.batch):
             with self.timing("preprocess"):
                 scaled = (pixels[start : start + self.batch].astype(np.float32) / 255 - mean) / deviation
                 prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
@@ -84,15 +87,18 @@ class OnnxScorer(DualScorer):
         last = ids[-1:]  # the end-of-text token stays, as in the tokenizers' own truncation
         ids = ids if len(ids) <= limit else [*ids[: limit - 1], *last]
         padding = limit - len(ids)
-        tokens = np.array([ids + [self._padding] * padding], dtype=np.int64)
+        tokens = np.array([ids + [self._pad] * padding], dtype=np.int64)
         mask = np.array([[1] * len(ids) + [0] * padding], dtype=np.int64)
         found = _vectors(self._words, {"input_ids": tokens, "attention_mask": mask}, "text_embeds")
         return np.asarray(found[0])
 
-    @property
-    def _padding(self) -> int:
-        given = self._config["text_config"].get("pad_token_id")
-        return int(given if given is not None else self._config.get("pad_token_id") or 0)
+    def _padding_of(self, folder: Path) -> int:
+        """The tokenizer's padding, which SigLIP attends to; the model's config often has another."""
+        file = folder / "tokenizer_config.json"
+        token = _json(file).get("pad_token") if file.is_file() else None
+        name = token.get("content") if isinstance(token, dict) else token
+        known = self._tokenizer.token_to_id(name) if name else None
+        return int(known if known is not None else self._config["text_config"].get("pad_token_id") or 0)
 
     @staticmethod
     def _logit_known(folder: Path) -> bool:

@@ -27,9 +27,14 @@ class Pictures:
         settings = _settings(folder)
         try:
             resample = _RESAMPLING[settings["resample"]]
-            size = settings["size"]
-            if settings.get("do_center_crop"):
-                crop = settings["crop_size"]
+            size: Any = settings["size"]
+            crop: Any = settings.get("crop_size")
+            cropped = settings.get("do_center_crop")
+            if isinstance(size, int):  # as older checkpoints write it
+                size = {"shortest_edge": size} if cropped else {"width": size, "height": size}
+            if isinstance(crop, int):
+                crop = {"width": crop, "height": crop}
+            if cropped:
                 spec = ImageSpec.crop(size["shortest_edge"], crop["width"], crop["height"], resample)
             else:
                 spec = ImageSpec.squash(size["width"], size["height"], resample)
