@@ -27,10 +27,10 @@ class WatchedJob(OddJob):
     def open(self, scorer=None):
         work = super().open(scorer)
 
-        def watched(group, progress=None):
+        def watched(group, **told):
             self.write("begin", group)
             time.sleep(1.0)
-            found = work(group, progress)
+            found = work(group, **told)
             self.write("end", group)
             return found
 
