@@ -58,6 +58,9 @@ def test_a_token_is_long_and_does_not_print(tmp_path):
     with pytest.raises(ConfigError, match="too short"):
         Settings(data=tmp_path, token="short")
     assert TOKEN not in repr(Settings(data=tmp_path, token=TOKEN))
+    for token in ("ein-Schlüssel-für-alle", f"{TOKEN}\n", f"{TOKEN} "):
+        with pytest.raises(ConfigError, match="cannot send"):
+            Settings(data=tmp_path, token=token)
 
 
 def test_it_listens_on_loopback_only(server):
@@ -150,7 +153,8 @@ def test_foreign_names_for_this_machine_are_refused(server, host):
 
 def test_other_sites_cannot_make_a_browser_ask(server):
     body = {"path": "clip.mp4"}
-    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
+    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://[x"},
+                    {"Sec-Fetch-Site": "cross-site"},
                     {"Origin": f"http://127.0.0.1:{server.port + 1}"}):  # fmt: skip
         assert server.http.post("/videos", json=body, headers=headers).status_code == 403, headers
     assert server.http.get("/videos", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403

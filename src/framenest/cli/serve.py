@@ -47,6 +47,15 @@ from framenest.store import DirectoryStore
 @click.option("--workers", type=int, default=1, show_default=True, help="Jobs at once.", panel="Limits")
 @click.option("--queue", type=int, default=64, show_default=True, help="Jobs that may wait.", panel="Limits")
 @click.option(
+    "--max-job",
+    type=int,
+    default=3600,
+    show_default=True,
+    metavar="SECONDS",
+    help="Of one job; then it is ended.",
+    panel="Limits",
+)
+@click.option(
     "--max-upload",
     type=int,
     default=2048,
@@ -78,6 +87,7 @@ def serve(
     hosts: tuple[str, ...],
     workers: int,
     queue: int,
+    max_job: int,
     max_upload: int,
     max_stored: int,
     answer_url: str | None,
@@ -106,7 +116,7 @@ def serve(
     settings = Settings(
         data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
         videos=Path(videos).expanduser() if videos else None,
-        cache=cache.root,
+        cache=cache.location,
         host=host,
         port=port,
         token=token or None,
@@ -114,6 +124,7 @@ def serve(
         scoring=scoring,
         workers=workers,
         queue=queue,
+        max_job=max_job,
         max_upload=max_upload * MIB,
         max_stored=max_stored * MIB,
         hosts=hosts,

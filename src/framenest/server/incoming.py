@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import http.client
-import secrets
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from framenest.errors import StoreError
 from framenest.server.library import Library, Video
-from framenest.server.refusals import Busy, Forbidden, TooLarge, Unusable
+from framenest.server.parts import Part, Room, on_disk
+from framenest.server.refusals import Busy, Forbidden, Unusable
 from framenest.server.settings import MIB, Settings
 
 AT_ONCE = 4
 TIMEOUT = 30.0  # seconds without a byte
+LONGEST = 3600.0  # seconds for a whole file
 
 
 class Incoming:
@@ -28,6 +30,8 @@ class Incoming:
         self._settings = settings
         self._library = library
         self._places = threading.BoundedSemaphore(AT_ONCE)
+        self._room = Room(settings.uploads, settings.max_stored)
+        self._hosts = {host.lower() for host in settings.hosts}
         for left in settings.uploads.glob("*.part"):  # of a server that was stopped
             left.unlink()
 
@@ -35,7 +39,9 @@ class Incoming:
         """Take the bytes of a file."""
         with self._place() as part:
             held: list[bytes] = []
+            size, began = 0, time.monotonic()
             while True:
+                _check_time(began)
                 try:
                     chunk = await asyncio.wait_for(anext(chunks), TIMEOUT)
                 except StopAsyncIteration:
@@ -43,22 +49,25 @@ class Incoming:
                 except TimeoutError as error:
                     raise Unusable(f"the upload stood still for {TIMEOUT:.0f} s") from error
                 held.append(chunk)
-                if sum(map(len, held)) >= MIB:
+                size += len(chunk)
+                if size >= MIB:
                     await asyncio.to_thread(part.write, b"".join(held))
-                    held = []
-            part.write(b"".join(held))
+                    held, size = [], 0
+            await asyncio.to_thread(part.write, b"".join(held))
             return await asyncio.to_thread(self._accept, part, _plain_name(name), "upload")
 
     def fetch(self, url: str) -> Video:
         """Get a file from an allowed host; redirects are followed only to allowed hosts."""
         self._check_address(url)
         opener = urllib.request.build_opener(_Redirects(self._check_address))
+        began = time.monotonic()
         with self._place() as part:
             try:
                 request = urllib.request.Request(url, headers={"User-Agent": "framenest"})
                 with opener.open(request, timeout=TIMEOUT) as answer:
-                    while chunk := answer.read(MIB):
+                    while chunk := answer.read1(MIB):  # what is there; a slow host is seen to be slow
                         part.write(chunk)
+                        _check_time(began)
             except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
                 why = getattr(error, "code", None) or getattr(error, "reason", type(error).__name__)
                 raise Unusable(f"the address could not be fetched ({why})") from error
@@ -73,58 +82,38 @@ class Incoming:
         names = {host, f"{host}:{port}"} if port else {host}
         if port and port != {"http": 80, "https": 443}.get(parts.scheme):
             names.discard(host)
-        if parts.scheme not in ("http", "https") or not names & set(self._settings.hosts):
+        if parts.scheme not in ("http", "https") or not names & self._hosts:
             raise Forbidden("addresses are fetched only from hosts that the server was told to allow")
 
-    def _accept(self, part: _Part, name: str, origin: str) -> Video:
+    def _accept(self, part: Part, name: str, origin: str) -> Video:
         """Keep what came, under its content's name, if it is a video."""
-        part.file.close()
         if not part.size:
             raise Unusable("the file is empty")
         kind = self._library.inspect(part.path)
         target = (self._settings.uploads / f"{part.hash.hexdigest()}{kind['suffix']}").resolve()
-        if not target.exists():
-            part.path.replace(target)
-        return self._library.add_file(target, name, origin)
+        new = not target.exists()
+        if new:
+            with on_disk():
+                part.path.replace(target)
+        try:
+            return self._library.add_file(target, name, origin, inspected=True)
+        except StoreError:
+            if new:
+                target.unlink(missing_ok=True)
+            raise
 
     @contextmanager
-    def _place(self) -> Iterator[_Part]:
+    def _place(self) -> Iterator[Part]:
         if not self._places.acquire(blocking=False):
             raise Busy(f"{AT_ONCE} videos are coming in already; try again later", 10)
         try:
-            stored = sum(file.stat().st_size for file in self._settings.uploads.iterdir())
-            part = _Part(
-                self._settings.uploads, self._settings.max_upload, self._settings.max_stored - stored
-            )
+            part = Part(self._settings.uploads, self._settings.max_upload, self._room)
             try:
                 yield part
             finally:
                 part.close()
         finally:
             self._places.release()
-
-
-class _Part:
-    """A file that is still coming in; gone when closed, unless it was moved."""
-
-    def __init__(self, folder: Path, most: int, room: int) -> None:
-        self.path = folder / f"{secrets.token_hex(8)}.part"
-        self.file = self.path.open("wb")
-        self.hash = hashlib.blake2b(digest_size=16)
-        self.size, self._most, self._room = 0, most, room
-
-    def write(self, data: bytes) -> None:
-        self.size += len(data)
-        if self.size > self._most:
-            raise TooLarge(f"a video may have at most {self._most} bytes here")
-        if self.size > self._room:
-            raise TooLarge("the server has no room left for videos")
-        self.hash.update(data)
-        self.file.write(data)
-
-    def close(self) -> None:
-        self.file.close()
-        self.path.unlink(missing_ok=True)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -134,6 +123,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         self._check(newurl)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_time(began: float) -> None:
+    if time.monotonic() - began > LONGEST:
+        raise Unusable(f"the video was not here after {LONGEST:.0f} s")
 
 
 def _plain_name(name: str) -> str:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from framenest.server.journal import Journal
@@ -86,8 +86,8 @@ class Jobs:
                 raise Busy(f"{waiting} jobs are waiting already; try again later", self._wait())
             last = self._journal.row("select coalesce(max(number), 0) as number from jobs")
             job = Job(secrets.token_hex(8), 1 + (last["number"] if last else 0), kind, target, request)
-            self._active[job.id] = job
             self._save(job)
+            self._active[job.id] = job
             self._ready.notify()
             return job
 
@@ -99,27 +99,24 @@ class Jobs:
                     return None
                 job = next((j for j in self._active.values() if j.state == "queued"), None)
                 if job is not None:
-                    job.state, job.started = "running", time.time()
-                    self._save(job)
+                    self._change(job, started=time.time(), state="running")
                     return job
                 self._ready.wait()
 
     def put_back(self, job: Job) -> None:
         """A job that the end of the server interrupted; it runs again after the next start."""
         with self._ready:
-            job.state, job.started = "queued", None
-            self._save(job)
+            self._change(job, started=None, state="queued")
 
     def finish(self, job: Job, error: str | None = None, *, cancelled: bool = False) -> None:
         with self._ready:
-            job.state = "cancelled" if cancelled else "failed" if error else "done"
-            job.error, job.finished = error, time.time()
-            if job.state == "done" and job.started is not None:
-                self._durations.append(job.finished - job.started)
+            old = "delete from jobs where state not in ('queued', 'running') and number <= ?"
+            self._journal.write(old, [job.number - KEPT])
+            state, now = "cancelled" if cancelled else "failed" if error else "done", time.time()
+            self._change(job, error=error, finished=now, state=state)
+            if state == "done" and job.started is not None:
+                self._durations.append(now - job.started)
             self._active.pop(job.id, None)
-            self._save(job)
-            finished = "delete from jobs where state not in ('queued', 'running') and number <= ?"
-            self._journal.write(finished, [job.number - KEPT])
         self._tell(job)
 
     def cancel(self, id_: str) -> Job:
@@ -143,6 +140,11 @@ class Jobs:
     def active(self, target: str) -> Job | None:
         with self._ready:
             return next((job for job in self._active.values() if job.target == target), None)
+
+    def busy_with(self, video: str) -> bool:
+        """Whether a job of this video waits or runs."""
+        with self._ready:
+            return any(job.request.get("video") == video for job in self._active.values())
 
     def latest(self, target: str) -> Job | None:
         """The job that last made, or tried to make, a target."""
@@ -168,6 +170,12 @@ class Jobs:
     def _wait(self) -> int:
         """Seconds until a place is likely to be free: what a job took lately."""
         return max(1, min(600, math.ceil(sum(self._durations) / len(self._durations))))
+
+    def _change(self, job: Job, **new: Any) -> None:
+        """Written first: where the journal fails, the job stays as it was, and this can be tried again."""
+        self._save(replace(job, **new))
+        for name, value in new.items():
+            setattr(job, name, value)
 
     def _save(self, job: Job) -> None:
         names = (*_COLUMNS, "request")

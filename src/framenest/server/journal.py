@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +53,24 @@ class Journal:
 
     def write(self, statement: str, values: Iterable[Any] = ()) -> int:
         """Run one statement; returns how many rows it changed."""
-        with self.lock:
+        with self._at_work():
             return self._db.execute(statement, tuple(values)).rowcount
 
     def rows(self, statement: str, values: Iterable[Any] = ()) -> list[sqlite3.Row]:
-        with self.lock:
+        with self._at_work():
             return self._db.execute(statement, tuple(values)).fetchall()
 
     def row(self, statement: str, values: Iterable[Any] = ()) -> sqlite3.Row | None:
         found = self.rows(statement, values)
         return found[0] if found else None
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self.lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise StoreError(f"the server's journal cannot be used ({error})") from error
 
     def close(self) -> None:
         with self.lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ class Library:
         found = []
         for file in sorted(self._folder.rglob("*")):
             if file.suffix.lower() in SUFFIXES and self._inside(file) and file.is_file():
-                found.append({"path": str(file.relative_to(self._folder)), "bytes": file.stat().st_size})
+                with suppress(FileNotFoundError):  # removed just now
+                    found.append({"path": str(file.relative_to(self._folder)), "bytes": file.stat().st_size})
             if len(found) == LISTED:
                 break
         return found
@@ -78,7 +80,7 @@ class Library:
             raise Unknown("no such video")
         return self.add_file(file, str(file.relative_to(self._folder)), "folder")
 
-    def add_file(self, file: Path, name: str, origin: str) -> Video:
+    def add_file(self, file: Path, name: str, origin: str, *, inspected: bool = False) -> Video:
         """Register a file that may be used, once it has been seen to be a video."""
         try:
             stat = _stat(file)
@@ -87,7 +89,8 @@ class Library:
         id_ = digest(str(file), stat)[:16]
         known = self._journal.row("select * from videos where id = ?", [id_])
         if known is None:
-            self.inspect(file)
+            if not inspected:
+                self.inspect(file)
             self._journal.write(
                 "insert or ignore into videos values (?, ?, ?, ?, ?, null, ?)",
                 [id_, str(file), name, origin, json.dumps(stat), time.time()],

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from framenest.config import MECConfig
+from framenest.corpus.workers import Limits, machine_memory
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
+from framenest.result import FORMAT
 from framenest.server.answers import Answers
 from framenest.server.incoming import Incoming
 from framenest.server.jobs import Job, Jobs
@@ -26,6 +29,9 @@ from framenest.server.worker import Cancelled, Worker
 from framenest.store import digest
 
 ANSWER_SIDE = 768  # pixels of the longer side of pictures sent to the model
+PICTURE_SECONDS = 120.0  # for one group of pictures, or the messages for one model
+PAUSE = 1.0  # seconds until a journal that failed is tried again
+Result = TypeVar("Result")
 log = logging.getLogger("framenest.server")
 
 
@@ -42,14 +48,16 @@ class Service:
         self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
         self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
         how = (settings.scorer, settings.scoring, settings.cache)
-        self.workers = [Worker(*how) for _ in range(settings.workers)]
-        self.picture_worker = Worker(*how)
+        share = machine_memory() // settings.workers or None
+        limits = Limits(settings.max_job, share)
+        self.workers = [Worker(*how, limits) for _ in range(settings.workers)]
+        self.picture_worker = Worker(*how, Limits(PICTURE_SECONDS, share))
         self.pictures = Pictures(self.picture_worker)
         self.answers = Answers(settings)
         self.scorer = ""
         self._packing = threading.BoundedSemaphore(2)
         self._threads: list[threading.Thread] = []
-        self._closing = False
+        self._closing = threading.Event()
 
     def start(self) -> None:
         self.scorer = self.workers[0].call("scorer")
@@ -59,7 +67,7 @@ class Service:
             self._threads.append(thread)
 
     def close(self) -> None:
-        self._closing = True
+        self._closing.set()
         self.jobs.close()
         for worker in (*self.workers, self.picture_worker):
             worker.close()
@@ -82,10 +90,12 @@ class Service:
         MECConfig.preset(preset)
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
         request |= {"preset": preset, "horizon": horizon}
-        id_ = digest(request, self.scorer)[:24]
-        if self.rankings.has(id_) or self.jobs.active(id_):
-            self.metrics.shared.inc()
-        return id_, self.rankings.ask(id_, request)
+        id_ = digest(request, self.scorer, FORMAT)[:24]
+        with self.journal.lock:  # so that the video is not removed in between
+            self.library.get(video.id)
+            if self.rankings.has(id_) or self.jobs.active(id_):
+                self.metrics.shared.inc()
+            return id_, self.rankings.ask(id_, request)
 
     def name_of(self, ranking: str) -> str:
         """What the video of a ranking is called here."""
@@ -117,28 +127,37 @@ class Service:
 
     def remove(self, video: Video) -> None:
         """Forget a video and all that was made of it here."""
-        if self.jobs.active(f"index:{video.id}"):
-            raise NotReady("this video is being indexed; cancel that first")
-        for id_ in self.library.remove(video):
-            self.rankings.remove(id_)
+        with self.journal.lock:
+            if self.jobs.busy_with(video.id):
+                raise NotReady("this video is being indexed or ranked; cancel that first")
+            for id_ in self.library.remove(video):
+                self.rankings.remove(id_)
 
     def _run(self, worker: Worker) -> None:
-        while (job := self.jobs.take()) is not None:
+        while (job := self._insist(self.jobs.take)) is not None:
+            end = partial(self.jobs.finish, job)
             try:
                 self._do(worker, job)
             except Cancelled:
-                if self._closing and not job.cancelled.is_set():
-                    self.jobs.put_back(job)
-                    return
-                self.jobs.finish(job, cancelled=True)
+                stopped = self._closing.is_set() and not job.cancelled.is_set()
+                end = partial(self.jobs.put_back, job) if stopped else partial(end, cancelled=True)
             except FramenestError as error:
-                self.jobs.finish(job, self._told(error, job))
+                end = partial(end, self._told(error, job))
             except Exception as error:
                 log.exception("job %s", job.id)
-                self.jobs.finish(job, f"unexpected {type(error).__name__}")
-            else:
-                self.jobs.finish(job)
+                end = partial(end, f"unexpected {type(error).__name__}")
+            self._insist(end)
             log.info("job %s %s %s", job.id, job.kind, job.state)
+
+    def _insist(self, step: Callable[[], Result]) -> Result | None:
+        """What a step returns; tried again while the journal fails. None where the server ends before."""
+        while True:
+            try:
+                return step()
+            except StoreError as error:
+                log.error("%s", error)
+                if self._closing.wait(PAUSE):
+                    return None
 
     def _do(self, worker: Worker, job: Job) -> None:
         def progress(stage: str, done: int, total: int) -> None:
@@ -168,7 +187,7 @@ class Service:
     def _told(self, error: FramenestError, job: Job) -> str:
         try:
             return plain_error(error, self.library.get(job.request["video"]))
-        except Unknown:
+        except (Unknown, StoreError):
             return str(error)
 
 

@@ -18,13 +18,14 @@ class Settings:
     """What `framenest serve` was told. Secrets do not show when printed.
 
     videos: the only folder from which videos may be registered by path; None: uploads only.
-    data: uploads, rankings and the journal of jobs. cache: indexes, features and models (None: the user's).
+    data: uploads, rankings and the journal of jobs. cache: indexes, features and models,
+    a folder or an address (None: the user's). max_job: seconds of one job.
     hosts: web hosts that videos may be fetched from; none by default.
     """
 
     data: Path
     videos: Path | None = None
-    cache: Path | None = None
+    cache: str | None = None
     host: str = "127.0.0.1"
     port: int = 8600
     token: str | None = field(default=None, repr=False)
@@ -32,6 +33,7 @@ class Settings:
     scoring: ScorerConfig = ScorerConfig()
     workers: int = 1
     queue: int = 64
+    max_job: int = 3600
     max_upload: int = 2048 * MIB
     max_stored: int = 20480 * MIB
     check_seconds: int = 20
@@ -43,11 +45,14 @@ class Settings:
     def __post_init__(self) -> None:
         if self.videos is not None and not self.videos.is_dir():
             raise ConfigError(f"{self.videos}: not a folder; --videos names the folder of videos to offer")
-        for name in ("workers", "queue", "max_upload", "max_stored", "check_seconds", "check_memory"):
+        counts = ("workers", "queue", "max_job", "max_upload", "max_stored", "check_seconds", "check_memory")
+        for name in counts:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} = {getattr(self, name)} is not allowed; it must be 1 or more")
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:
             raise ConfigError(f"the token is too short; give at least {SHORTEST_TOKEN} characters")
+        if self.token is not None and not _can_be_sent(self.token):
+            raise ConfigError("the token has characters that a client cannot send; use ASCII without spaces")
         if self.token is None and not is_loopback(self.host):
             raise ConfigError(
                 f"--host {self.host} can be reached from other machines, so it needs a token; "
@@ -63,6 +68,15 @@ class Settings:
     @property
     def rankings(self) -> Path:
         return self.data / "rankings"
+
+
+def _can_be_sent(token: str) -> bool:
+    """Whether a token comes through a header of HTTP as it is.
+
+    >>> _can_be_sent("correct-horse"), _can_be_sent("pässword"), _can_be_sent("from a file\\n")
+    (True, False, False)
+    """
+    return token.isascii() and token.isprintable() and " " not in token
 
 
 def is_loopback(host: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -21,7 +20,7 @@ from framenest.lmm import Limits, Request, messages
 from framenest.mec import MEC
 from framenest.protocols import Progress
 from framenest.result import Ranking
-from framenest.store import DirectoryStore
+from framenest.shared import open_store
 from framenest.workspace import Workspace
 
 OPEN_VIDEOS = 8  # videos kept open, with their features in memory
@@ -31,8 +30,8 @@ QUALITY = 85
 class Desk:
     """One scorer, and the videos used last. Not for several threads: one process has one desk."""
 
-    def __init__(self, scorer: str, scoring: ScorerConfig, cache: Path | None, progress: Progress) -> None:
-        self._store = DirectoryStore(cache)
+    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Progress) -> None:
+        self._store = open_store(cache)
         self._models = Workspace(
             scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
         )

@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from framenest.config import ScorerConfig
+from framenest.corpus.workers import Limits
 from framenest.errors import FramenestError, VideoError
 from framenest.protocols import Progress
 from framenest.server.work import Desk
@@ -30,12 +30,13 @@ class Cancelled(Exception):
 class Worker:
     """Does one task at a time. Safe to call from several threads; they wait for each other.
 
-    >>> worker = Worker("tags", ScorerConfig(), None)                                 # doctest: +SKIP
-    >>> worker.call("index", "kiln.mp4", progress=print)                # doctest: +SKIP
+    >>> worker = Worker("tags", ScorerConfig(), None, Limits(seconds=3600))   # doctest: +SKIP
+    >>> worker.call("index", "kiln.mp4", progress=print)                  # doctest: +SKIP
     """
 
-    def __init__(self, scorer: str, scoring: ScorerConfig, cache: Path | None) -> None:
+    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, limits: Limits) -> None:
         self._arguments = (scorer, scoring, cache)
+        self._limits = limits
         self._context = multiprocessing.get_context("spawn")
         self._turn = threading.Lock()
         self._process: Any = None
@@ -53,7 +54,7 @@ class Worker:
         progress: Progress = lambda *_: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Any:
-        """What the Desk's method `task` returns. Raises its errors, and Cancelled."""
+        """What the Desk's method `task` returns. Raises its errors, Cancelled, and VideoError at a limit."""
         with self._turn:
             if cancelled() or self._closed:
                 raise Cancelled
@@ -70,8 +71,11 @@ class Worker:
                 raise VideoError("the decoder or the model broke down on this video") from error
 
     def _wait(self, pipe: Connection, progress: Progress, cancelled: Callable[[], bool]) -> Any:
-        deadline = None
+        began, deadline = time.monotonic(), None
         while True:
+            if exceeded := self._limits.exceeded(began, self.pid or 0):
+                self._end()
+                raise VideoError(exceeded[1])
             if deadline is None and (cancelled() or self._closed):
                 pipe.send(CANCEL)
                 deadline = time.monotonic() + (0 if self._closed else GRACE)
@@ -114,7 +118,7 @@ class Worker:
         self._process = self._pipe = None
 
 
-def _main(pipe: Connection, scorer: str, scoring: ScorerConfig, cache: Path | None) -> None:
+def _main(pipe: Connection, scorer: str, scoring: ScorerConfig, cache: str | None) -> None:
     """The other process. It ends when the pipe does, that is, with the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
     with suppress(OSError, AttributeError):  # not on Windows

@@ -34,5 +34,5 @@ _MEANINGS = {
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """What a route may refuse, for the OpenAPI document."""
-    always = (400, 401, 403, 422)
+    always = (400, 401, 403, 422, 507)
     return {code: {"model": Problem, "description": _MEANINGS[code]} for code in sorted({*always, *codes})}

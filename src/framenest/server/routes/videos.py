@@ -51,7 +51,7 @@ def register(here: Here, body: ByPath | ByAddress) -> Registered:
 @router.post(
     "/videos/upload",
     status_code=201,
-    responses=problems(400, 413, 429, 507),
+    responses=problems(413, 429),
     openapi_extra={
         "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
     },

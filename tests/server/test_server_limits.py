@@ -1,0 +1,188 @@
+"""What goes wrong or takes too long: a full disk, a broken journal, work that does not end."""
+
+import asyncio
+import resource
+import threading
+from dataclasses import replace
+
+import pytest
+
+from framenest.config import ScorerConfig
+from framenest.corpus.workers import Limits
+from framenest.errors import StoreError, VideoError
+from framenest.server import incoming, service
+from framenest.server.incoming import Incoming
+from framenest.server.parts import Part, Room
+from framenest.server.refusals import Forbidden, NotReady, TooLarge, Unusable
+from framenest.server.service import Service
+from framenest.server.settings import MIB, Settings
+from framenest.server.worker import Worker
+
+
+@pytest.fixture
+def here(tmp_path, media, scores):
+    """A service whose job threads do not run."""
+    made = Service(Settings(data=tmp_path / "data", videos=media, scorer=scores))
+    yield made
+    made.close()
+
+
+def fail_writing(journal, broken: bool) -> None:
+    """Let SQLite refuse to write, as on a full disk."""
+    journal.rows(f"pragma query_only = {int(broken)}")
+
+
+def test_a_job_stays_as_it_was_while_the_journal_cannot_be_written(here):
+    jobs = here.jobs
+    job = jobs.submit("rank", "a", {})
+    fail_writing(here.journal, True)
+    with pytest.raises(StoreError, match="journal cannot be used"):
+        jobs.submit("rank", "b", {})
+    with pytest.raises(StoreError):
+        jobs.take()
+    assert (job.state, jobs.active("b")) == ("queued", None)
+    fail_writing(here.journal, False)
+    assert jobs.take() is job
+    fail_writing(here.journal, True)
+    with pytest.raises(StoreError):
+        jobs.finish(job)
+    assert (job.state, jobs.active("a")) == ("running", job)
+    fail_writing(here.journal, False)
+    jobs.finish(job)
+    assert jobs.get(job.id).state == "done"
+
+
+def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatch):
+    monkeypatch.setattr(service, "PAUSE", 0.01)
+    failed, ended = threading.Event(), threading.Event()
+    monkeypatch.setattr(service.log, "error", lambda *_: failed.set())
+    here.jobs._tell = lambda _: ended.set()
+
+    def do(*_):
+        fail_writing(here.journal, True)
+
+    monkeypatch.setattr(here, "_do", do)
+    job = here.jobs.submit("rank", "a", {})
+    thread = threading.Thread(target=here._run, args=(here.workers[0],))
+    thread.start()
+    try:
+        assert failed.wait(30)
+        assert job.state == "running"
+        fail_writing(here.journal, False)
+        assert ended.wait(30)
+        assert job.state == "done"
+        assert thread.is_alive()
+    finally:
+        fail_writing(here.journal, False)
+        here._closing.set()
+        here.jobs.close()
+        thread.join()
+
+
+@pytest.mark.parametrize(("limits", "told"), [
+    (Limits(seconds=0.001), "not done after 0.001 s"),
+    (Limits(memory=1), "MiB allowed"),
+])  # fmt: skip
+def test_work_over_its_limits_is_ended(scores, limits, told):
+    worker = Worker(scores, ScorerConfig(), None, limits)
+    for _ in range(2):  # in a process of its own each
+        with pytest.raises(VideoError, match=told):
+            worker.call("scorer")
+        assert worker.pid is None
+    worker.close()
+
+
+def test_a_video_with_work_under_way_is_not_removed(here):
+    video = here.library.add_path("clip.mp4")
+    _, job = here.ask(video, "Where is it?", [], "paper", 64)
+    with pytest.raises(NotReady, match="indexed or ranked"):
+        here.remove(video)
+    assert here.jobs.take() is job
+    with pytest.raises(NotReady, match="indexed or ranked"):
+        here.remove(video)
+    here.jobs.finish(job)
+    here.remove(video)
+    assert here.library.all() == []
+
+
+def test_a_ranking_of_another_format_is_another_ranking(here, monkeypatch):
+    video = here.library.add_path("clip.mp4")
+    first, _ = here.ask(video, "Where is it?", [], "paper", 64)
+    assert here.ask(video, "Where is it?", [], "paper", 64)[0] == first
+    monkeypatch.setattr(service, "FORMAT", service.FORMAT + 1)
+    assert here.ask(video, "Where is it?", [], "paper", 64)[0] != first
+
+
+def test_the_cache_may_be_at_an_address(serve, media, tmp_path):
+    pytest.importorskip("fsspec", reason="needs the extra `remote`")
+    server = serve("--cache", f"file://{tmp_path}/shared", videos=media)
+    server.indexed("clip.mp4")
+    assert list((tmp_path / "shared" / "index").rglob("*.*"))
+
+
+def test_a_full_disk_is_told_as_such(serve):
+    server = serve()
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4 * MIB, 4 * MIB))
+    answer = server.http.post("/videos/upload", params={"name": "x.mp4"}, content=bytes(6 * MIB))
+    assert answer.status_code == 507, answer.text
+    assert "cannot be stored" in answer.json()["detail"]
+    assert list((server.data / "uploads").iterdir()) == []
+    assert "Traceback" not in server.log
+
+
+def test_parts_share_the_room(tmp_path):
+    room = Room(tmp_path, 100)
+    first, second = Part(tmp_path, 100, room), Part(tmp_path, 100, room)
+    first.write(bytes(60))
+    with pytest.raises(TooLarge, match="no room"):
+        second.write(bytes(60))
+    second.write(bytes(40))
+    first.path.rename(tmp_path / "kept")
+    first.close()
+    with pytest.raises(TooLarge, match="no room"):
+        second.write(b"x")
+    second.close()
+    (tmp_path / "kept").unlink()
+    third = Part(tmp_path, 100, room)
+    third.write(bytes(100))
+    third.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def in_pieces(data: bytes, size: int):
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+def test_an_upload_is_inspected_once_and_not_kept_without_a_row(here, media, monkeypatch):
+    data, seen = (media / "clip.mp4").read_bytes(), []
+    inspect = here.library.inspect
+    monkeypatch.setattr(here.library, "inspect", lambda file: seen.append(file) or inspect(file))
+    fail_writing(here.journal, True)
+    with pytest.raises(StoreError):
+        asyncio.run(here.incoming.upload(in_pieces(data, 1000), "clip.mp4"))
+    assert list(here.settings.uploads.iterdir()) == []
+    fail_writing(here.journal, False)
+    video = asyncio.run(here.incoming.upload(in_pieces(data, 1000), "clip.mp4"))
+    assert video.path.read_bytes() == data
+    assert len(seen) == 2  # once each time
+
+
+def test_an_upload_has_an_end(here, monkeypatch):
+    monkeypatch.setattr(incoming, "LONGEST", -1.0)
+    with pytest.raises(Unusable, match="not here after"):
+        asyncio.run(here.incoming.upload(in_pieces(b"some bytes", 1), "x.mp4"))
+
+
+def test_files_that_vanish_are_left_out(here, media, monkeypatch):
+    gone = media / "gone.mp4"
+    monkeypatch.setattr(type(media), "rglob", lambda *_: [gone, media / "clip.mp4"])
+    monkeypatch.setattr(type(media), "is_file", lambda _: True)
+    assert [file["path"] for file in here.library.files()] == ["clip.mp4"]
+
+
+def test_hosts_are_the_same_in_any_case(here):
+    allowed = Incoming(replace(here.settings, hosts=("Example.ORG",)), here.library)
+    allowed._check_address("https://EXAMPLE.org/kiln.mp4")
+    with pytest.raises(Forbidden):
+        allowed._check_address("https://example.com/kiln.mp4")
