@@ -81,7 +81,7 @@ def test_clip_equals_its_forward(clip_model):
     cropped = np.stack([scorer.inputs[0].cut(p) for p in pictures])
     encoded = scorer.encode(frames_of(cropped))
     assert scorer.scores(encoded, QUESTION, encoded) == pytest.approx(logits, abs=1e-4)
-    cosines = logits / np.exp(float(parts[2].logit_scale))
+    cosines = logits / np.exp(parts[2].logit_scale.item())
     assert scorer.match(encoded, QUESTION) == pytest.approx((1 + cosines) / 2, abs=1e-6)
 
 
