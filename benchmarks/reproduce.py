@@ -31,24 +31,28 @@ class Own:
     def __init__(self, files: list[str]) -> None:
         self.scored = Scored([Results(file) for file in files])
 
-    def how(self, model: str, thinking: bool = False) -> str | None:
-        for how, settings in self.scored.settings.items():
-            if model in settings["model"] and bool(settings["thinking"]) == thinking:
-                return how
-        return None
+    def hows(self, model: str, thinking: bool = False) -> list[str]:
+        """The ways of running that fit; another set of annotations is another way."""
+        return [
+            how
+            for how, settings in self.scored.settings.items()
+            if model in settings["model"] and bool(settings["thinking"]) == thinking
+        ]
 
     def score(
         self, column: str, selector: str, budget: int, model: str = NINE, thinking: bool = False
     ) -> float | None:
-        how = self.how(model, thinking)
         dataset, score = MAIN_TABLE[column]
-        return None if how is None else self.scored.scores(how, selector, budget, dataset).get(score)
+        found = (
+            self.scored.scores(how, selector, budget, dataset).get(score)
+            for how in self.hows(model, thinking)
+        )
+        return next((number for number in found if number is not None), None)
 
     def row(
         self, table: Callable[[Scored], list[Row]], selector: str, columns: list[str]
     ) -> list[float | None]:
-        how = self.how(NINE)
-        rows = [] if how is None else table(self.scored.only(how))
+        rows = [row for how in self.hows(NINE) for row in table(self.scored.only(how))]
         found = next((row for row in rows if row["Selector"] == selector), {})
         return [found.get(column) for column in columns]
 

@@ -7,6 +7,7 @@ import pytest
 from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.evaluation.annotations import Folder, load_benchmark
 from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.subtitles import SUBTITLES
 from framenest.lmm.prompt import DIRECTLY
 
 VIDEOMME = {
@@ -47,7 +48,6 @@ def test_videomme(tmp_path):
     assert (question.id, question.video, question.answer) == ("001-1", "fFjv93ACGo8", "C")
     assert question.category == "short"
     assert question.options == ("One.", "Two.", "Three.", "Four.")
-    assert question.letters == "ABCD"
     assert question.prompt == (
         f"How many apples are there?\nA. One.\nB. Two.\nC. Three.\nD. Four.\n{DIRECTLY}"
     )
@@ -76,7 +76,7 @@ def test_videomme_v2(tmp_path):
     lines.write_text(json.dumps(V2) + "\n")
     (question,) = load_benchmark("videomme-v2", lines)
     assert (question.group, question.category, question.structure) == ("007", "logic", "[1, [2, 3], 4]")
-    assert question.letters == "ABCDEFGH"
+    assert len(question.options) == 8
     assert question.options[7] == "Thing 7"
     assert question.prompt.endswith(f"H. Thing 7\n{DIRECTLY}")
 
@@ -88,7 +88,7 @@ def test_longvideobench_official_and_as_a_data_set(tmp_path):
     flat |= {f"option{i}": text for i, text in enumerate(LVB["candidates"])}
     assert READERS["longvideobench"](flat) == question
     four = READERS["longvideobench"](flat | {"option4": "N/A"})
-    assert four.letters == "ABCD"
+    assert four.options == ("Boats", "Birds", "Ice", "Nothing")
 
 
 def test_mlvu_official_and_as_a_data_set(tmp_path):
@@ -117,6 +117,7 @@ def test_questions_with_one_id_are_told_apart(tmp_path):
         ("videomme", [LVB]),
         ("videomme", [VIDEOMME | {"answer": "E"}]),
         ("mlvu", [MLVU | {"answer": "Pink"}]),
+        ("mlvu", [{"video_name": "a.mp4", "question": "What?", "answer": "A", "task_type": "ego"}]),
         ("longvideobench", [LVB | {"correct_choice": 7}]),
         ("videomme", []),
     ],
@@ -135,11 +136,12 @@ def test_a_missing_file_and_an_unknown_benchmark(tmp_path):
 
 def test_videos_are_found_by_the_names_annotations_use(tmp_path):
     (tmp_path / "1_plotQA").mkdir()
-    for name in ("1_plotQA/movie101_66.mp4", "fFjv93ACGo8.mkv"):
+    for name in ("1_plotQA/movie101_66.mp4", "fFjv93ACGo8.mkv", "fFjv93ACGo8.json", "fFjv93ACGo8.en.srt"):
         (tmp_path / name).write_bytes(b"x")
     folder = Folder(tmp_path)
     assert folder.find("movie101_66.mp4") == tmp_path / "1_plotQA" / "movie101_66.mp4"
     assert folder.find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.mkv"
+    assert Folder(tmp_path, SUBTITLES).find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.json"
     with pytest.raises(VideoError, match="no such file"):
         folder.find("other")
     with pytest.raises(StoreError, match="no such folder"):

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import entry_points
 from types import ModuleType, SimpleNamespace
 
@@ -159,7 +161,7 @@ def test_a_failed_selection_is_an_explicit_error(fake_vision_process, clip, scor
 def test_a_model_that_names_no_budget(fake_vision_process, clip, scores):
     hook.register()
     path = str(Manifest(str(clip), "What?", "mec", scores).write())
-    with pytest.raises(SystemExit, match="max_num_frames"):
+    with pytest.raises(SystemExit, match="set the model's frame argument: max_num_frames=K"):
         fake_vision_process.fetch_video({"video": path, "fps": 2.0})
 
 
@@ -226,6 +228,30 @@ def test_without_the_reader_a_manifest_is_not_sent(monkeypatch, clip, scores):
         rows.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scores))
 
 
+@pytest.mark.parametrize("row", [ROW | {"videoID": None}, ROW | {"answer": "Z"}, {}])
+def test_whatever_goes_wrong_ends_the_run(monkeypatch, clip, row):
+    with pytest.raises(SystemExit, match="framenest: unexpected"):  # lmms-eval goes on after an Exception
+        rows.messages(row, task_kwargs(monkeypatch, clip, selector="native"))
+
+
+def test_threads_select_one_at_a_time(monkeypatch, clip):
+    inside, most = [], []
+
+    class Kept:
+        made = 0
+
+        def prefix(self, *_):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.01)
+            inside.pop()
+
+    monkeypatch.setattr(manifest, "KeptSelections", lambda _: Kept())
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: manifest.frames_of(Manifest(str(clip), "a", "mec", "tags"), k), range(1, 9)))
+    assert most == [1] * 8
+
+
 def test_models_without_messages_are_refused():
     with pytest.raises(SystemExit, match="chat model"):
         rows.no_visual(ROW)
@@ -242,6 +268,8 @@ def test_the_yaml_comes_before_the_environment(monkeypatch):
     monkeypatch.delenv("FRAMENEST_SELECTOR")
     monkeypatch.setenv("FRAMENEST_PRESET", "no-zoom")
     assert TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}}).full_selector == "mec:no-zoom"
+    both = TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "selector": "mec:horizon=64"}})
+    assert both.full_selector == "mec:no-zoom+horizon=64"
     monkeypatch.setenv("FRAMENEST_FRAMES_AS", "images")
     with pytest.raises(ConfigError, match="FRAMENEST_FRAMES=K"):
         TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}})

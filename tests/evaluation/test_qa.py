@@ -232,6 +232,34 @@ def test_subtitles_only_where_asked_for(place):
     )
 
 
+def test_a_video_without_subtitles_is_asked_without(place, capsys):
+    (place / "subs").mkdir()
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, "--subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+        assert "subtitles" not in server.requests[0][2]["messages"][-1]["content"][-1]["text"]
+    assert "1 of 1 videos have no subtitles in subs" in capsys.readouterr().err
+
+
+def test_what_a_server_may_not_take_is_left_to_it(place):
+    more = ("--thinking", "server", "--temperature", "server", "--limit", "1", "--selectors", "uniform")
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more)) == 0
+        body = server.requests[0][2]
+    assert not {"chat_template_kwargs", "temperature"} & set(body)
+    (settings,) = Results("results.jsonl").runs.values()
+    assert (settings["thinking"], settings["temperature"]) == (None, None)
+    assert settings["annotations"] == "videomme.json"
+
+
+def test_lists_are_looked_up_by_the_question_whatever_is_scored(place):
+    row = {"video": "clip.mp4", "question": "Which number is shown 0 seconds in?", "frame_idx": [7, 9]}
+    (place / "mine.json").write_text(json.dumps([row]))
+    more = ("--query", "question+options", "--selectors", "file:mine.json", "--budgets", "2", "--limit", "1")
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more)) == 0
+        assert pictures(server.requests[0][2]) == 2
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -57,6 +57,15 @@ def test_another_file_is_refused(tmp_path):
         Results(tmp_path / "r.jsonl")
 
 
+def test_a_file_without_a_line_of_json_is_refused_unless_a_kill_left_it(tmp_path):
+    file = tmp_path / "r.jsonl"
+    file.write_text("notes of mine\nand more\n")
+    with pytest.raises(ConfigError, match="not a results file"):
+        Results(file)
+    file.write_text('{"kind": "run", "run": "ab')
+    assert Results(file).runs == {}
+
+
 @pytest.fixture
 def results(tmp_path):
     """MEC: all right at every budget; uniform: half of it. Two benchmarks in one file."""
@@ -75,12 +84,15 @@ def results(tmp_path):
 def test_the_main_table_has_the_papers_columns(results):
     rows = main_table(Scored([results]))
     assert list(rows[0]) == ["K", "Selector", "Short", "Medium", "Long", "Overall", "Non-Lin.", "Micro Acc.",
-                             "LVB", "MLVU"]  # fmt: skip
+                             "LVB", "MLVU", "Answered"]  # fmt: skip
     assert [(row["K"], row["Selector"]) for row in rows[:3]] == [(8, "mec"), (8, "uniform"), (16, "mec")]
     mec, uniform = rows[:2]
     assert (mec["Overall"], mec["MLVU"], mec["LVB"], mec["Medium"]) == (100, 100, None, None)
     assert (uniform["Short"], uniform["Long"], uniform["Overall"]) == (100, 0, 50)
-    assert markdown(rows).splitlines()[2] == "| 8 | mec | 100.00 |  | 100.00 | 100.00 |  |  |  | 100.00 |"
+    assert (
+        markdown(rows).splitlines()[2]
+        == "| 8 | mec | 100.00 |  | 100.00 | 100.00 |  |  |  | 100.00 | 3 of 4 |"
+    )
 
 
 def test_averages_over_budgets(results):
@@ -116,6 +128,60 @@ def test_costs_leave_out_selections_that_were_kept(tmp_path):
     (row,) = cost_table(Scored([made]))
     assert (row["Candidates"], row["Selection s"], row["Answer s"]) == (550, 2.0, 3.0)
     assert (row["Unreadable"], row["Answers"]) == (1, 3)
+
+
+def test_costs_take_the_selection_that_ran_and_tell_runs_apart(tmp_path):
+    made = Results(tmp_path / "r.jsonl")
+    ran, kept = ({"seconds": s, "kept": k, "candidates": 500} for s, k in ((4.0, False), (0.0, True)))
+    for dataset in ("videomme", "mlvu"):
+        run = made.begin({"dataset": dataset, "model": "m"})
+        made.append(answer(run, "1", 8, True, selection=ran if dataset == "mlvu" else ran | {"seconds": 2.0}))
+        made.append(answer(run, "1", 16, True, selection=kept))
+    (row,) = cost_table(Scored([made]))
+    assert row["Selection s"] == 3.0
+
+
+def test_an_answer_in_several_files_counts_once_and_a_failure_never_replaces_it(tmp_path):
+    files = []
+    for name, errors in (("a", [None, "busy", None]), ("b", [None, None, "busy"])):
+        made = Results(tmp_path / name)
+        run = made.begin({"dataset": "videomme", "model": "m"})
+        for i, error in enumerate(errors):
+            made.append(answer(run, str(i), 8, name == "b" or i == 2, error=error))
+        files.append(made)
+    scored = Scored(files)
+    assert len(scored.records(*scored.settings, "mec")) == 3
+    (row,) = main_table(scored)
+    assert row["Overall"] == 100
+    assert "Answered" not in row
+
+
+def test_failed_questions_are_seen(tmp_path):
+    made = Results(tmp_path / "r.jsonl")
+    run = made.begin({"dataset": "videomme", "model": "m"})
+    made.append(answer(run, "1", 8, True))
+    made.append(answer(run, "2", 8, False, error="busy"))
+    made.append(answer(run, "2", 16, False, error="busy"))
+    assert [(r["Overall"], r["Answered"]) for r in main_table(Scored([made]))] == [
+        (100, "1 of 2"), (None, "0 of 1"),
+    ]  # fmt: skip
+    for table in (regime_table, budget_table, cost_table):
+        assert table(Scored([made]))[0]["Answered"] == "1 of 3"
+
+
+def test_two_sets_of_annotations_are_two_rows_and_benchmarks_share_one(tmp_path):
+    made = Results(tmp_path / "r.jsonl")
+    for dataset, annotations in (("videomme", "test.parquet"), ("mlvu", "json")):
+        run = made.begin({"dataset": dataset, "model": "m", "annotations": annotations})
+        made.append(answer(run, "1", 8, True, category="ego"))
+    (row,) = main_table(Scored([made]))
+    assert (row["Overall"], row["MLVU"]) == (100, 100)
+    run = made.begin({"dataset": "mlvu", "model": "m", "annotations": "test_mcq_gt.json"})
+    made.append(answer(run, "1", 8, False, category="ego"))
+    rows = main_table(Scored([made]))
+    assert {row["annotations"]: row["MLVU"] for row in rows} == {
+        "": None, "json": 100, "test_mcq_gt.json": 0,
+    }  # fmt: skip
 
 
 def test_every_line_is_json(results):

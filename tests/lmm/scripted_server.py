@@ -15,7 +15,9 @@ class ScriptedServer:
 
     def __init__(self, *replies, models=("scripted",), model_fields=None) -> None:
         self.replies, self.requests = list(replies), []
-        self.models = [{"id": name, "object": "model", **(model_fields or {})} for name in models]
+        self.page = models if callable(models) else None
+        named = [] if self.page else models
+        self.models = [{"id": name, "object": "model", **(model_fields or {})} for name in named]
         handler = type("Bound", (Handler,), {"script": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -52,7 +54,10 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        self.send_json(200, {"object": "list", "data": self.script.models})
+        if self.script.page:
+            self.script.page(self)
+        else:
+            self.send_json(200, {"object": "list", "data": self.script.models})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -51,6 +51,15 @@ def test_an_answer_with_its_citations(capsys, clip):
     assert "CANNOT TELL" not in asked
 
 
+def test_a_choice_may_be_a_number_below_zero(capsys, clip):
+    with ScriptedServer("B") as server:
+        given = ("--options", "-5", "3", "-.5", "--base-url", server.url, "-k", 2, "--json", *UNIFORM)
+        code, _, _ = run(capsys, "ask", clip, "How warm is it?", *given)
+        asked = server.turns()[0]["content"][-1]["text"]
+    assert code == 0
+    assert asked.splitlines()[1:4] == ["A. -5", "B. 3", "C. -.5"]
+
+
 def test_options_come_in_a_row_and_json_comes_out(capsys, clip):
     with ScriptedServer("B") as server:
         code, out, _ = run(

@@ -133,11 +133,17 @@ VLLM = (
     "(2000 in the messages, 50 in the completion)."
 )
 
+NEW_VLLM = (
+    "This model's maximum context length is 1000 tokens. However, you requested 50 output tokens and your "
+    "prompt contains 2000 input tokens, for a total of 2050 tokens."
+)
+
 
 @pytest.mark.parametrize(
     ("reply", "fits"),
     [
         ((400, {"error": {"message": VLLM, "code": "context_length_exceeded"}}), 9),
+        ((400, {"error": {"message": NEW_VLLM}}), 9),
         ((400, {"object": "error", "message": "The decoder prompt (length 2000) is longer than the maximum "
                 "model length of 1000."}), 9),
         ((400, {"error": {"message": "The input (2000 tokens) is longer than the model's context length "
@@ -145,7 +151,7 @@ VLLM = (
         ((400, {"error": {"code": 400, "message": "the request exceeds the available context size, try "
                 "increasing it", "n_prompt_tokens": 2000, "n_ctx": 1000}}), 9),
     ],
-    ids=["vllm", "vllm-engine", "sglang", "llama.cpp"],
+    ids=["vllm", "vllm-new", "vllm-engine", "sglang", "llama.cpp"],
 )  # fmt: skip
 def test_a_context_that_is_too_long_names_the_budget_that_fits(connect, request_of, reply, fits):
     """20 frames took about 1,980 of 2,000 tokens; of 1,000 about 930 are left for frames."""
@@ -188,6 +194,25 @@ def test_an_address_without_its_path(connect, request_of):
         bare = connect(server.url.removesuffix("/v1"), "m")
         with pytest.raises(ModelError, match=r"answered 404; should the address end in /v1\?"):
             bare.answer(request_of(1))
+
+
+def test_a_web_page_where_a_server_should_be(connect, request_of):
+    def page(handler, body=None):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/html")
+        handler.send_header("Content-Length", "13")
+        handler.end_headers()
+        handler.wfile.write(b"<html></html>")
+
+    with ScriptedServer(page, models=page) as server:
+        client = connect(server.url, "m")
+        for attempt in (
+            client.models,
+            lambda: client.answer(request_of(1)),
+            lambda: heard(client, request_of(1)),
+        ):
+            with pytest.raises(ModelError, match=r"not as an OpenAI server; should the address end in /v1\?"):
+                attempt()
 
 
 def test_a_line_that_drops_in_mid_answer(connect, request_of):
@@ -254,6 +279,49 @@ def test_fields_that_a_server_does_not_know_are_left_out(connect, request_of):
         assert server.requests[-1][2]["max_completion_tokens"] == 9
         heard(client, request_of(1))
         assert len(server.requests) == 4  # learnt once
+
+
+def test_what_another_thread_learnt_meanwhile_is_no_error(connect, request_of):
+    def strict(handler, body):
+        if "max_tokens" in body:
+            client._renamed = True  # another thread's answer came first
+            said = "Use 'max_completion_tokens' instead."
+            return handler.send_json(400, {"error": {"message": said}})
+        return handler.send_json(200, completion("B"))
+
+    with ScriptedServer(strict) as server:
+        client = connect(server.url, "m", max_tokens=9)
+        assert client.answer(request_of(1)).text == "B"
+
+
+def cut_off(text):
+    """A reply of a server without a reasoning parser, out of tokens."""
+
+    def reply(handler, body):
+        if body.get("stream"):
+            return handler.stream(text, finish="length")
+        answer = completion(text)
+        answer["choices"][0]["finish_reason"] = "length"
+        return handler.send_json(200, answer)
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("thinking", "text", "expected"),
+    [
+        (True, "So B may be", ("So B may be", "")),
+        (True, "So B. </think> It is a", ("So B.", "It is a")),
+        (None, "So B. </think> It is a", ("So B.", "It is a")),
+        (None, "It is a", ("", "It is a")),
+        (False, "It is a", ("", "It is a")),
+    ],
+)
+def test_a_thought_that_was_cut_off_is_no_answer(connect, request_of, thinking, text, expected):
+    with ScriptedServer(cut_off(text)) as server:
+        client = connect(server.url, "m", thinking=thinking)
+        for answer in (client.answer(request_of(1)), heard(client, request_of(1))[0]):
+            assert (answer.reasoning, answer.text, answer.finish_reason) == (*expected, "length")
 
 
 def test_thinking_is_switched_and_kept_apart(connect, request_of):

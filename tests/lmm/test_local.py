@@ -132,6 +132,17 @@ def test_thinking_reaches_the_template(decoder):
         assert text.endswith("<think>") == (thinking is True)
 
 
+def test_a_thought_that_was_cut_off_is_no_answer(decoder):
+    model, processor = random_models.internvl()
+    request = lmm.messages(prefix_of(decoder, [3]), "What?", "internvl", video=decoder)
+    heard = []
+    thinking = Answerer(model, processor, thinking=True, max_tokens=6, eos_token_id=-1)
+    answer = thinking.answer(request, on_text=lambda *piece: heard.append(piece))
+    assert (answer.text, answer.finish_reason) == ("", "length")
+    assert answer.reasoning
+    assert {kind for kind, _ in heard} == {"reasoning"}
+
+
 def test_a_model_by_name(decoder, tmp_path):
     random_models.save_llava(tmp_path / "llava")
     model = Answerer(str(tmp_path / "llava"), device="cpu", max_tokens=6)

@@ -27,6 +27,7 @@ def test_qwen_video_shares_its_pixels_among_the_frames():
         ("qwen", "duplicate", 5 * 220),
         ("qwen", "images", 5 * 220),
         ("hf-video", "pairs", 5 * 196),
+        ("hf-video", "duplicate", 10 * 196),
         ("internvl", "pairs", 5 * 256),
         ("llava-onevision", "pairs", 5 * 23 * 13),
     ],
@@ -59,6 +60,9 @@ def test_options():
 
 def test_cannot_tell():
     assert all(map(cannot_tell, ["CANNOT TELL", " Cannot tell.\n", "**CANNOT TELL**", "'cannot tell'"]))
+    said = ["CANNOT TELL. The frames do not show it.", "Cannot tell:\nno kiln", "CANNOT TELL\n\nThey do not."]
+    assert all(map(cannot_tell, said))
+    assert not cannot_tell("Cannot tell, but most likely B")
     assert not any(map(cannot_tell, ["", "A", "I cannot tell", "cannot tell whether it is B, so A"]))
 
 
@@ -66,4 +70,5 @@ def test_cited():
     seconds = [0.04, 12.34, 61.0]
     assert cited("It is red [0.0s] and [61.0 seconds].", seconds) == [0, 2]
     assert cited("between [12.3s, 61.0s]", seconds) == [1, 2]
+    assert cited("at [1:01] and [0:00:12.3]", seconds) == [1, 2]
     assert cited("at 12.3 seconds, [frame 5]", seconds) == []

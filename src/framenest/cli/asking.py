@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -15,6 +16,8 @@ from framenest.frames import VideoInfo
 from framenest.lmm import PAIRINGS, Limits, Pairing
 from framenest.lmm.tokens import estimate, largest_budget
 
+_NEGATIVE = re.compile(r"-[.]?\d")  # a choice may be a number below zero
+
 
 class WithSeveral(click.RichCommand):
     """A command whose --options takes several values in a row: --options A B C D."""
@@ -24,7 +27,7 @@ class WithSeveral(click.RichCommand):
         spread: list[str] = []
         current = ""
         for place, arg in enumerate(args):
-            if arg.startswith("-") and arg != "-":
+            if arg.startswith("-") and arg != "-" and not (current and _NEGATIVE.match(arg)):
                 current = arg if arg in several else ""
                 spread.append(arg)
             elif current and args[place - 1] != current:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import rich_click as click
 from rich import box
@@ -23,11 +23,26 @@ from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.kept import KeptSelections, check_selector, needs_scorer
 from framenest.evaluation.qa import QaRun, QaSettings
 from framenest.evaluation.results import Results
+from framenest.evaluation.subtitles import SUBTITLES
 from framenest.evaluation.tables import TABLES, Row, Scored, cell, main_table, markdown
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.store import DirectoryStore
 
 BUDGETS = "8,16,32,64,128,256"
+SERVER = "server"
+"""A setting that is left to the server: nothing is sent."""
+
+
+class Temperature(click.ParamType[float | Literal["server"]]):
+    """A number, or "server"."""
+
+    name = "T|server"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | Literal["server"]:
+        try:
+            return "server" if value == SERVER else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor {SERVER!r}", param, ctx)
 
 
 @click.command("qa")
@@ -59,10 +74,14 @@ BUDGETS = "8,16,32,64,128,256"
 @click.option(
     "--style", type=click.Choice(lmm.FOR_SERVERS), default="openai", show_default=True, panel="The model"
 )
-@click.option("--thinking", type=click.Choice(["on", "off"]), default="off", show_default=True,
-              panel="The model")  # fmt: skip
-@click.option("--answer-tokens", type=int, help="[default: 1024, thinking 8192]", panel="The model")
-@click.option("--temperature", type=float, default=0.0, show_default=True, panel="The model")
+@click.option(
+    "--thinking", type=click.Choice(["on", "off", SERVER]), default="off", show_default=True,
+    help="on, off: sends chat_template_kwargs, which some servers refuse. server: sends nothing.",
+    panel="The model",
+)  # fmt: skip
+@click.option("--answer-tokens", type=int, help="[default: 8192, thinking off 1024]", panel="The model")
+@click.option("--temperature", type=Temperature(), default=0.0, show_default=True, panel="The model",
+              help="server: sends none, for models that take no other than their own.")  # fmt: skip
 @click.option("--retries", type=int, default=4, show_default=True, help="When it is busy.", panel="The model")
 @click.option("--timeout", type=float, default=600, show_default=True, help="Seconds.", panel="The model")
 @click.option(
@@ -94,9 +113,9 @@ def qa(
     base_url: str,
     model: str | None,
     style: str,
-    thinking: Literal["on", "off"],
+    thinking: Literal["on", "off", "server"],
     answer_tokens: int | None,
-    temperature: float,
+    temperature: float | Literal["server"],
     retries: int,
     timeout: float,
     key_variable: str,
@@ -136,21 +155,27 @@ def qa(
         folder.find(missing[0])
     if missing:
         note(f"{len(missing)} of {len(named)} videos are not in {videos}, as {missing[0]}")
-    tokens = answer_tokens or ANSWER_TOKENS[thinking == "on"]
+    said = None if subtitles is None else Folder(subtitles, SUBTITLES)
+    silent = {q.video for q in questions if said is not None and said.missing([q.subtitles])}
+    if silent:
+        note(f"{len(silent)} of {len(named)} videos have no subtitles in {subtitles}; asked without them")
+    tokens = answer_tokens or ANSWER_TOKENS[thinking != "off"]
+    thinks = None if thinking == SERVER else thinking == "on"
+    warmth = None if temperature == SERVER else float(temperature)
     bars = Bars(quiet)
     with Client(
         base_url, model, key_variable=key_variable, timeout=timeout, retries=retries,
-        thinking=thinking == "on", max_tokens=tokens, temperature=temperature,
+        thinking=thinks, max_tokens=tokens, temperature=warmth,
     ) as client:  # fmt: skip
         greet(client)
         settings = QaSettings(
-            dataset, client.model, thinking == "on", tokens, temperature, scorer, query, style, pairing,
-            limits, subtitles is not None, tell_times,
+            dataset, client.model, thinks, tokens, warmth, scorer, query, style, pairing,
+            limits, subtitles is not None, tell_times, Path(annotations).absolute().name,
         )  # fmt: skip
         file = Results(results)
         run = QaRun(
             settings, client, KeptSelections(scorer, store=cache, progress=bars), folder, file,
-            subtitles=Folder(subtitles) if subtitles is not None else None, jobs=jobs, progress=bars,
+            subtitles=said, jobs=jobs, progress=bars,
         )  # fmt: skip
         with bars:
             run(questions, names, sorted(set(budgets)))
@@ -191,6 +216,8 @@ def table(
         if not Path(file).is_file():
             raise StoreError(f"{file}: no such file")
     rows = TABLES[kind](Scored([Results(file) for file in files]))
+    if not rows:
+        note(f"no answers for the table {kind!r} in {', '.join(files)}")
     if as_markdown:
         out.print(markdown(rows), soft_wrap=True, markup=False)
     else:
@@ -204,7 +231,7 @@ def _print(rows: list[Row]) -> None:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         own = list(row)[: min(list(row).index(name) for name in ("K", "Selector") if name in row)]
-        title = ", ".join(f"{name} {row[name]}" for name in own)
+        title = ", ".join(f"{name} {row[name]}" for name in own if row[name] != "")
         groups.setdefault(title, []).append({name: row[name] for name in row if name not in own})
     for title, group in groups.items():
         if title:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,17 +52,27 @@ def _unique(questions: Sequence[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
     return result
 
 
-class Folder:
-    """Files below a folder by the names that annotations use: a path, a file name, or one without suffix."""
+VIDEOS = frozenset(
+    (".mp4", ".m4v", ".mov", ".3gp", ".mkv", ".webm", ".avi", ".flv", ".wmv", ".ts", ".m2ts", ".mts", ".mpg",
+     ".mpeg", ".ogv", ".gif")
+)  # fmt: skip
 
-    def __init__(self, root: str | Path) -> None:
+
+class Folder:
+    """Files below a folder by the names that annotations use: a path, a file name, or one without suffix.
+
+    suffixes: which files may stand for a name without one; subtitles and notes often lie beside a video.
+    """
+
+    def __init__(self, root: str | Path, suffixes: Collection[str] = VIDEOS) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
             raise StoreError(f"{self.root}: no such folder")
         self._by_name: dict[str, Path] = {}
         for file in sorted(f for f in self.root.rglob("*") if f.is_file()):
             self._by_name.setdefault(file.name, file)
-            self._by_name.setdefault(file.stem, file)
+            if file.suffix.lower() in suffixes:
+                self._by_name.setdefault(file.stem, file)
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Those that are not here, each once."""

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 _PHRASE = r"(?:answer|option|choice)\b(?:\s+(?:is|would\s+be|should\s+be))?"
 
+_GOES_ON = r"because|since|as|for|due|from|based|according|which"  # after a letter; no article stands there
+
 
 def chosen_letter(text: str, options: Sequence[str]) -> str | None:
     """The letter of the option that an answer names, or None where it names none or several.
@@ -25,7 +27,7 @@ def chosen_letter(text: str, options: Sequence[str]) -> str | None:
         return alone.group(1).upper()
     for pattern in (
         rf"\\boxed\{{\W*([{letters}])\W*\}}",
-        rf"(?i:{_PHRASE})\s*[:=]?\s*[*(\[\"']*([{letters}])\b(?!\s+[a-z])",
+        rf"(?i:{_PHRASE})\s*[:=]?\s*[*(\[\"']*([{letters}])\b(?!\s+(?!(?:{_GOES_ON})\b)[a-z])",
         rf"^\W*([{letters}])\W*$",
     ):
         found = re.findall(pattern, text, re.M)
@@ -50,7 +52,9 @@ def _by_text(text: str, options: Sequence[str], letters: str) -> str | None:
 def _by_lone_letter(text: str, letters: str) -> str | None:
     """The one capital letter that stands by itself; an "A" before a word is an article."""
     alone = set(
-        re.findall(rf"\b([{letters}])\b(?!')", re.sub(r"\bA(?=\s+(?!or\b|and\b|nor\b)[a-z])", "", text))
+        re.findall(
+            rf"\b([{letters}])\b(?!')", re.sub(rf"\bA(?=\s+(?!(?:or|and|nor|{_GOES_ON})\b)[a-z])", "", text)
+        )
     )
     return str(alone.pop()) if len(alone) == 1 else None
 

@@ -52,11 +52,6 @@ class BenchmarkQuestion:
         """What the model is asked: question, choices and the paper's instruction, the same for all."""
         return f"{self.asked}\n{DIRECTLY}"
 
-    @property
-    def letters(self) -> str:
-        """The letters that may be answered."""
-        return LETTERS[: len(self.options)]
-
 
 def _videomme(row: Row) -> BenchmarkQuestion:
     """Video-MME: `options` are "A. …" texts; broken down by `duration` (short, medium, long)."""
@@ -119,6 +114,8 @@ def _mlvu(row: Row) -> BenchmarkQuestion:
     else:
         asked, answer = str(row["question"]), str(row["answer"])
         choices = list(re.finditer(r"^\s*\(([A-J])\)\s*(.*)$", asked, re.M))
+        if not choices:
+            raise ValueError(f"no choices as (A), (B) in the question {asked!r}")
         question, options = asked[: choices[0].start()].strip(), [c.group(2).strip() for c in choices]
         video, task = str(row["video_name"]), str(row["task_type"])
     return BenchmarkQuestion(

@@ -62,7 +62,7 @@ class KeptSelections:
     """Frames for questions, from disk where they were selected before.
 
     scorer: a scorer's name; "auto" is looked up first, so that a better scorer's selections are new ones.
-    `made` and `found` count selections that ran and those that were there.
+    `made` counts selections that ran; the others were there.
 
     >>> kept = KeptSelections("tags")                                           # doctest: +SKIP
     >>> kept.prefix("kiln.mp4", "What happens after firing?", "mec", 8)         # doctest: +SKIP
@@ -76,7 +76,7 @@ class KeptSelections:
         progress: Progress = lambda *_: None,
     ) -> None:
         self.store = store or DirectoryStore()
-        self.made = self.found = 0
+        self.made = 0
         self._wanted = scorer
         self._progress = progress
         self._spaces: dict[str, Workspace] = {}
@@ -94,7 +94,6 @@ class KeptSelections:
         file = self._file(video, text, selector)
         kept = self._read(file)
         if isinstance(kept, Ranking) or (kept is not None and set(budgets) <= set(kept.prefixes)):
-            self.found += 1
             return kept
         self.made += 1
         made = self._select(video, text, selector, budgets)

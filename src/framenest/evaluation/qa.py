@@ -23,16 +23,18 @@ from framenest.lmm.times import Pairing
 from framenest.protocols import Progress
 from framenest.result import Ranking
 from framenest.selection import Selection
+from framenest.selectors import FILE
 
 
 @dataclass(frozen=True)
 class QaSettings:
     """What a run depends on, beside its selectors and budgets. Another setting is another run.
 
-    dataset: the benchmark. model, thinking, answer_tokens, temperature: as the answerer was made. scorer:
-    its name, None where no selector needs one. query: "question" or "question+options", the text that
-    relevance is scored for. style, pairing, limits: how frames are sent. subtitles: whether they
-    are. tell_times: whether times are written as text, by default where the processor writes none.
+    dataset: the benchmark; annotations: the name of its file, which tells MLVU's dev set from its test set.
+    model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name, None where no
+    selector needs one. query: "question" or "question+options", the text that relevance is scored for.
+    style, pairing, limits: how frames are sent. subtitles: whether they are. tell_times: whether times are
+    written as text, by default where the processor writes none.
     """
 
     dataset: str
@@ -47,6 +49,7 @@ class QaSettings:
     limits: Limits = field(default_factory=Limits)
     subtitles: bool = False
     tell_times: bool | None = None
+    annotations: str | None = None
 
 
 class QaRun:
@@ -97,10 +100,10 @@ class QaRun:
         waiting: list[Future[None]] = []
         try:
             for question, selector, missing in todo:
-                for budget, request, record in self._requests(run, question, selector, missing):
+                for request, record in self._requests(run, question, selector, missing):
                     room.acquire()
                     self._check()
-                    asked = pool.submit(self._ask, question, budget, request, record)
+                    asked = pool.submit(self._ask, question, request, record)
                     asked.add_done_callback(lambda _: room.release())
                     waiting = [f for f in waiting if not f.done() or f.result()] + [asked]
             for asked in waiting:
@@ -112,7 +115,7 @@ class QaRun:
 
     def _requests(
         self, run: str, question: BenchmarkQuestion, selector: str, budgets: list[int]
-    ) -> Iterator[tuple[int, Request, Record]]:
+    ) -> Iterator[tuple[Request, Record]]:
         """Frames and text for one budget after the other; a video that cannot be read is noted."""
         about: Record = {
             "kind": "answer", "run": run, "id": question.id, "selector": selector, "video": question.video,
@@ -138,7 +141,7 @@ class QaRun:
                 )
                 left.remove(budget)
                 spent = {"budget": budget, "frames_seconds": round(time.perf_counter() - began, 3)}
-                yield budget, request, about | spent
+                yield request, about | spent
         except (VideoError, IndexMismatch) as error:  # of this video; anything else would fail for all
             for budget in left:
                 self._note(about | {"budget": budget}, None, error)
@@ -147,7 +150,8 @@ class QaRun:
         self, video: str, question: BenchmarkQuestion, selector: str, budgets: list[int], about: Record
     ) -> Ranking | Selection:
         began, made = time.perf_counter(), self._kept.made
-        text = question.question if self.settings.query == "question" else question.asked
+        plain = self.settings.query == "question" or selector.startswith(FILE)  # lists name the question
+        text = question.question if plain else question.asked
         chosen = self._kept.result(video, text, selector, budgets)
         about["selection"] = {
             "seconds": round(time.perf_counter() - began, 3),
@@ -157,11 +161,12 @@ class QaRun:
         return chosen
 
     def _prompt(self, question: BenchmarkQuestion) -> str:
-        if self._subtitles is None or not question.subtitles:
+        """With what is said in the video where there are subtitles; some videos have none."""
+        if self._subtitles is None or self._subtitles.missing([question.subtitles]):
             return question.prompt
         return with_subtitles(question.prompt, subtitle_text(self._subtitles.find(question.subtitles)))
 
-    def _ask(self, question: BenchmarkQuestion, budget: int, request: Request, record: Record) -> None:
+    def _ask(self, question: BenchmarkQuestion, request: Request, record: Record) -> None:
         record |= {"frames": len(request.prefix)}
         try:
             answer = self._answerer.answer(request)

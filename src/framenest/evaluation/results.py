@@ -20,6 +20,8 @@ from framenest.store import digest
 Record = dict[str, Any]
 Key = tuple[str, str, str, int]
 """(run, question, selector, budget)"""
+BEGINS = b'{"kind": '
+"""A first line that was cut short is told from a foreign file by this."""
 
 
 class Results:
@@ -75,11 +77,18 @@ class Results:
             self.runs[record["run"]] = record["settings"]
         else:
             key = (record["run"], record["id"], record["selector"], record["budget"])
-            self._answers[key] = record
+            self._answers[key] = later(self._answers.get(key), record)
+
+
+def later(before: Record | None, record: Record) -> Record:
+    """Of two attempts at one question the later, unless only the earlier was answered."""
+    failed_since = before is not None and before["error"] is None and record["error"] is not None
+    return before if before is not None and failed_since else record
 
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The lines of a results file; a line cut short is left out, as is a missing file."""
+    whole = False
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -95,7 +104,10 @@ def read_lines(path: Path) -> Iterator[Record]:
             continue
         if not isinstance(record, dict) or record.get("kind") not in ("run", "answer"):
             raise ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
+        whole = True
         yield record
+    if text.strip() and not whole and not text.startswith(BEGINS):
+        raise ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
 
 
 def _ends_a_line(path: Path) -> bool:

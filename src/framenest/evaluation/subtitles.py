@@ -8,6 +8,7 @@ from pathlib import Path
 
 from framenest.errors import ConfigError, StoreError
 
+SUBTITLES = (".srt", ".json", ".jsonl")
 _TIMES = re.compile(r"^\d+\s*$|-->")
 _TAG = re.compile(r"<[^>]+>")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from framenest.evaluation.recall import REGIMES
-from framenest.evaluation.results import Record, Results, question_of
+from framenest.evaluation.results import Key, Record, Results, later, question_of
 from framenest.evaluation.scores import MAIN_TABLE, SCORES
 
 Row = dict[str, Any]
@@ -14,19 +14,28 @@ Row = dict[str, Any]
 
 
 class Scored:
-    """The answers of some result files, by how they were made, selector, budget and benchmark."""
+    """The answers of some result files, by how they were made, selector, budget and benchmark.
+
+    An answer that is in several files counts once: the last, unless it failed. Annotations are part of how
+    a run was made only where a benchmark was asked with several, as MLVU's dev and test sets.
+    """
 
     def __init__(self, files: Iterable[Results]) -> None:
         self.settings: dict[str, Mapping[str, Any]] = {}
         self._answers: dict[tuple[str, str, int, str], list[Record]] = {}
+        runs: dict[str, Record] = {}
+        answers: dict[Key, Record] = {}
         for file in files:
+            runs |= file.runs
             for record in file.answers():
-                settings = file.runs[record["run"]]
-                rest = {name: value for name, value in settings.items() if name != "dataset"}
-                how = repr(sorted(rest.items(), key=str))
-                self.settings[how] = rest
-                key = (how, record["selector"], record["budget"], settings["dataset"])
-                self._answers.setdefault(key, []).append(record)
+                same = (record["run"], record["id"], record["selector"], record["budget"])
+                answers[same] = later(answers.get(same), record)
+        hows = _ways({run: runs[run] for run, *_ in answers})
+        for record in answers.values():
+            how, rest = hows[record["run"]]
+            self.settings[how] = rest
+            key = (how, record["selector"], record["budget"], runs[record["run"]]["dataset"])
+            self._answers.setdefault(key, []).append(record)
 
     def only(self, how: str) -> Scored:
         """The answers that were made this way."""
@@ -48,13 +57,23 @@ class Scored:
         found = [r for r in self._answers.get((how, selector, budget, dataset), []) if r["error"] is None]
         return SCORES[dataset]([(question_of(r), r["correct"]) for r in found]) if found else {}
 
-    def records(self, how: str, selector: str, budget: int | None = None) -> list[Record]:
+    def records(
+        self, how: str, selector: str, budget: int | None = None, dataset: str | None = None
+    ) -> list[Record]:
         return [
             record
-            for (h, s, k, _), records in self._answers.items()
-            if (h, s) == (how, selector) and budget in (None, k)
+            for (h, s, k, d), records in self._answers.items()
+            if (h, s) == (how, selector) and budget in (None, k) and dataset in (None, d)
             for record in records
         ]
+
+    def answered(self, how: str, selector: str, budget: int | None = None, dataset: str | None = None) -> Row:
+        """A cell that says how many records of a row count; no cell where nothing of the table failed."""
+        table = [r for key, records in self._answers.items() if dataset in (None, key[3]) for r in records]
+        if all(r["error"] is None for r in table):
+            return {}
+        records = self.records(how, selector, budget, dataset)
+        return {"Answered": f"{sum(r['error'] is None for r in records)} of {len(records)}"}
 
     def label(self, how: str) -> dict[str, Any]:
         """What tells this run's settings from the others'; nothing where all are alike."""
@@ -64,6 +83,18 @@ class Scored:
             for name in names
             if len({repr(other.get(name)) for other in self.settings.values()}) > 1
         }
+
+
+def _ways(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, Row]]:
+    """By run: a name for how it was made, and the settings that this is."""
+    apart = ("dataset", "annotations")
+    rests = {run: {k: v for k, v in settings.items() if k not in apart} for run, settings in runs.items()}
+    hows: dict[str, tuple[str, Row]] = {}
+    for run, settings in runs.items():
+        alike = [r for r in runs if rests[r] == rests[run] and runs[r]["dataset"] == settings["dataset"]]
+        rest = {"annotations": settings.get("annotations") if len(alike) > 1 else "", **rests[run]}
+        hows[run] = (repr(sorted(rest.items(), key=str)), rest)
+    return hows
 
 
 def main_table(scored: Scored) -> list[Row]:
@@ -76,8 +107,9 @@ def main_table(scored: Scored) -> list[Row]:
                     column: scored.scores(how, selector, budget, dataset).get(score)
                     for column, (dataset, score) in MAIN_TABLE.items()
                 }
-                if any(value is not None for value in cells.values()):
-                    rows.append({**scored.label(how), "K": budget, "Selector": selector, **cells})
+                if scored.records(how, selector, budget):
+                    answered = scored.answered(how, selector, budget)
+                    rows.append({**scored.label(how), "K": budget, "Selector": selector, **cells, **answered})
     return rows
 
 
@@ -89,9 +121,12 @@ def regime_table(scored: Scored, column: str = "Overall") -> list[Row]:
     rows = []
     for how in scored.settings:
         for selector in scored.selectors:
+            if not scored.records(how, selector, None, dataset):
+                continue
             by_budget = {k: scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets}
             cells = {name: _mean([by_budget.get(k) for k in group]) for name, group in groups.items()}
-            rows.append({**scored.label(how), "Selector": selector, **cells})
+            answered = scored.answered(how, selector, None, dataset)
+            rows.append({**scored.label(how), "Selector": selector, **cells, **answered})
     return rows
 
 
@@ -103,10 +138,11 @@ def budget_table(scored: Scored, column: str = "Overall") -> list[Row]:
             **scored.label(how),
             "Selector": selector,
             **{str(k): scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets},
+            **scored.answered(how, selector, None, dataset),
         }
         for how in scored.settings
         for selector in scored.selectors
-        if scored.records(how, selector)
+        if scored.records(how, selector, None, dataset)
     ]
 
 
@@ -121,7 +157,11 @@ def cost_table(scored: Scored) -> list[Row]:
             records = [r for r in scored.records(how, selector) if r["error"] is None]
             if not records:
                 continue
-            once = {r["id"]: r["selection"] for r in records}
+            once: dict[tuple[str, str], Mapping[str, Any]] = {}
+            for record in records:
+                question = (record["run"], record["id"])
+                if question not in once or once[question]["kept"]:
+                    once[question] = record["selection"]
             run = [s for s in once.values() if not s["kept"]]
             rows.append(
                 {
@@ -133,6 +173,7 @@ def cost_table(scored: Scored) -> list[Row]:
                     "Answer s": _mean([r["said"]["seconds"] for r in records]),
                     "Unreadable": sum(r["choice"] is None for r in records),
                     "Answers": len(records),
+                    **scored.answered(how, selector),
                 }
             )
     return rows

@@ -56,18 +56,23 @@ class Answerer(Protocol):
     def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer: ...
 
 
-def split_reasoning(text: str) -> tuple[str, str]:
+def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
     """(reasoning, answer) of a text; the opening tag may be missing, as in templates that write it.
+
+    cut_off: the model was asked to think and ran out of tokens; without a closing tag it had not come
+    to its answer.
 
     >>> split_reasoning("It fires… </think>\\n\\nB")
     ('It fires…', 'B')
     >>> split_reasoning("B")
     ('', 'B')
+    >>> split_reasoning("It fires…", cut_off=True)
+    ('It fires…', '')
     """
     before, closed, after = text.rpartition(CLOSE)
     if closed:
         return before.replace(OPEN, "").strip(), after.strip()
-    if text.lstrip().startswith(OPEN):  # cut off while it was still thinking
+    if cut_off or text.lstrip().startswith(OPEN):  # while it was still thinking
         return text.lstrip().removeprefix(OPEN).strip(), ""
     return "", text.strip()
 
@@ -110,9 +115,9 @@ class Splitter:
             self._give("reasoning", self._held[:cut])
             self._held = self._held[cut:]
 
-    def end(self) -> None:
-        """Nothing more comes: what was held back was the answer, unless it was marked as reasoning."""
-        self._give(self._kind or "answer", self._held)
+    def end(self, *, cut_off: bool = False) -> None:
+        """Nothing more comes: what was held back was the answer, unless it was marked or cut off."""
+        self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
         self._held = ""
 
     def _give(self, kind: Kind, piece: str) -> None:

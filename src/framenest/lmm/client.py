@@ -103,7 +103,9 @@ class Client:
         openai = self._openai
         try:
             with self._trouble.translated(self):
-                listed = self._client.with_options(max_retries=0, timeout=20.0).models.list().data or []
+                client = self._client.with_options(max_retries=0, timeout=20.0)
+                with self._trouble.understood(self):
+                    listed = client.models.list().data or []
         except ModelError as error:
             if isinstance(error.__cause__, openai.APIStatusError) and not isinstance(
                 error.__cause__, openai.AuthenticationError
@@ -126,14 +128,17 @@ class Client:
 
     def _whole(self, request: Request, began: float) -> Answer:
         response = self._create(request, {})
-        reply = response.parse()
-        if not reply.choices:
+        with self._trouble.understood(self):
+            reply = response.parse()
+            choices = reply.choices
+        if not choices:
             raise ModelError(f"{self.base_url} sent an answer without content")
-        choice = reply.choices[0]
-        thought = _extra_text(choice.message)
-        inside, text = split_reasoning(choice.message.content or "")
+        choice = choices[0]
+        thought, finish = _extra_text(choice.message), choice.finish_reason or "stop"
+        cut_off = bool(self.thinking) and finish == "length" and not thought
+        inside, text = split_reasoning(choice.message.content or "", cut_off=cut_off)
         usage = _usage(reply.usage, began, None, response.retries_taken)
-        return Answer(text, thought or inside, reply.model, choice.finish_reason or "stop", usage)
+        return Answer(text, thought or inside, reply.model, finish, usage)
 
     def _streamed(self, request: Request, on_text: OnText, began: float) -> Answer:
         pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
@@ -154,12 +159,12 @@ class Client:
                     splitter.reasoning(thought)
                 splitter.text(choice.delta.content or "")
                 finish = choice.finish_reason or finish
-        splitter.end()
-        text = "".join(pieces["answer"]).strip()
+        splitter.end(cut_off=finish == "length")
+        inside, text = split_reasoning("".join(pieces["answer"]))
         if finish is None:
             raise self._trouble.cut_off(self, None, text)
         usage = _usage(counted, began, arrived[0] if arrived else None, response.retries_taken)
-        return Answer(text, "".join(pieces["reasoning"]).strip(), model, finish, usage)
+        return Answer(text, "".join([*pieces["reasoning"], inside]).strip(), model, finish, usage)
 
     def _chunks(self, response: Any, heard: list[str]) -> Iterator[Any]:
         """The pieces of a stream; whatever breaks it off is said in one way."""
@@ -179,24 +184,31 @@ class Client:
         """Post the request; a server that does not know one of the optional fields is asked without it."""
         openai = self._openai
         while True:
+            renamed, usage = self._renamed, self._usage_in_stream  # another thread may learn meanwhile
             try:
-                return self._client.chat.completions.with_raw_response.create(
-                    model=self.model, **self._arguments(request, more)
+                made = self._client.chat.completions.with_raw_response.create(
+                    model=self.model, **self._arguments(request, more, renamed, usage)
                 )
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 said = self._trouble.said(error)
-                if "stream_options" in said and self._usage_in_stream:
+                if "stream_options" in said and usage:
                     self._usage_in_stream = False
-                elif "max_completion_tokens" in said and not self._renamed:
+                elif "max_completion_tokens" in said and not renamed:
                     self._renamed = True
                 else:
                     raise
+            else:
+                if "html" in made.headers.get("content-type", ""):
+                    raise self._trouble.stranger(self)
+                return made
 
-    def _arguments(self, request: Request, more: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(
+        self, request: Request, more: dict[str, Any], renamed: bool, usage: bool
+    ) -> dict[str, Any]:
         given = {name: value for name, value in self._settings.items() if value is not None} | more
-        if self._renamed and "max_tokens" in given:
+        if renamed and "max_tokens" in given:
             given["max_completion_tokens"] = given.pop("max_tokens")
-        if more and self._usage_in_stream:
+        if more and usage:
             given["stream_options"] = {"include_usage": True}
         body = request.create
         return given | {"messages": body["messages"], "extra_body": self._extra | body.get("extra_body", {})}

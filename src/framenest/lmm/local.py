@@ -97,10 +97,15 @@ class Answerer:
                 "frames, or smaller ones"
             ) from error
         written = made[0, length:].tolist()
-        reasoning, text = split_reasoning(self.processor.decode(written, skip_special_tokens=True))
+        finish = self._finish(written)
+        cut_off = bool(self.thinking) and finish == "length"
+        if heard:
+            heard.end(cut_off=cut_off)
+        whole = self.processor.decode(written, skip_special_tokens=True)
+        reasoning, text = split_reasoning(whole, cut_off=cut_off)
         first = heard.first if heard else None
         usage = Usage(length, len(written), time.perf_counter() - began, first)
-        return Answer(text, reasoning, self.name, self._finish(written), usage)
+        return Answer(text, reasoning, self.name, finish, usage)
 
     def _finish(self, written: list[int]) -> str:
         ends = self.model.generation_config.eos_token_id
@@ -152,8 +157,9 @@ class _Heard:
         if piece and self.first is None:
             self.first = time.perf_counter() - self._began
         self._splitter.text(piece)
-        if stream_end:
-            self._splitter.end()
+
+    def end(self, *, cut_off: bool) -> None:
+        self._splitter.end(cut_off=cut_off)
 
 
 def _transformers() -> Any:

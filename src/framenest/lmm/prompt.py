@@ -15,7 +15,9 @@ OTHERWISE = f"If these frames do not show the answer, reply only with: {CANNOT_T
 
 _LETTERED = re.compile(r"^\(?([A-Z])[.):]\s*")
 _BRACKETS = re.compile(r"\[([^\[\]]*\d[^\[\]]*)\]")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
+_CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", re.IGNORECASE)
+"""At the beginning, and a sentence of its own."""
 
 
 def prompt(question: str, options: Sequence[str] = ()) -> str:
@@ -52,10 +54,10 @@ def lettered(options: Sequence[str]) -> list[str]:
 def cannot_tell(answer: str) -> bool:
     """Whether a model said that the frames do not show the answer.
 
-    >>> cannot_tell("Cannot tell."), cannot_tell("I cannot tell why, but it is a kiln [3.0s].")
+    >>> cannot_tell("Cannot tell. They show a shelf."), cannot_tell("I cannot tell why, but it is a kiln.")
     (True, False)
     """
-    return re.sub(r"[^A-Z]+", " ", answer.upper()).strip() == CANNOT_TELL
+    return _CANNOT_TELL.match(answer) is not None
 
 
 def cited(answer: str, seconds: Sequence[float], within: float = 0.06) -> list[int]:
@@ -63,6 +65,12 @@ def cited(answer: str, seconds: Sequence[float], within: float = 0.06) -> list[i
 
     >>> cited("A kiln [12.3s, 81.0 seconds]; nothing at [99s].", [12.34, 50.0, 81.0])
     [0, 2]
+    >>> cited("A kiln [1:21].", [12.34, 50.0, 81.0])
+    [2]
     """
-    named = [float(number) for inside in _BRACKETS.findall(answer) for number in _NUMBER.findall(inside)]
+    named = [
+        3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds)
+        for inside in _BRACKETS.findall(answer)
+        for hours, minutes, seconds in _NUMBER.findall(inside)
+    ]
     return [place for place, value in enumerate(seconds) if any(abs(value - n) <= within for n in named)]

@@ -83,7 +83,8 @@ def estimate(
         "llava-onevision": image_cells(*size, LLAVA_2_CELL),
     }.get(style, image_cells(*size))
     cost = frame if per_frame is None else per_frame
-    return Tokens(count * cost, digits + (2 if style == "hf-video" else 6) * count, words)
+    sent = count * copies(pairing, count) if style == "hf-video" else count
+    return Tokens(sent * cost, digits + (2 if style == "hf-video" else 6) * count, words)
 
 
 def largest_budget(budgets: Sequence[int], cost: Callable[[int], int], max_tokens: int) -> int | None:

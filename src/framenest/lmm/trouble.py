@@ -55,6 +55,19 @@ class Translator:
             said = self._explain(server, error, request)
             raise said from (error if self.safe(error) else None)
 
+    @contextmanager
+    def understood(self, server: Server) -> Iterator[None]:
+        """For reading what the library parsed: a page of HTML comes as text, with no field of an answer."""
+        try:
+            yield
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self.stranger(server) from error
+
+    def stranger(self, server: Server) -> ModelError:
+        """Something is there, but no server of this protocol."""
+        where = server.base_url
+        return ModelError(f"{where} answers, but not as an OpenAI server; should the address end in /v1?")
+
     def cut_off(self, server: Server, error: Exception | None, partial: str) -> ModelError:
         """The stream ended before the answer did."""
         why = f" ({self._clean(str(error))})" if error is not None and str(error) else ""
@@ -146,8 +159,10 @@ def _too_long(server: Server, said: str, request: Request) -> ModelError:
     used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
     pictures = request.tokens.frames + request.tokens.times
     if used:
-        answer = server.max_tokens if "completion" in said.lower() else 0  # counted with the prompt
-        pictures = max(count, used - request.tokens.text - answer)
+        together = re.search("completion|output tokens", said, re.IGNORECASE)
+        answer = server.max_tokens if together else 0  # counted with the prompt
+        told = max(count, used - request.tokens.text - answer)
+        pictures = max(pictures, told) if "at least" in said else told
     fits = min(count - 1, int(room * count / pictures))
     if fits < 1:
         return ModelError(f"{asked} ({limit} tokens); not even one fits: limit the pictures with --max-side")

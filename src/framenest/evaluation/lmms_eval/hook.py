@@ -82,7 +82,10 @@ def budget_of(element: Element) -> int:
     for name in ("nframes", "max_frames"):
         if element.get(name):
             return int(element[name])
-    raise BudgetError("the model does not say how many frames it takes; give it max_num_frames=K")
+    raise BudgetError(
+        "the model does not say how many frames it takes; set the model's frame argument: max_num_frames=K, "
+        "or nframes=K"
+    )
 
 
 def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import sys
+import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ class Manifest:
             raise StoreError(f"{path}: not a manifest of Framenest ({error})") from error
 
 
+_lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
 _kept: dict[str, KeptSelections] = {}
 counts: Counter[str] = Counter()
 """Of this process: "made", "found" and "uniform" selections."""
@@ -61,8 +63,13 @@ def frames_of(manifest: Manifest, budget: int) -> Prefix:
     """The frames of a manifest at a budget.
 
     A selection that fails ends the run, or is replaced by uniform frames and counted where the manifest
-    says on_error = uniform.
+    says on_error = uniform. One thread selects at a time.
     """
+    with _lock:
+        return _frames_of(manifest, budget)
+
+
+def _frames_of(manifest: Manifest, budget: int) -> Prefix:
     if not counts:
         atexit.register(_report)
     kept = _kept.setdefault(manifest.scorer, KeptSelections(manifest.scorer))

@@ -13,6 +13,7 @@ from framenest.evaluation.lmms_eval.manifest import Manifest, frames_of
 from framenest.evaluation.lmms_eval.settings import NATIVE, TaskSettings
 from framenest.lmm.times import marker
 from framenest.result import Prefix
+from framenest.selectors import FILE
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -25,14 +26,17 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = Non
         return _messages(doc, lmms_eval_specific_kwargs)
     except FramenestError as error:
         raise SystemExit(f"framenest: {error}") from error
+    except Exception as error:  # lmms-eval would go on to its end with exit code 0
+        raise SystemExit(f"framenest: unexpected {type(error).__name__}: {error}") from error
 
 
 def _messages(doc: Row, kwargs: Mapping[str, Any] | None) -> Messages:
     settings = TaskSettings.of_task(kwargs)
     question = READERS[settings.benchmark](doc)
+    plain = settings.query == "question" or settings.selector.startswith(FILE)  # lists name the question
     manifest = Manifest(
         video=_video(doc, kwargs),
-        text=question.question if settings.query == "question" else question.asked,
+        text=question.question if plain else question.asked,
         selector=settings.full_selector,
         scorer=settings.scorer,
         on_error=settings.on_error,

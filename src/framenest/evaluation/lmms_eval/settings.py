@@ -81,4 +81,7 @@ class TaskSettings:
     @property
     def full_selector(self) -> str:
         """The selector with MEC's preset."""
-        return f"mec:{self.preset}" if self.preset and self.selector == "mec" else self.selector
+        name, _, own = self.selector.partition(":")
+        if not self.preset or name != "mec":
+            return self.selector
+        return "mec:" + "+".join(filter(None, (self.preset, own)))
