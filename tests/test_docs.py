@@ -262,7 +262,7 @@ def test_the_scorer_numbers_are_the_measured_ones():
         "straightforward_question": "{:.2f}",
     }.items():
         assert f"| {form.format(small[key])} | {form.format(large[key])} |" in page, key
-    for row in (v for v in json.loads((ROOT / "benchmarks/results/scorers-cpu.json").read_text()).values()):
+    for row in json.loads((ROOT / "benchmarks" / "results" / "scorers-cpu.json").read_text()).values():
         if "encode_frames_a_second" in row:
             cells = f"| {row['encode_frames_a_second']:.1f} | {row['match_frames_a_second']:.0f} |"
             assert cells in page
