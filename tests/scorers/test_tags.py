@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from framenest import MEC, FrameBatch, MissingExtra, ScorerError, models
 from framenest.protocols import Scorer
 from framenest.scorers.calibration import logistic, standardise
+from framenest.scorers.text import CutQuestion
 from framenest.store import DirectoryStore
 from media import encode_video
 
@@ -73,6 +74,7 @@ def test_relevance_is_measured_against_the_reference(scorer):
     assert np.allclose(scorer.match(some, "a cat", reference=encoded), together[5:], atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::framenest.scorers.text.CutQuestion")
 @pytest.mark.parametrize("question", ["?", "word " * 2000, "Где собака?", "猫在哪里？", "🐈"])
 def test_odd_questions(scorer, question):
     encoded = scorer.encode(pictures(np.random.default_rng(3), 4, scorer))
@@ -155,3 +157,9 @@ def test_calibration_is_a_named_choice(tags_store):
     assert (np.argsort(one, kind="stable") == np.argsort(other, kind="stable")).all()
     assert mapped.relevance == "logistic, relative to the video"
     assert plain.relevance == "sigmoid of the summed standard deviations, relative to the video"
+
+
+def test_a_long_question_is_cut_and_said_so(scorer):
+    encoded = scorer.encode(pictures(np.random.default_rng(5), 2, scorer))
+    with pytest.warns(CutQuestion, match=r"tags reads 256 tokens; the question has \d+"):
+        scorer.match(encoded, "word " * 400)

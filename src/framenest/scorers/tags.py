@@ -23,12 +23,14 @@ from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
 from framenest.scorers.onnx import loading, onnx_session
+from framenest.scorers.text import tell_truncation
 from framenest.store import DirectoryStore, digest, keep
 from framenest.video.parallel import cores
 
 CLASSES, OBJECTS = 1000, 90
 PROMPT = "a photo of a "
 SHARPNESS = 0.05  # temperature of the match between a question and label names
+LONGEST = 256  # tokens of a sentence that are read
 NAMED = 10  # labels of a frame that describe it
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
@@ -201,9 +203,11 @@ class _Text:
         with loading(tokenizer, "tags"):
             self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(256)
+        self._tokenizer.enable_truncation(LONGEST)
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:
+        read = self._tokenizer.encode(sentence)
+        tell_truncation("tags", len(read.ids) + sum(len(rest.ids) for rest in read.overflowing), LONGEST)
         vector: NDArray[np.float32] = self.many([sentence])[0]
         return vector
 
