@@ -57,7 +57,7 @@ class Rows:
 
 def has_room(device: torch.device, size: int) -> bool:
     """Whether features of so many bytes may lie on the device."""
-    return device.type != "cuda" or size <= SHARE * torch.cuda.mem_get_info(device)[0]
+    return bool(device.type != "cuda" or size <= SHARE * torch.cuda.mem_get_info(device)[0])
 
 
 def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
