@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # Windows has none
 
 TOUCHED = 3600 * 10**9
 """Nanoseconds after which the use of a file is noted again."""

@@ -11,21 +11,9 @@ from numpy.typing import NDArray
 
 from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
 
-
-class Rows(Protocol):
-    """An array, or what stands for one that lies elsewhere, such as on a GPU. The first axis is the frame."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def nbytes(self) -> int: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, rows: Any, /) -> Any: ...
-    def __array__(self) -> Array: ...
-
-
 Encoded = Mapping[str, Any]
-"""A scorer's question-free features: named arrays (or Rows) whose first axis is the frame."""
+"""A scorer's question-free features: named arrays whose first axis is the frame, or what stands for arrays
+that lie elsewhere, such as on a GPU (`scorers/device.py`: Rows)."""
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) while long work goes on."""

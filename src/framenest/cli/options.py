@@ -119,7 +119,7 @@ def batch(command: Command) -> Command:
 
 def take(kind: type[Fields], settings: dict[str, Any]) -> Fields:
     """A dataclass of those settings that are its fields; they are taken out."""
-    names = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+    names = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]  # always a dataclass
     return kind(**{name: settings.pop(name) for name in names})
 
 

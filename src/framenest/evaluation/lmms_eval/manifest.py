@@ -101,4 +101,4 @@ def report() -> str:
 
 
 def _report() -> None:
-    print(report(), file=sys.stderr)  # noqa: T201
+    print(report(), file=sys.stderr)  # noqa: T201 - likewise
