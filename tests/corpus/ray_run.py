@@ -6,6 +6,7 @@ python ray_run.py SETTINGS.json     prints one JSON object: outcomes, and what b
 import json
 import os
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,30 +21,48 @@ from framenest.corpus.workers import Limits
 
 @dataclass(frozen=True)
 class WatchedJob(OddJob):
-    """Writes down on which node each video begins and ends, and takes a second longer over it."""
+    """Writes down on which node each video begins and ends, and takes a second longer over it.
+
+    On a doomed node a video never ends, and no other ends before one has begun there: the node can only be
+    killed in the middle of a video.
+    """
 
     log: str = ""
+    doomed: str = ""
 
     def open(self, scorer=None):
         work = super().open(scorer)
 
         def watched(group, **told):
             self.write("begin", group)
-            time.sleep(1.0)
+            time.sleep(3600 if self.doomed == this_node() else 1)
+            self.wait_for_the_doomed()
             found = work(group, **told)
             self.write("end", group)
             return found
 
         return watched
 
-    def write(self, what, group):
-        import ray
+    def wait_for_the_doomed(self):
+        while self.doomed and not any(row["node"] == self.doomed for row in self.rows()):
+            time.sleep(0.1)
 
-        node = ray.get_runtime_context().get_node_id()
-        line = json.dumps({"what": what, "node": node, "video": Path(group[0].video).name}) + "\n"
+    def rows(self):
+        file = Path(self.log)
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def write(self, what, group):
+        row = {"what": what, "node": this_node(), "video": Path(group[0].video).name}
+        line = json.dumps(row) + "\n"
         handle = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(handle, line.encode())
         os.close(handle)
+
+
+def this_node():
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
 
 
 def main(settings):
@@ -58,12 +77,20 @@ def main(settings):
         settings["store"],
         url=settings.get("url"),
         log=settings["log"],
+        doomed=second.node_id if settings.get("kill") == "in a video" else "",
     )
     if "manifest" in settings:
         groups = ranking_groups(Path(settings["manifest"]), Path(settings["out"]), None)
     else:
         groups = index_groups(find_videos([settings["videos"], *settings.get("odd", [])]))
-    found, killed = [], False
+
+    def kill():
+        job.wait_for_the_doomed()
+        cluster.remove_node(second, allow_graceful=False)
+
+    if settings.get("kill") == "in a video":
+        threading.Thread(target=kill, daemon=True).start()
+    found = []
     run = run_on_ray(
         job,
         groups,
@@ -72,14 +99,12 @@ def main(settings):
         encoders=settings.get("encoders"),
     )
     for outcomes in run:
+        if settings.get("kill") == "after one" and not found:
+            kill()
         found += outcomes
-        if settings.get("kill") and not killed:
-            killed = True
-            cluster.remove_node(second, allow_graceful=False)
     cluster.shutdown()
     rows = [[Path(o.item.video).name, o.item.question, o.status, o.error, o.text] for o in found]
-    log = [json.loads(line) for line in Path(settings["log"]).read_text().splitlines()]
-    sys.stdout.write("RESULT" + json.dumps({"outcomes": rows, "log": log, "second": second.node_id}))
+    sys.stdout.write("RESULT" + json.dumps({"outcomes": rows, "log": job.rows(), "second": second.node_id}))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def index_locally(videos, store, scorer=None):
 
 
 def test_a_killed_node_loses_nothing(videos, tmp_path):
-    result = run_on_cluster(tmp_path, videos=str(videos), store=str(tmp_path / "ray"), kill=True)
+    result = run_on_cluster(tmp_path, videos=str(videos), store=str(tmp_path / "ray"), kill="in a video")
     assert Counter(row[2] for row in result["outcomes"]) == {"done": 8}
     begun = {(row["what"], row["video"]) for row in result["log"] if row["node"] == result["second"]}
     lost = {video for what, video in begun if what == "begin" and ("end", video) not in begun}
@@ -89,7 +89,7 @@ def test_encoders_serve_all_videos(videos, tmp_path, tags_store):
         scorer="tags",
         encoders=1,
         head=2,
-        kill=True,
+        kill="after one",
     )
     assert Counter(row[2] for row in result["outcomes"]) == {"done": 8}
     shared = DirectoryStore(tmp_path / "ray")
