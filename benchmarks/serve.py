@@ -1,6 +1,7 @@
 """The service under load: cached prefixes with wrk, then 50 users asking on 5 indexed videos with locust.
 
-python benchmarks/serve.py VIDEO [SECONDS]      five parts are cut from VIDEO; users ask for SECONDS (600)
+python benchmarks/serve.py VIDEO [SECONDS]      five parts are cut from VIDEO; users ask for three minutes,
+                                                then memory is watched while they go on for SECONDS (600)
 
 Needs pip install 'framenest[bench-server]' and wrk. Server, load and wrk share this machine's cores.
 """
@@ -25,6 +26,7 @@ import av
 from machine import write
 
 USERS, VIDEOS, CONNECTIONS, WRK_SECONDS = 50, 5, 16, 20
+WARMING = 180  # seconds of asking before memory is watched
 PORT = 8699
 URL = f"http://127.0.0.1:{PORT}"
 
@@ -75,18 +77,18 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def memory(pid: int) -> float:
-    """MiB of a process and its children; what they share is counted once (proportional set size)."""
-    found = 0.0
+def memory(pid: int) -> tuple[float, float]:
+    """MiB of a process, and of its children; what they share is counted once (proportional set size)."""
+    found = []
     for one in family(pid):
         with suppress(OSError):
             pss = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{one}/smaps_rollup").read_text(), re.M)
-            found += int(pss[1]) / 1024 if pss else 0.0
-    return found
+            found.append(int(pss[1]) / 1024 if pss else 0.0)
+    return found[0], sum(found[1:])
 
 
 class Watch(threading.Thread):
-    """Samples of memory every five seconds: (seconds, MiB)."""
+    """Samples of memory every five seconds: (seconds, MiB of the server, MiB of its children)."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -95,7 +97,7 @@ class Watch(threading.Thread):
     def run(self) -> None:
         began = time.monotonic()
         while not self.done.wait(5):
-            self.samples.append((time.monotonic() - began, memory(self.pid)))
+            self.samples.append((time.monotonic() - began, *memory(self.pid)))
 
 
 def processor_seconds(pid: int) -> float:
@@ -144,7 +146,8 @@ def users(seconds: int, folder: Path, pid: int) -> dict[str, Any]:
         "--host",
         URL,
     ]
-    command += ["-u", str(USERS), "-r", "10", "-t", f"{seconds}s", "--csv", str(folder / "locust")]
+    whole = WARMING + seconds
+    command += ["-u", str(USERS), "-r", "10", "-t", f"{whole}s", "--csv", str(folder / "locust")]
     used = sum(map(processor_seconds, family(pid)))
     done = subprocess.run(command, check=False)
     used = sum(map(processor_seconds, family(pid))) - used
@@ -157,20 +160,23 @@ def users(seconds: int, folder: Path, pid: int) -> dict[str, Any]:
                "p50_ms": float(r["50%"]), "p99_ms": float(r["99%"])}
         for name, r in rows.items() if name != "Aggregated"
     }  # fmt: skip
-    warm = [(at, mib) for at, mib in watch.samples if at >= 0.1 * seconds]
-    tenth = max(1, len(warm) // 9)
+    warm = [(ours, theirs) for at, ours, theirs in watch.samples if at >= WARMING]
+    both = [ours + theirs for ours, theirs in warm]
+    minute = min(12, len(both))
     return {
         "users": USERS,
         "videos": VIDEOS,
-        "seconds": seconds,
+        "seconds": whole,
         "requests": requests,
         "processor_seconds_per_ranking": used / requests["question to ranking"]["count"],
-        "rankings_made_per_second": requests["question to ranking"]["count"] / seconds,
+        "rankings_made_per_second": requests["question to ranking"]["count"] / whole,
         "memory": {
-            "after_warming_mib": sum(mib for _, mib in warm[:tenth]) / tenth,
-            "at_the_end_mib": sum(mib for _, mib in warm[-tenth:]) / tenth,
-            "most_mib": max(mib for _, mib in watch.samples),
-            "every_minute_mib": [round(mib, 1) for _, mib in watch.samples[::12]],
+            "watched_seconds": seconds,
+            "first_minute_mib": sum(both[:minute]) / minute,
+            "last_minute_mib": sum(both[-minute:]) / minute,
+            "most_mib": max(both),
+            "server_every_minute_mib": [round(ours, 1) for ours, _ in warm[::12]],
+            "workers_every_minute_mib": [round(theirs, 1) for _, theirs in warm[::12]],
         },
     }
 

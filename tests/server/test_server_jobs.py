@@ -133,6 +133,9 @@ def test_a_full_server_answers_429_with_retry_after(serve, long_media):
     assert refused
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
     assert {answer.status_code for answer in answers} == {202, 429}
+    data = (long_media / "long.mp4").read_bytes()
+    assert server.http.post("/videos/upload?name=other.mp4", content=data + b"0").status_code == 429
+    assert not list((server.data / "uploads").iterdir())  # refused before it was taken in
 
 
 def running(server, job):

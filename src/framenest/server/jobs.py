@@ -81,15 +81,19 @@ class Jobs:
             shared = self.active(target)
             if shared is not None:
                 return shared
-            waiting = sum(job.state == "queued" for job in self._active.values())
-            if waiting >= self._limit:
-                raise Busy(f"{waiting} jobs are waiting already; try again later", self._wait())
+            self.check_room()
             last = self._journal.row("select coalesce(max(number), 0) as number from jobs")
             job = Job(secrets.token_hex(8), 1 + (last["number"] if last else 0), kind, target, request)
             self._save(job)
             self._active[job.id] = job
             self._ready.notify()
             return job
+
+    def check_room(self) -> None:
+        """Refused where a new job would be: asked before the work of taking in a video."""
+        waiting = self.counts()["queued"]
+        if waiting >= self._limit:
+            raise Busy(f"{waiting} jobs are waiting already; try again later", self._wait())
 
     def take(self) -> Job | None:
         """The next job, marked as running; waits for one. None when the queue is closed."""

@@ -44,6 +44,7 @@ def register(here: Here, body: ByPath | ByAddress) -> Registered:
     The same file registered again is the same video. Questions may be asked at once; they wait for the index.
     """
     if isinstance(body, ByAddress):
+        here.jobs.check_room()
         return _registered(here, here.incoming.fetch(body.url))
     return _registered(here, here.library.add_path(body.path))
 
@@ -63,6 +64,7 @@ async def upload(
 
     `curl --data-binary @kiln.mp4 "http://127.0.0.1:8600/videos/upload?name=kiln.mp4"`
     """
+    here.jobs.check_room()
     try:
         video = await here.incoming.upload(request.stream(), name)
     except ClientDisconnect as error:
