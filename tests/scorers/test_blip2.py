@@ -80,6 +80,19 @@ def test_half_precision_features_move_relevance_little(checkpoint):
     assert exact.version != kept.version
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("float16", 0.002), ("bfloat16", 0.01)])
+def test_a_model_of_half_precision_reads_the_same_in_the_frames(checkpoint, precision, tolerance):
+    """In float16 its Q-Former reads features in float16; the logits are as in float32 but for the digits."""
+    _, weights = checkpoint
+    half = scorer_of(weights, ScorerConfig(device="cpu", precision=precision), features="float16")
+    shape = half.encode(frames_of(tiny.noise(1)))["vision"].shape[1:]
+    vision = np.random.default_rng(0).normal(0, 8, (32, *shape)).astype(np.float16)  # frames that differ much
+    exact = scorer_of(weights).logits({"vision": vision.astype(np.float32)}, QUESTION)
+    logits = half.logits({"vision": vision}, QUESTION)
+    assert np.abs(logits - exact).max() < tolerance
+    assert np.ptp(exact, axis=0).min() > 10 * tolerance
+
+
 def test_pictures_are_prepared_as_the_processor_does(checkpoint):
     """Normalisation to 1e-6; from a real decoder's scaler, to a mean of 0.02 of the range."""
     processor, weights = checkpoint
