@@ -71,13 +71,14 @@ def random_blip2(folder: Path, size: int) -> Any:
         BlipImageProcessorPil(size={"height": size, "width": size}), tokenizer, num_query_tokens=32
     )
     config = transformers.Blip2Config(
-        vision_config={"image_size": size},
+        vision_config={"image_size": size, "initializer_range": 0.02},  # the default, 1e-10, is 0 in float16
         qformer_config={"vocab_size": 30523, "use_qformer_text_input": True},
         image_token_index=30522,
     )
     torch.manual_seed(0)
     with torch.device("cuda"):
         model = transformers.Blip2ForImageTextRetrieval(config).half()
+        torch.nn.init.normal_(model.query_tokens)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return processor
@@ -137,6 +138,8 @@ def blip2(size: int, rate: float, folder: Path) -> dict[str, Any]:
     frames = noise(PROBES + ZOOM, size)
     probes, zoom, unseen = slice(0, PROBES), slice(PROBES, None), slice(0, UNSEEN)
     kept = [scorer.encode(part(frames, rows)) for rows in (probes, zoom)]
+    few = np.asarray(kept[1]["vision"])
+    assert few.std(axis=0).mean() > 0.01, "the features of all frames are alike"
 
     def match(question: str = OTHER) -> None:
         for encoded in kept:
@@ -163,6 +166,7 @@ def blip2(size: int, rate: float, folder: Path) -> dict[str, Any]:
         "unseen_zoom_frames": UNSEEN,
         "further_question_all_kept": seconds(match),
         "straightforward_question": seconds(straightforward(folder, processor, frames), runs=3),
+        "probability_moved_by_half_precision": half_precision_moves(scorer, {"vision": few}, folder),
         "features_mib": sum(encoded["vision"].nbytes for encoded in kept) / 2**20,
         "batch": scorer.batch,
         "precision": scorer.version.split()[-1],
@@ -174,6 +178,15 @@ def blip2(size: int, rate: float, folder: Path) -> dict[str, Any]:
         result["straightforward_question"] / result["further_question_all_kept"]
     )
     return result
+
+
+def half_precision_moves(scorer: Any, encoded: dict[str, Any], folder: Path) -> float:
+    """How far matching in float32 throughout is from the scorer's, from the same features."""
+    exact = load_scorer(
+        f"blip2:{folder}", DirectoryStore(folder.parent), ScorerConfig(device="cuda", precision="float32")
+    )
+    moved = scorer.match(encoded, OTHER) - exact.match(encoded, OTHER)
+    return float(np.abs(moved).max())
 
 
 def gpu() -> dict[str, Any]:

@@ -264,6 +264,7 @@ def test_the_scorer_numbers_are_the_measured_ones():
         "straightforward_question": "{:.2f}",
     }.items():
         assert f"| {form.format(small[key])} | {form.format(large[key])} |" in page, key
+    assert max(m["probability_moved_by_half_precision"] for m in (small, large)) < 0.0001
     for row in json.loads((ROOT / "benchmarks" / "results" / "scorers-cpu.json").read_text()).values():
         if "encode_frames_a_second" in row:
             cells = f"| {row['encode_frames_a_second']:.1f} | {row['match_frames_a_second']:.0f} |"
