@@ -19,6 +19,7 @@ from framenest import MEC, IndexConfig, MECConfig, StoreError
 from framenest.store import DamagedEntry, DirectoryStore
 from framenest.upkeep import collect, verify
 from media import numbered_video
+from processes import kill_in_mid_write
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 KEY = "features/ab00"
@@ -66,8 +67,7 @@ def test_kill_during_a_write_leaves_no_half_entry_and_no_lock(tmp_path):
     for number in (1, 2):
         with python(WRITER, tmp_path, number) as writer:
             writer.stdout.readline()
-            until(lambda: any(part.stat().st_size > 1000 for part in tmp_path.rglob("*.tmp")))
-            writer.kill()
+            kill_in_mid_write(writer, tmp_path)
         assert writer.returncode == -signal.SIGKILL
         assert not verify(store).damaged
         header, arrays = store.get(KEY)

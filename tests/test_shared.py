@@ -16,6 +16,7 @@ from framenest import MEC, IndexConfig, MECConfig, StoreError
 from framenest.shared import SharedStore, open_store
 from framenest.store import DamagedEntry, DirectoryStore
 from framenest.upkeep import collect, verify
+from processes import kill_in_mid_write
 
 fsspec = pytest.importorskip("fsspec", reason="needs the extra `remote`")
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
@@ -137,9 +138,6 @@ for _ in range(1000):
 
 def test_a_killed_writer_publishes_nothing_by_half(tmp_path):
     with subprocess.Popen([sys.executable, "-c", WRITER, f"file://{tmp_path}"]) as writer:
-        while not any(part.stat().st_size > 1000 for part in tmp_path.rglob("*.tmp")):
-            assert writer.poll() is None
-            time.sleep(0.005)
-        writer.kill()
+        kill_in_mid_write(writer, tmp_path)
     found = SharedStore(f"file://{tmp_path}").get("features/ab00")  # damage would warn, and so fail here
     assert found is None or (found[1]["x"] == 7).all()

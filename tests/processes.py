@@ -1,0 +1,24 @@
+"""Processes that tests stop or kill at a certain moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+
+def kill_in_mid_write(writer: subprocess.Popen, folder: Path) -> None:
+    """Kill a process that keeps writing entries, where a part of one is on disk and not yet published."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        writer.send_signal(signal.SIGSTOP)
+        _, status = os.waitpid(writer.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "the writer is gone"
+        if any(part.stat().st_size > 1000 for part in folder.rglob("*.tmp")):
+            writer.kill()
+            return
+        writer.send_signal(signal.SIGCONT)
+        time.sleep(0.005)
+    raise AssertionError("nothing was written")
