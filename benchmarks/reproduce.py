@@ -1,6 +1,6 @@
 """The paper's tables with room for one's own numbers: fills docs/reproduce.md from results.
 
-    python benchmarks/reproduce.py results.jsonl -o mine.md
+    python benchmarks/reproduce.py results.jsonl --cost cost.jsonl -o mine.md
     python benchmarks/reproduce.py                # without results: the page as it is in docs/
 
 The paper's numbers are in benchmarks/paper.json.
@@ -26,10 +26,11 @@ NINE = "Qwen3.5-9B"
 
 
 class Own:
-    """One's own scores, by model and whether it thought."""
+    """One's own scores, by model and whether it thought. costs: of the run made to measure seconds."""
 
-    def __init__(self, files: list[str]) -> None:
+    def __init__(self, files: list[str], costs: list[str] | None = None) -> None:
         self.scored = Scored([Results(file) for file in files])
+        self.costs = None if costs is None else Own(costs)
 
     def hows(self, model: str, thinking: bool = False) -> list[str]:
         """The ways of running that fit; another set of annotations is another way."""
@@ -55,6 +56,9 @@ class Own:
         rows = [row for how in self.hows(NINE) for row in table(self.scored.only(how))]
         found = next((row for row in rows if row["Selector"] == selector), {})
         return [found.get(column) for column in columns]
+
+    def cost(self, selector: str, columns: list[str]) -> list[float | None]:
+        return self.costs.row(cost_table, selector, columns) if self.costs else [None] * len(columns)
 
 
 def pairs(first: list[str], columns: list[str], rows: list[tuple[list[str], list, list]]) -> str:
@@ -125,7 +129,7 @@ def tables(own: Own) -> dict[str, str]:
     ]
     made["thinking"] = pairs(["Selector"], [str(k) for k in five], rows)
     rows = [
-        ([s], [numbers[0], numbers[2], 9.72], own.row(cost_table, s, costs))
+        ([s], [numbers[0], numbers[2], 9.72], own.cost(s, costs))
         for s, numbers in paper["efficiency"].items()
     ]
     made["efficiency"] = pairs(["Selector"], costs, rows)
@@ -144,7 +148,8 @@ def filled(page: str, made: dict[str, str]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("results", nargs="*", help="of `framenest evaluate qa`")
+    parser.add_argument("--cost", nargs="+", help="results of the run for the efficiency table")
     parser.add_argument("-o", "--output", default=str(PAGE))
     given = parser.parse_args()
-    Path(given.output).write_text(filled(PAGE.read_text(), tables(Own(given.results))))
+    Path(given.output).write_text(filled(PAGE.read_text(), tables(Own(given.results, given.cost))))
     print(given.output)

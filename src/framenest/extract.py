@@ -67,6 +67,7 @@ def extract(
     """
     if format not in FORMATS:
         raise ConfigError(f"format = {format!r} is not allowed; it must be one of {', '.join(FORMATS)}")
+    prefix.must_hold_frames()
     target = Path(folder)
     files: list[Path] = []
     try:

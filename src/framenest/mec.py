@@ -164,7 +164,9 @@ class MEC:
         if question is None:
             config = config.with_settings({"relevance_weight": 0.0})
         settings = config.discovery
-        asked = question if settings.relevance_text == "question" else _with_options(question, options)
+        asked = question
+        if question is not None and settings.relevance_text == "question+options":
+            asked = with_options(question, options)
         sight = space.sight(decoder, scorer, index.config.thumbnail)
         reading = space.reading(decoder, index.config.thumbnail) if question is not None else None
 
@@ -250,9 +252,13 @@ def _read(
     return reading.cue(frames, asked, probes)
 
 
-def _with_options(question: str | None, options: tuple[str, ...]) -> str | None:
-    """The question and its answers as one text."""
-    return question if question is None else " ".join([question, *options])
+def with_options(question: str, options: Sequence[str]) -> str:
+    """The question and its answers as one text, for relevance.
+
+    >>> with_options("What is it?", ["a cup", "a kiln"])
+    'What is it? a cup a kiln'
+    """
+    return " ".join([question, *options])
 
 
 def index_key(decoder: Decoder, config: IndexConfig) -> str:

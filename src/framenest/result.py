@@ -58,6 +58,19 @@ class Prefix:
     def __repr__(self) -> str:
         return f"Prefix({self.video.path!r}, budget={self.budget}, frames={self.frames.tolist()})"
 
+    def must_hold_frames(self) -> None:
+        """Refused where there is nothing to show: some selectors choose no frame at a small budget."""
+        if not len(self):
+            raise BudgetError(f"no frame was chosen for a budget of {self.budget}")
+
+    def with_frames_of(self, other: Prefix) -> Prefix:
+        """Both, in time order, under the larger budget."""
+        frames, places = np.unique(np.concatenate([self.frames, other.frames]), return_index=True)
+        seconds = np.concatenate([self.seconds, other.seconds])[places]
+        both = self.ranks is not None and other.ranks is not None
+        ranks = np.concatenate([self.ranks, other.ranks])[places] if both else None
+        return Prefix(self.video, max(self.budget, other.budget), frames, seconds, ranks)
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking:

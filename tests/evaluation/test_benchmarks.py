@@ -53,14 +53,6 @@ def test_videomme(tmp_path):
     )
 
 
-def test_videomme_as_its_submission_template_nests_it(tmp_path):
-    outer = {k: VIDEOMME[k] for k in ("video_id", "duration", "videoID")}
-    inner = {k: VIDEOMME[k] for k in ("question_id", "question", "options", "answer")}
-    second = inner | {"question_id": "001-2", "answer": "A"}
-    made = load_benchmark("videomme", write(tmp_path, "a.json", [outer | {"questions": [inner, second]}]))
-    assert [(q.id, q.answer, q.category) for q in made] == [("001-1", "C", "short"), ("001-2", "A", "short")]
-
-
 def test_parquet_as_published(tmp_path):
     arrow = pytest.importorskip("pyarrow", reason="needs the extra `benchmarks`")
     from pyarrow import parquet

@@ -44,6 +44,24 @@ def test_other_questions_settings_and_scores_are_other_selections(clip, table, t
     assert changed.made == 1
 
 
+def test_other_weights_under_the_same_name_are_another_scorer(tmp_path):
+    (tmp_path / "mine").mkdir()
+    made = []
+    for weights in (b"first", b"second"):
+        (tmp_path / "mine" / "model.safetensors").write_bytes(weights)
+        made.append(KeptSelections(f"clip:{tmp_path / 'mine'}").scorer)
+    assert all(name.startswith("clip mine@") for name in made)
+    assert made[0] != made[1]
+
+
+def test_a_budget_without_frames_is_refused(clip, tmp_path):
+    """As AKS's released code chooses none below 32 where no part stands out."""
+    file = tmp_path / "flat.json"
+    file.write_text(json.dumps({str(i): 0.5 for i in range(300)}))
+    with pytest.raises(BudgetError, match="no frame was chosen for a budget of 8"):
+        KeptSelections(f"table:{file}").prefix(str(clip), "What?", "aks-released", 8)
+
+
 def test_uniform_needs_no_scorer(clip):
     kept = KeptSelections(None)
     assert kept.prefix(str(clip), "What?", "uniform", 3).frames.tolist() == [0, 150, 299]

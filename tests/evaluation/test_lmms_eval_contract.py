@@ -120,6 +120,19 @@ def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip
     assert (manifest.counts["made"], manifest.counts["found"]) == (1, 1)
 
 
+def test_a_kept_ranking_serves_the_video_where_it_is_now(fake_vision_process, tmp_path, scores):
+    hook.register()
+    numbered_video(tmp_path / "old.mp4", 60)
+    first = str(Manifest(str(tmp_path / "old.mp4"), "What?", "mec", scores).write())
+    fake_vision_process.fetch_video({"video": first, "nframes": 4})
+    moved = (tmp_path / "old.mp4").rename(tmp_path / "new.mp4")
+    frames, _, _ = fake_vision_process.fetch_video(
+        {"video": str(Manifest(str(moved), "What?", "mec", scores).write()), "nframes": 8}
+    )
+    assert len(frames) == 8
+    assert (manifest.counts["made"], manifest.counts["found"]) == (1, 1)
+
+
 def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):
     ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
     video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks)
@@ -200,7 +213,7 @@ def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monk
     (again,) = rows.messages(ROW, kwargs)
     assert again == message  # the same question is the same manifest
     (other,) = rows.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
-    assert Manifest.read(other["content"][0]["url"]).text.endswith("D. Four")
+    assert Manifest.read(other["content"][0]["url"]).text == "What is last? One Two Three Four"
 
 
 def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):

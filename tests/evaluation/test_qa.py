@@ -141,7 +141,7 @@ def test_failures_are_noted_and_tried_again(place, capsys):
 
     with ScriptedServer(reply) as server:
         assert run(*arguments(server, "--selectors", "uniform")) == 2
-        assert "6 questions have no answer yet" in capsys.readouterr().err
+        assert "6 answers are missing yet" in capsys.readouterr().err
         errors = [r["error"] for r in Results("results.jsonl").answers() if r["budget"] == 4]
         assert all("this picture is broken" in error for error in errors)
         server.replies[:] = ["A"]
@@ -180,7 +180,7 @@ def test_a_missing_or_broken_video_is_noted_and_the_rest_goes_on(place, capsys):
         assert len(server.requests) == 3 * 3 * 6
     said = capsys.readouterr().err
     assert "1 of 3 videos are not in home/videomme, as gone" in said
-    assert f"{3 * 3 * 6} questions have no answer yet" in said
+    assert f"{3 * 3 * 6} answers are missing yet" in said
     errors = {r["video"]: r["error"] for r in Results("results.jsonl").answers()}
     assert errors["clip"] is None
     assert "no such file" in errors["gone"]

@@ -127,6 +127,28 @@ def test_a_ladder_that_continues_sends_only_new_frames(frames):
     assert asked.cited == [1]
 
 
+def test_a_time_between_two_fused_frames_cites_both(frames):
+    """vLLM's processor writes <5.0 seconds> for frames at 1.0 and 9.0."""
+    decoder = open_video(frames, fps=10)
+    with ScriptedServer("Bars [5.0s].") as server, Client(server.url, "m") as client:
+        asked = ask(client, nested(decoder), "What?", [2], style="vllm-video", video=decoder)
+    assert asked.cited == [0, 1]
+
+
+def test_what_cannot_grow_is_refused_before_it_is_asked(frames):
+    decoder = open_video(frames, fps=10)
+    with ScriptedServer("A") as server, Client(server.url, "m") as client:
+        with pytest.raises(lmm.styles.ConfigError, match="cannot go on with more frames"):
+            ask(client, nested(decoder), "?", [2, 4], style="vllm-video", ladder="continue", video=decoder)
+        assert server.requests == []
+
+
+def test_later_turns_count_all_frames(frames):
+    decoder = open_video(frames, fps=10)
+    first, more = (lmm.messages(nested(decoder).prefix(k), "What?", video=decoder) for k in (2, 4))
+    assert first.then("Bars.", more).prefix.frames.tolist() == [10, 40, 90, 110]
+
+
 def test_a_follow_up_question(frames):
     decoder = open_video(frames, fps=10)
     request = lmm.messages(nested(decoder).prefix(2), "What?", video=decoder)
@@ -136,8 +158,9 @@ def test_a_follow_up_question(frames):
         assert [turn["role"] for turn in server.turns()] == ["user", "assistant", "user"]
         assert server.turns()[2]["content"] == [{"type": "text", "text": "How many?"}]
     video = lmm.messages(nested(decoder).prefix(2), "What?", "vllm-video", video=decoder)
+    assert video.then("Bars.", "How many?").extra_body == video.extra_body
     with pytest.raises(lmm.styles.ConfigError, match="cannot go on with more frames"):
-        video.then("Bars.", "How many?")
+        video.then("Bars.", video)
 
 
 def test_a_budget_ladder_needs_rungs(frames):
@@ -150,9 +173,11 @@ def test_max_tokens_becomes_a_budget(capsys, clip):
     with ScriptedServer("B") as server:
         given = ["--max-tokens", 500, "--json", "--base-url", server.url, *UNIFORM]
         _, out, _ = run(capsys, "ask", clip, "What?", *given)
-        assert json.loads(out)["budget"] == 6  # 70 and 10 each by estimate, and 18 for the question
+        asked = json.loads(out)
+        assert asked["budget"] == 5  # 70 and 10 each by estimate, and 39 for the question and how to cite
+        assert asked["steps"][0]["estimated_tokens"] <= 500
         _, out, _ = run(capsys, "ask", clip, "What?", *given, "--tokens-per-frame", 20)
-        assert json.loads(out)["budget"] == 16
+        assert json.loads(out)["budget"] == 15
         tight = run(capsys, "ask", clip, "What?", *given[2:], "--max-tokens", 50)
     assert "not even 1 frame fits" in tight[2]
 

@@ -16,7 +16,8 @@ from framenest.errors import ConfigError
 from framenest.lmm.ask import LADDERS, Ladder
 from framenest.lmm.ask import ask as ask_with
 from framenest.lmm.client import KEY_VARIABLE, Client
-from framenest.lmm.prompt import prompt
+from framenest.lmm.prompt import CITE, prompt
+from framenest.lmm.styles import check_style
 from framenest.selectors import load_selector
 from framenest.store import DirectoryStore
 from framenest.video import open_video
@@ -134,6 +135,7 @@ def ask(
     """
     if sum(given is not None for given in (budget, budget_ladder, max_tokens)) > 1:
         raise ConfigError("give one of -k, --budget-ladder and --max-tokens, not several")
+    check_style(style, pairing, grows=ladder == "continue" and len(budget_ladder or ()) > 1)
     client = Client(
         base_url,
         model,
@@ -153,7 +155,8 @@ def ask(
             opened = open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache)
             if max_tokens is not None:
                 room = asking.Room(opened.info, style, limits, pairing, tokens_per_frame, max_tokens)
-                budgets = [room.budget(range(1, MOST + 1), prompt(question, choices))]
+                text = "\n".join([prompt(question, choices), *([] if choices else [CITE])])
+                budgets = [room.budget(range(1, MOST + 1), text)]
             chosen = load_selector(selector, space).select(opened, question, budgets)
         asked = ask_with(
             client,

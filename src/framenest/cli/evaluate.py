@@ -16,11 +16,11 @@ from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
-from framenest.evaluation.output import plot, write_csv
+from framenest.evaluation.output import plot, plotting, write_csv
 from framenest.evaluation.questions import READERS, load_questions
 from framenest.evaluation.run import ablations as run_ablations
 from framenest.evaluation.run import evaluate as run_recall
-from framenest.selectors import selector_names
+from framenest.selectors import FILE, selector_names
 from framenest.store import DirectoryStore
 from framenest.workspace import Workspace
 
@@ -88,9 +88,11 @@ def recall(
     for file in (json_file, csv_file, plot_file):
         if file is not None:
             check_writable(Path(file))
+    if plot_file is not None:
+        plotting()
     names = options.names(selectors)
     for name in names:
-        if name not in selector_names():
+        if name not in selector_names() and not name.startswith(FILE):
             raise ConfigError(f"there is no selector {name!r}; choose from {', '.join(selector_names())}")
     weights = _weights(budget_weights, budgets)
     entries = load_questions(questions, kind=kind, videos=videos)

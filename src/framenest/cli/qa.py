@@ -20,7 +20,7 @@ from framenest.cli.terminal import Bars, note, out
 from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.annotations import Folder, load_benchmark
 from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.kept import KeptSelections, check_selector, needs_scorer
+from framenest.evaluation.kept import KeptSelections, check_horizons, check_selector, needs_scorer
 from framenest.evaluation.qa import QaRun, QaSettings
 from framenest.evaluation.results import Results
 from framenest.evaluation.subtitles import SUBTITLES
@@ -145,6 +145,7 @@ def qa(
         raise ConfigError("name the scorer that selects, as --scorer tags; `framenest models` lists them")
     if min(budgets) < 1 or jobs < 1:
         raise ConfigError("budgets and --jobs must be 1 or more")
+    check_horizons(names, max(budgets))
     check_writable(Path(results))
     questions = [q for q in load_benchmark(dataset, annotations) if category in (None, q.category)][:limit]
     if not questions:
@@ -168,13 +169,14 @@ def qa(
         thinking=thinks, max_tokens=tokens, temperature=warmth,
     ) as client:  # fmt: skip
         greet(client)
+        kept = KeptSelections(scorer, store=cache, progress=bars)
         settings = QaSettings(
-            dataset, client.model, thinks, tokens, warmth, scorer, query, style, pairing,
+            dataset, client.model, thinks, tokens, warmth, kept.scorer, query, style, pairing,
             limits, subtitles is not None, tell_times, Path(annotations).absolute().name,
         )  # fmt: skip
         file = Results(results)
         run = QaRun(
-            settings, client, KeptSelections(scorer, store=cache, progress=bars), folder, file,
+            settings, client, kept, folder, file,
             subtitles=said, jobs=jobs, progress=bars,
         )  # fmt: skip
         with bars:
@@ -184,7 +186,7 @@ def qa(
     out.print(f"[dim]{escape(how)}; answers in[/] {escape(results)}", soft_wrap=True)
     if run.failed:
         raise ModelError(
-            f"{run.failed} questions have no answer yet; the same command tries them again "
+            f"{run.failed} answers are missing yet; the same command tries them again "
             f"(the last: {run.last_error})"
         )
 

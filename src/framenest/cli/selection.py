@@ -119,6 +119,8 @@ def compare(
     space = Workspace(scorer, store=cache, progress=bars, scoring=scoring)
     names = options.names(selectors)
     ready = [load_selector(name, space) for name in names]
+    short = [selector.name for selector in ready]
+    labels = [name if short.count(own) > 1 else own for name, own in zip(names, short, strict=True)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("selector")
     for heading in ("frames", "looked at", "seconds", "largest gap", "shared with the first"):
@@ -126,15 +128,15 @@ def compare(
     prefixes, thumbnails = {}, {}
     with bars:
         opened = open_video(video, fps=fps, stream=stream, decoder=decoder, store=cache)
-        for selector in ready:
+        for label, selector in zip(labels, ready, strict=True):
             made = selector.select(opened, question, [budget])
             prefix = made.prefixes[budget]
-            prefixes[selector.name] = prefix
+            prefixes[label] = prefix
             pictures = extraction.read_prefix(opened, prefix, ImageSpec.short_side(120))
-            thumbnails[selector.name] = [p for batch in pictures for p in batch.pixels[0]][:8]
-            first = set(prefixes[ready[0].name].frames.tolist())
+            thumbnails[label] = [p for batch in pictures for p in batch.pixels[0]][:8]
+            first = set(prefixes[labels[0]].frames.tolist())
             table.add_row(
-                selector.name,
+                label,
                 str(len(prefix)),
                 f"{made.stats.get('candidates', 0):,}",
                 f"{made.stats.get('wall_seconds', 0.0):.2f}",
@@ -142,6 +144,7 @@ def compare(
                 f"{len(first & set(prefix.frames.tolist()))}",
             )
     out.print(table)
+    Path(output).parent.mkdir(parents=True, exist_ok=True)
     comparison(prefixes, thumbnails, title=question).save(output)
     out.print(
         f"[dim]{short_path(opened.info.path)}, K={budget}; picture in[/] {escape(output)}", soft_wrap=True

@@ -155,17 +155,25 @@ def print_ranks(ranking: Ranking, count: int) -> None:
     for heading in ("rank", "time", "frame"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("from", no_wrap=True)
-    for heading in ("evid.", "relev.", "change", "observ.", "cover.", "divers.", "utility"):
+    columns: dict[str, Any] = {
+        "evid.": ranking.evidence,
+        "relev.": ranking.relevance,
+        "change": ranking.change,
+        "observ.": ranking.observability,
+        **({} if ranking.text is None else {"text": ranking.text}),
+        "cover.": ranking.coverage,
+        "divers.": ranking.diversity,
+        "utility": ranking.utility,
+    }
+    for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for i in range(min(count, len(ranking))):
-        parts = (ranking.evidence, ranking.relevance, ranking.change, ranking.observability)
-        choice = (ranking.coverage, ranking.diversity, ranking.utility)
         table.add_row(
             str(i + 1),
             clock(float(ranking.seconds[i])),
             str(int(ranking.frames[i])),
             "zoom" if ranking.is_zoom[i] else "probe",
-            *(f"{float(column[i]):.3f}" for column in (*parts, *choice)),
+            *(f"{float(column[i]):.3f}" for column in columns.values()),
         )
     out.print(table)
     if count < len(ranking):

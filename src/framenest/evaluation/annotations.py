@@ -21,7 +21,7 @@ def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuest
         raise ConfigError(f"there is no benchmark {dataset!r}; choose from {', '.join(READERS)}")
     file = Path(annotations)
     try:
-        rows = [row for row in _flat(read_rows(file)) if not _open_ended(dataset, row)]
+        rows = [row for row in read_rows(file) if not _open_ended(dataset, row)]
         found = [READERS[dataset](row) for row in rows]
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
@@ -30,11 +30,6 @@ def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuest
     if not found:
         raise ConfigError(f"{file}: no questions in this file")
     return _unique(found)
-
-
-def _flat(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Video-MME's submission template nests the questions of a video."""
-    return [{**row, **question} for row in rows for question in row.get("questions", [{}])]
 
 
 def _open_ended(dataset: str, row: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ def chosen_letter(text: str, options: Sequence[str]) -> str | None:
         found = re.findall(pattern, text, re.M)
         if found:
             return str(found[-1])
-    begins = re.match(rf"\W*([{letters}])\s*(?:[.):,\]*]|\n)", text)
+    begins = re.match(rf"\W*([{letters}])\s*(?:[.):\]*]|\n)", text)
     if begins:
         return begins.group(1)
     marked = set(re.findall(rf"[(\[*]([{letters}])[)\]*]", text))

@@ -7,20 +7,23 @@ question holds the budgets asked for so far.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import framenest
 from framenest.config import PRESETS, MECConfig
-from framenest.errors import ConfigError, FramenestError, StoreError
+from framenest.errors import BudgetError, ConfigError, FramenestError, StoreError
 from framenest.mec import MEC
 from framenest.protocols import Progress
 from framenest.result import FORMAT, Prefix, Ranking
+from framenest.scorers import identity
 from framenest.selection import Selection, load_result
 from framenest.selectors import FILE, load_selector, selector_names
 from framenest.store import DirectoryStore, digest
-from framenest.workspace import Workspace, scorer_name
+from framenest.workspace import Workspace
 
 
 def mec_config(settings: str) -> MECConfig:
@@ -53,6 +56,17 @@ def check_selector(wanted: str) -> None:
         raise ConfigError(f"there is no selector {wanted!r}; choose from {', '.join(selector_names())}")
 
 
+def check_horizons(selectors: Iterable[str], budget: int) -> None:
+    """Refuse a budget that MEC's rankings would not serve on a long video, before the work."""
+    for selector in selectors:
+        name, _, settings = selector.partition(":")
+        if name == "mec" and (horizon := mec_config(settings).ranking.horizon) < budget:
+            raise BudgetError(
+                f"{selector} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
+                f"horizon, as mec:horizon={budget}"
+            )
+
+
 def needs_scorer(selector: str) -> bool:
     """Whether it chooses by relevance."""
     return selector != "uniform" and not selector.startswith(FILE)
@@ -61,7 +75,7 @@ def needs_scorer(selector: str) -> bool:
 class KeptSelections:
     """Frames for questions, from disk where they were selected before.
 
-    scorer: a scorer's name; "auto" is looked up first, so that a better scorer's selections are new ones.
+    scorer: a scorer's name; None where no selector needs one.
     `made` counts selections that ran; the others were there.
 
     >>> kept = KeptSelections("tags")                                           # doctest: +SKIP
@@ -82,9 +96,16 @@ class KeptSelections:
         self._spaces: dict[str, Workspace] = {}
         self._loaded: Any = scorer
 
+    @cached_property
+    def scorer(self) -> str | None:
+        """What scores, with the revision of its weights: other weights make other selections."""
+        return None if self._wanted is None else identity(self._wanted, self.store)
+
     def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
         """The frames that a selector chooses for a text at a budget."""
-        return self.result(video, text, selector, [budget]).prefix(budget)
+        prefix = self.result(video, text, selector, [budget]).prefix(budget)
+        prefix.must_hold_frames()
+        return prefix
 
     def result(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
         """A ranking, or a selection that holds at least these budgets."""
@@ -121,18 +142,9 @@ class KeptSelections:
     def _file(self, video: str, text: str, selector: str) -> Path:
         name, _, settings = selector.partition(":")
         how: Any = mec_config(settings).to_json() if name == "mec" else selector
-        scorer = self._scorer_key(video) if needs_scorer(selector) else None
+        scorer = self.scorer if needs_scorer(selector) else None
         key = digest(FORMAT, framenest.__version__, self.store.fingerprint(video), text, name, how, scorer)
         return self.store.root / "selections" / key[:2] / f"{key}.json"
-
-    def _scorer_key(self, video: str) -> str | None:
-        if self._wanted == "auto":
-            space = self.space(video)
-            self._loaded = space.scorer
-            return scorer_name(space.scorer)
-        if self._wanted is not None and self._wanted.startswith("table:"):
-            return f"table:{self.store.fingerprint(self._wanted.removeprefix('table:'))}"
-        return self._wanted
 
     def _read(self, file: Path) -> Ranking | Selection | None:
         if not file.exists():

@@ -12,6 +12,7 @@ from framenest.errors import MissingExtra, StoreError
 def write_csv(result: dict[str, Any], path: str | Path) -> None:
     """One row per selector and budget."""
     try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             columns: list[str] | None = None
             writer = csv.writer(file)
@@ -27,14 +28,21 @@ def write_csv(result: dict[str, Any], path: str | Path) -> None:
         raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Recall over budgets with its confidence band, and recall over seconds; PNG, SVG or PDF by the name."""
+def plotting() -> Any:
+    """matplotlib's pyplot; asked for before the work, where there will be something to plot."""
     try:
         import matplotlib
     except ImportError as error:
         raise MissingExtra("plots", "matplotlib") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
+
+    return pyplot
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Recall over budgets with its confidence band, and recall over seconds; PNG, SVG or PDF by the name."""
+    pyplot = plotting()
 
     figure, (by_budget, by_time) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for name, summary in result["selectors"].items():
@@ -57,6 +65,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
     by_time.grid(alpha=0.3)
     figure.suptitle(f"Evidence recall over {result['questions']} questions")
     try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be written ({error})") from error

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
-from framenest.errors import FramenestError, IndexMismatch, ModelError, VideoError
+from framenest.errors import (
+    BudgetError,
+    ConfigError,
+    FramenestError,
+    IndexMismatch,
+    ModelError,
+    VideoError,
+)
 from framenest.evaluation.annotations import Folder
 from framenest.evaluation.answers import chosen_letter
 from framenest.evaluation.benchmarks import BenchmarkQuestion
@@ -20,6 +27,7 @@ from framenest.lmm.pictures import Limits
 from framenest.lmm.request import Request
 from framenest.lmm.styles import messages
 from framenest.lmm.times import Pairing
+from framenest.mec import with_options
 from framenest.protocols import Progress
 from framenest.result import Ranking
 from framenest.selection import Selection
@@ -31,10 +39,10 @@ class QaSettings:
     """What a run depends on, beside its selectors and budgets. Another setting is another run.
 
     dataset: the benchmark; annotations: the name of its file, which tells MLVU's dev set from its test set.
-    model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name, None where no
-    selector needs one. query: "question" or "question+options", the text that relevance is scored for.
-    style, pairing, limits: how frames are sent. subtitles: whether they are. tell_times: whether times are
-    written as text, by default where the processor writes none.
+    model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name and revision,
+    None where no selector needs one. query: "question" or "question+options", the text that relevance is
+    scored for. style, pairing, limits: how frames are sent. subtitles: whether they are. tell_times: whether
+    times are written as text, by default where the processor writes none.
     """
 
     dataset: str
@@ -56,8 +64,9 @@ class QaRun:
     """One run over a benchmark: selects and decodes in this thread, asks in `jobs` others.
 
     Answers are appended to `results` as they come; what is there already is not asked again. A question
-    that fails, or whose video cannot be read, is noted with its error and tried again by the next run.
-    After `patience` requests in a row that failed the run stops with the last error.
+    that fails, or whose video, list of frames or subtitles cannot be used, is noted with its error and tried
+    again by the next run. After `patience` failures in a row, other than of videos, the run stops with the
+    last error.
     """
 
     def __init__(
@@ -106,6 +115,7 @@ class QaRun:
                     asked = pool.submit(self._ask, question, request, record)
                     asked.add_done_callback(lambda _: room.release())
                     waiting = [f for f in waiting if not f.done() or f.result()] + [asked]
+                self._check()
             for asked in waiting:
                 asked.result()
             self._check()
@@ -116,7 +126,7 @@ class QaRun:
     def _requests(
         self, run: str, question: BenchmarkQuestion, selector: str, budgets: list[int]
     ) -> Iterator[tuple[Request, Record]]:
-        """Frames and text for one budget after the other; a video that cannot be read is noted."""
+        """Frames and text for one budget after the other; what stands in the way of one is noted."""
         about: Record = {
             "kind": "answer", "run": run, "id": question.id, "selector": selector, "video": question.video,
             "category": question.category, "group": question.group, "structure": question.structure,
@@ -142,7 +152,7 @@ class QaRun:
                 left.remove(budget)
                 spent = {"budget": budget, "frames_seconds": round(time.perf_counter() - began, 3)}
                 yield request, about | spent
-        except (VideoError, IndexMismatch) as error:  # of this video; anything else would fail for all
+        except (VideoError, IndexMismatch, BudgetError, ConfigError) as error:  # others would fail for all
             for budget in left:
                 self._note(about | {"budget": budget}, None, error)
 
@@ -151,7 +161,7 @@ class QaRun:
     ) -> Ranking | Selection:
         began, made = time.perf_counter(), self._kept.made
         plain = self.settings.query == "question" or selector.startswith(FILE)  # lists name the question
-        text = question.question if plain else question.asked
+        text = question.question if plain else with_options(question.question, question.options)
         chosen = self._kept.result(video, text, selector, budgets)
         about["selection"] = {
             "seconds": round(time.perf_counter() - began, 3),

@@ -107,7 +107,7 @@ def judge(
     """All measures of one selection."""
     outcome = recall.Outcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
     looks = _looks(selection, workspace)
-    smaller: Prefix | None = None
+    largest: Prefix | None = None
     for budget, prefix in selection.prefixes.items():
         there = np.searchsorted(looks[0], prefix.frames[np.isin(prefix.frames, looks[0])])
         half = selection.prefixes.get(budget // 2)
@@ -119,10 +119,10 @@ def judge(
             "nesting": recall.nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
             "frames": float(len(prefix)),
         }
-        smaller = prefix
-    if smaller is not None and smaller.ranks is not None:
+        largest = prefix
+    if largest is not None and largest.ranks is not None:
         outcome.ranked = True
-        by_rank = smaller.seconds[np.argsort(smaller.ranks)]
+        by_rank = largest.seconds[np.argsort(largest.ranks)]
         outcome.first_hit = recall.first_hit(by_rank, entry.intervals)
     return outcome
 

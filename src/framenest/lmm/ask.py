@@ -13,8 +13,8 @@ from framenest.lmm.answer import Answer, Answerer, OnText
 from framenest.lmm.pictures import Limits
 from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
 from framenest.lmm.request import Request
-from framenest.lmm.styles import messages
-from framenest.lmm.times import Pairing
+from framenest.lmm.styles import WRITTEN_BY_PROCESSOR, check_style, messages
+from framenest.lmm.times import Pairing, pair_seconds
 from framenest.protocols import Decoder, Progress
 from framenest.result import Prefix, Ranking
 from framenest.selection import Selection
@@ -113,6 +113,7 @@ def ask(
     rungs = sorted(set(budgets))
     if not rungs:
         raise BudgetError("give at least one frame budget")
+    check_style(style, pairing, grows=ladder == "continue" and len(rungs) > 1)
     steps: list[Step] = []
     before: Request | None = None
     for budget in rungs:
@@ -137,7 +138,12 @@ def ask(
         if not stuck:
             break
         before = request
-    return Asked(question, steps, cited(steps[-1].answer.text, steps[-1].prefix.seconds.tolist()))
+    seconds = steps[-1].prefix.seconds.tolist()
+    named = cited(steps[-1].answer.text, seconds)
+    if style in WRITTEN_BY_PROCESSOR and pairing == "pairs":  # the model reads one time for two frames
+        halfway = cited(steps[-1].answer.text, pair_seconds(seconds))
+        named = sorted({*halfway, *named}) if tell_times else halfway
+    return Asked(question, steps, named)
 
 
 def _new(prefix: Prefix, before: Prefix) -> Prefix:

@@ -122,19 +122,19 @@ class Request:
     def then(self, reply: str, more: Request | str) -> Request:
         """The next turn: this request, the model's reply, and more frames or another question.
 
-        Not for videos: what a processor knows of one video holds for the whole conversation.
+        No more frames after a video: what a processor knows of one holds for the whole conversation.
         """
-        if self.extra_body or "video_metadata" in self.processor:
-            raise ConfigError(
-                f"style {self.style!r} cannot go on with more frames; take openai, or pairing images"
-            )
         said = {"role": "assistant", "content": [{"type": "text", "text": reply}]}
         if isinstance(more, str):
             turn: list[Message] = [{"role": "user", "content": [{"type": "text", "text": more}]}]
             return replace(self, messages=[*self.messages, said, *turn])
+        if self.extra_body or "video_metadata" in self.processor:
+            raise ConfigError(
+                f"style {self.style!r} cannot go on with more frames; take openai, or pairing images"
+            )
         return replace(
             self,
-            prefix=more.prefix,
+            prefix=self.prefix.with_frames_of(more.prefix),
             messages=[*self.messages, said, *more.messages],
             pictures=[*self.pictures, *more.pictures],
             markers=[*self.markers, *more.markers],

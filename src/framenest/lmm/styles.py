@@ -55,7 +55,7 @@ def vllm_video(draft: Draft) -> Parts:
 
     num_frames must be given: without it vLLM keeps the first 32 frames and drops the rest.
     """
-    repeat = times.copies(_no_images(draft), len(draft.packed))
+    repeat = times.copies(draft.pairing, len(draft.packed))
     metadata = times.video_metadata(draft.prefix, repeat)
     sent = [packed for packed in draft.packed for _ in range(repeat)]
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
@@ -76,7 +76,7 @@ def qwen(draft: Draft) -> Parts:
 
 def hf_video(draft: Draft) -> Parts:
     """Any transformers processor that takes videos."""
-    repeat = times.copies(_no_images(draft), len(draft.pictures))
+    repeat = times.copies(draft.pairing, len(draft.pictures))
     return {
         "messages": _spoken(draft, {"type": "video"}),
         "pictures": [picture for picture in draft.pictures for _ in range(repeat)],
@@ -115,7 +115,17 @@ STYLES: dict[str, Callable[[Draft], Parts]] = {
     "llava-onevision": llava_onevision,
 }
 FOR_SERVERS = ("openai", "vllm-video")
-_WRITTEN_BY_PROCESSOR = ("vllm-video", "qwen")
+WRITTEN_BY_PROCESSOR = ("vllm-video", "qwen")
+
+
+def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> None:
+    """Refuse what cannot be sent, before the work. grows: whether more frames follow in another turn."""
+    if style not in STYLES:
+        raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
+    if pairing == "images" and style in ("vllm-video", "hf-video"):
+        raise ConfigError("pairing 'images' sends no video; take style openai for a server, or style qwen")
+    if grows and (style in ("vllm-video", "hf-video") or (style == "qwen" and pairing != "images")):
+        raise ConfigError(f"style {style!r} cannot go on with more frames; take openai, or pairing images")
 
 
 def messages(
@@ -143,10 +153,10 @@ def messages(
     >>> request = messages(ranking.prefix(16), "What happens after firing?")      # doctest: +SKIP
     >>> client.chat.completions.create(model="…", **request.create)               # doctest: +SKIP
     """
-    if style not in STYLES:
-        raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
+    check_style(style, pairing)
+    prefix.must_hold_frames()
     limits = limits or Limits()
-    told = style not in _WRITTEN_BY_PROCESSOR or pairing == "images" if tell_times is None else tell_times
+    told = style not in WRITTEN_BY_PROCESSOR or pairing == "images" if tell_times is None else tell_times
     decoder = video if isinstance(video, Decoder) else reopen(prefix.video, path=video, store=store)
     text = "\n".join([prompt(question, options), *instructions])
     shown = read_pictures(decoder, prefix, limits, progress)
@@ -162,12 +172,6 @@ def messages(
 
 def _metadata(draft: Draft) -> dict[str, Any]:
     return times.video_metadata(draft.prefix, times.copies(draft.pairing, len(draft.prefix)))
-
-
-def _no_images(draft: Draft) -> Pairing:
-    if draft.pairing == "images":
-        raise ConfigError("pairing 'images' sends no video; take style openai for a server, or style qwen")
-    return draft.pairing
 
 
 def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:

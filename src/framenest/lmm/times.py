@@ -65,8 +65,17 @@ def paired_markers(metadata: dict[str, Any]) -> list[str]:
     ['<1.5 seconds>', '<30.0 seconds>']
     """
     seconds = [index / metadata["fps"] for index in metadata["frames_indices"]]
-    seconds += seconds[-1:] * (len(seconds) % PAIR)
-    return [marker((first + second) / 2) for first, second in zip(seconds[::2], seconds[1::2], strict=True)]
+    return [marker(second) for second in pair_seconds(seconds)[::PAIR]]
+
+
+def pair_seconds(seconds: Sequence[float]) -> list[float]:
+    """Of each frame, the time halfway through its pair: what the model reads for both.
+
+    >>> pair_seconds([1.0, 2.0, 30.0])
+    [1.5, 1.5, 30.0]
+    """
+    partners = [min(place ^ 1, len(seconds) - 1) for place in range(len(seconds))]
+    return [(seconds[place] + seconds[other]) / 2 for place, other in enumerate(partners)]
 
 
 def spoken(seconds: Sequence[float], duration: float) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "Entry",
     "HubRepo",
     "WheelFile",
+    "entry_of",
     "fetch",
     "locate",
     "require",
@@ -32,7 +33,7 @@ __all__ = [
 
 def fetch(wanted: str, store: DirectoryStore, progress: Progress = lambda *_: None) -> str:
     """Get the weights of a scorer ("tags", "siglip2", "clip:org/name"); returns where they lie."""
-    entry, checkpoint = _entry(wanted)
+    entry, checkpoint = entry_of(wanted)
     if entry.files is None:
         return "its package, which brings them"
     if isinstance(entry.files, HubRepo):
@@ -78,8 +79,13 @@ def _not_here(scorer: str, checkpoint: str) -> ScorerError:
     )
 
 
-def _entry(wanted: str) -> tuple[Entry, str]:
+def entry_of(wanted: str, *also: str) -> tuple[Entry, str]:
+    """A scorer's entry and the checkpoint named with it; `also` is what else could have been named.
+
+    >>> entry_of("clip:org/name")[1]
+    'org/name'
+    """
     name, _, checkpoint = wanted.partition(":")
     if name not in CATALOGUE:
-        raise ScorerError(f"there is no scorer {name!r}; choose from {', '.join(CATALOGUE)}")
+        raise ScorerError(f"there is no scorer {name!r}; choose from {', '.join([*CATALOGUE, *also])}")
     return CATALOGUE[name], checkpoint

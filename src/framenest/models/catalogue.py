@@ -27,6 +27,8 @@ class Entry:
     """Its class: on what machine it is of use."""
     loader: str
     """module:class that has load(checkpoint, store, config, progress)."""
+    optional: tuple[str, ...] = ()
+    """Modules without which it works, with other numbers."""
 
     def installed(self) -> bool:
         return all(importlib.util.find_spec(name) is not None for name in self.packages)
@@ -101,6 +103,7 @@ CATALOGUE: dict[str, Entry] = {
             TAGS,
             "CPU",
             "framenest.scorers.tags:TagScorer",
+            ("ai_edge_litert",),
         ),
         Entry(
             "qwen3-vl-reranker",

@@ -18,11 +18,10 @@ def comparison(
     thumbnails: Mapping[str, Sequence[Pixels]],
     *,
     title: str,
-    intervals: Sequence[tuple[float, float]] = (),
 ) -> Image.Image:
     """Draw each selector's frames as ticks over time, and thumbnails of its first eight in time order.
 
-    thumbnails: up to eight (h, w, 3) pictures per selector. intervals: where the answer is known to be.
+    thumbnails: up to eight (h, w, 3) pictures per selector.
     """
     video = next(iter(prefixes.values())).video
     tile = (WIDTH - LABEL - 2 * MARGIN) // SHOWN - 6
@@ -41,8 +40,6 @@ def comparison(
         top = 44 + AXIS + place * row
         draw.text((MARGIN, top), name, INK, font=ImageFont.load_default(17))
         draw.text((MARGIN, top + 24), f"{len(prefix)} frames", FAINT, font=ImageFont.load_default(13))
-        for start, end in intervals:
-            draw.rectangle((x(start), top, max(x(end), x(start) + 2), top + 18), fill=(214, 232, 214))
         draw.line((left, top + 18, right, top + 18), fill=FAINT)
         for seconds in prefix.seconds.tolist():
             draw.line((x(seconds), top, x(seconds), top + 18), fill=ACCENT, width=2)

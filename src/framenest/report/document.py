@@ -96,7 +96,7 @@ def _selection(selection: Selection) -> dict[str, Any]:
         "kind": "selection",
         "selector": selection.selector,
         "question": selection.question,
-        "options": list(getattr(selection, "options", ())),
+        "options": [],
         "scorer": selection.scorer,
         "budgets": {str(k): _prefix(prefix) for k, prefix in sorted(selection.prefixes.items())},
         "stats": _stats(selection.stats),

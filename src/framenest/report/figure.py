@@ -40,10 +40,10 @@ class Row:
 def rows_of(result: Result) -> list[Row]:
     """The budgets 8, 16 and 32 of a result, those it has; what each keeps of the one before."""
     if isinstance(result, Selection):
-        sizes = [k for k in sorted(result.prefixes) if k <= BUDGETS[-1]]
+        sizes = [k for k, prefix in sorted(result.prefixes.items()) if k <= BUDGETS[-1] and len(prefix)]
         if not sizes:
             raise ConfigError(
-                f"a figure shows up to {BUDGETS[-1]} frames; this selection has no list that short"
+                f"a figure shows up to {BUDGETS[-1]} frames; this selection has none for so small a budget"
             )
     else:
         sizes = [k for k in BUDGETS if k < len(result)]
@@ -55,9 +55,7 @@ def rows_of(result: Result) -> list[Row]:
         told = f"{kept} kept" if kept == len(before) else f"{kept} of {len(before)} kept"
         notes.append((told, f"{len(now) - kept} new"))
     return [
-        Row(prefix, 8 if len(prefix) <= 8 else 16, told)
-        for prefix, told in zip(prefixes, notes, strict=True)
-        if len(prefix)
+        Row(prefix, 8 if len(prefix) <= 8 else 16, told) for prefix, told in zip(prefixes, notes, strict=True)
     ]
 
 

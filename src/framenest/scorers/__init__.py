@@ -7,7 +7,7 @@ import importlib.util
 
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError
-from framenest.models import CATALOGUE
+from framenest.models import CATALOGUE, HubRepo, entry_of, locate
 from framenest.protocols import Progress, Scorer
 from framenest.scorers.table import TableScorer
 from framenest.store import DirectoryStore
@@ -36,12 +36,7 @@ def load_scorer(
         return TableScorer.load(wanted.removeprefix("table:"))
     if wanted == "auto":
         wanted, _ = choose(store)
-    name, _, checkpoint = wanted.partition(":")
-    if name not in CATALOGUE:
-        raise ScorerError(
-            f"there is no scorer {name!r}; choose from auto, {', '.join(CATALOGUE)}, table:FILE"
-        )
-    entry = CATALOGUE[name]
+    entry, checkpoint = entry_of(wanted, "auto", "table:FILE")
     for package in entry.packages:
         if importlib.util.find_spec(package) is None:
             raise MissingExtra(entry.extra, package)
@@ -50,6 +45,23 @@ def load_scorer(
         checkpoint, store, config or ScorerConfig(), progress
     )
     return loaded
+
+
+def identity(wanted: str, store: DirectoryStore) -> str:
+    """What a scorer's numbers come from, by name and revision of its weights, without loading it.
+
+    >>> identity("blip2", DirectoryStore())                                     # doctest: +SKIP
+    'blip2 Salesforce/blip2-itm-vit-g@4b2c1f0a9d3e'
+    """
+    if wanted.startswith("table:"):
+        return f"table {store.fingerprint(wanted.removeprefix('table:'))}"
+    if wanted == "auto":
+        wanted, _ = choose(store)
+    entry, checkpoint = entry_of(wanted, "auto", "table:FILE")
+    if isinstance(entry.files, HubRepo):
+        return f"{entry.name} {locate(entry.name, checkpoint, store)}"
+    with_all = all(importlib.util.find_spec(package) is not None for package in entry.optional)
+    return entry.name if with_all else f"{entry.name} without {', '.join(entry.optional)}"
 
 
 def choose(store: DirectoryStore) -> tuple[str, str]:

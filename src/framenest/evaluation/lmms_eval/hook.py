@@ -98,12 +98,12 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     manifest = Manifest.read(element["video"])
     prefix = frames_of(manifest, budget_of(element))
     repeat = copies(manifest.pairing, len(prefix))
-    pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix)])
+    pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix, manifest.video)])
     frames = torch.from_numpy(np.ascontiguousarray(pictures.repeat(repeat, axis=0).transpose(0, 3, 1, 2)))
     metadata = video_metadata(prefix, repeat) | {"video_backend": MARK}
     return frames, metadata, len(frames) / max(prefix.video.duration, 1e-6)
 
 
-def pictures_of(prefix: Prefix) -> list[Image.Image]:
-    """The original frames, in time order."""
-    return list(read_pictures(reopen(prefix.video), prefix, Limits()))
+def pictures_of(prefix: Prefix, video: str) -> list[Image.Image]:
+    """The original frames, in time order. A kept ranking may name another place than the video's own."""
+    return list(read_pictures(reopen(prefix.video, path=video), prefix, Limits()))

@@ -12,7 +12,7 @@ from framenest.evaluation.lmms_eval.hook import is_hooked, pictures_of
 from framenest.evaluation.lmms_eval.manifest import Manifest, frames_of
 from framenest.evaluation.lmms_eval.settings import NATIVE, TaskSettings
 from framenest.lmm.times import marker
-from framenest.result import Prefix
+from framenest.mec import with_options
 from framenest.selectors import FILE
 
 Row = Mapping[str, Any]
@@ -36,7 +36,7 @@ def _messages(doc: Row, kwargs: Mapping[str, Any] | None) -> Messages:
     plain = settings.query == "question" or settings.selector.startswith(FILE)  # lists name the question
     manifest = Manifest(
         video=_video(doc, kwargs),
-        text=question.question if plain else question.asked,
+        text=question.question if plain else with_options(question.question, question.options),
         selector=settings.full_selector,
         scorer=settings.scorer,
         on_error=settings.on_error,
@@ -45,7 +45,7 @@ def _messages(doc: Row, kwargs: Mapping[str, Any] | None) -> Messages:
     if settings.selector == NATIVE:
         shown = [{"type": "video", "url": manifest.video}]
     elif settings.frames_as != "video":
-        shown = _pictures(frames_of(manifest, settings.frames), settings.frames_as)
+        shown = _pictures(manifest, settings.frames, settings.frames_as)
     elif is_hooked():
         shown = [{"type": "video", "url": str(manifest.write())}]
     else:
@@ -60,9 +60,10 @@ def _video(doc: Row, kwargs: Mapping[str, Any] | None) -> str:
     return str(video)
 
 
-def _pictures(prefix: Prefix, how: str) -> list[dict[str, Any]]:
+def _pictures(manifest: Manifest, budget: int, how: str) -> list[dict[str, Any]]:
     """The frames themselves: as one video without times, or as images, each after its second."""
-    pictures = pictures_of(prefix)
+    prefix = frames_of(manifest, budget)
+    pictures = pictures_of(prefix, manifest.video)
     if how == "frames":
         return [{"type": "video", "url": pictures}]
     shown: list[dict[str, Any]] = []

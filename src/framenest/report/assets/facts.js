@@ -1,6 +1,7 @@
 // The head of the page, how the rankings were made, and all ranks as a table.
 import { clock, count, el, plural } from "./marks.js";
 import { chosen } from "./budget.js";
+import { CUES } from "./rows.js";
 
 export function head(data) {
   const { video, rankings } = data;
@@ -129,7 +130,7 @@ function timings(stats) {
   );
 }
 
-const COLUMNS = ["evidence", "relevance", "change", "observability", "coverage", "diversity", "utility"];
+const CHOICE = ["coverage", "diversity", "utility"];
 
 /** Every frame of the budget as a row; drawn when opened. */
 export function table(view) {
@@ -159,7 +160,8 @@ export function table(view) {
 function tableOf(result, at, several) {
   const ranked = result.kind === "ranking";
   const marks = ranked ? [...at.frames].sort((a, b) => a.rank - b.rank) : at.frames;
-  const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...COLUMNS] : [])];
+  const columns = ranked ? [...CUES, ...CHOICE].filter((name) => result.ranks[name]) : [];
+  const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...columns] : [])];
   return el(
     "table",
     {},
@@ -186,7 +188,7 @@ function tableOf(result, at, several) {
           ranked
             ? [
                 el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
-                COLUMNS.map((column) => el("td", {}, result.ranks[column][mark.place].toFixed(3))),
+                columns.map((column) => el("td", {}, result.ranks[column][mark.place].toFixed(3))),
               ]
             : null,
         ),

@@ -4,7 +4,7 @@ import { chosen } from "./budget.js";
 
 export const LANE = 70;
 const HEIGHTS = [1, 0.8, 0.62, 0.47, 0.34, 0.24, 0.62]; // of a tick, by band: the earlier the rank, the taller
-const CUES = ["evidence", "relevance", "change", "observability", "text"];
+export const CUES = ["evidence", "relevance", "change", "observability", "text"];
 
 export function row(name, plot, note = null, more = {}) {
   const title =

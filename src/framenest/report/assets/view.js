@@ -110,8 +110,8 @@ export function render(root, data, { image, play = null, budget = 8 }) {
   }
 
   function keys(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select"))
-      return;
+    const typing = event.target.closest?.("input:not([type=range]), textarea, select");
+    if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
     const step = { "+": 1, "=": 1, "-": -1 }[event.key];
     if (step) setBudget(state.budget + step);
     else if (event.key === "Escape" && state.pinned) pin(null);
