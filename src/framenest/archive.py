@@ -38,7 +38,7 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bo
     >>> header["format"], arrays["x"].tolist()
     (1, [0, 1, 2])
     """
-    text = json.dumps(header, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(header, sort_keys=True)  # in ASCII: a path may hold bytes that are no text
     whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
     metadata = {"header": text, "checksum": _checksum(text, whole)}
     if compress:

@@ -46,6 +46,7 @@ def run_on_ray(
     ray = _ray()
     if job.scorer == "auto":
         raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
+    job = replace(job, scorer=_absolute_scorer(job.scorer))
     ours = not ray.is_initialized()
     if ours:
         _connect(ray, address, jobs)
@@ -80,6 +81,11 @@ def _absolute(group: Group) -> Group:
         item if is_remote(item.video) else replace(item, video=str(Path(item.video).absolute()))
         for item in group
     )
+
+
+def _absolute_scorer(scorer: str | None) -> str | None:
+    name, mark, where = (scorer or "").partition(":")
+    return f"{name}:{Path(where).absolute()}" if mark and Path(where).exists() else scorer
 
 
 class _Run:
@@ -131,7 +137,7 @@ class _Run:
         there = self._ray.cluster_resources()
         processors, gpus = int(there.get("CPU", 0)), int(there.get("GPU", 0))
         count = gpus if wanted is None else wanted
-        if not gpus and count >= processors:
+        if count and not gpus and count >= processors:
             raise ConfigError(
                 f"{count} encoders leave none of the cluster's {processors} processors to decode"
             )

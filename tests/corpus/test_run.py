@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import pytest
 from odd_jobs import OddJob
 
 from framenest import IndexConfig, MECConfig, Ranking
+from framenest.corpus.job import Item, Outcome, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
+from framenest.corpus.report import Report
 from framenest.corpus.workers import Limits, own_memory, run_here
 from framenest.errors import FramenestError
 from framenest.store import DirectoryStore
@@ -32,7 +35,9 @@ def videos(tmp_path_factory) -> Path:
 
 def framenest(*arguments, cwd=None, **settings):
     command = [sys.executable, "-m", "framenest", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, **settings)
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", cwd=cwd, check=False, **settings
+    )
 
 
 def outcomes_by_name(job, groups, jobs=2, limits=None):
@@ -106,6 +111,41 @@ def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):
     assert again.returncode == 0
     assert "0 videos done; 6 were there already" in again.stdout
     assert not (tmp_path / "failures.jsonl").exists()
+
+
+def test_a_name_that_is_no_text_is_a_file_like_any_other(videos, tmp_path):
+    folder = os.fsencode(tmp_path / "old")
+    (tmp_path / "old").mkdir()
+    shutil.copy(videos / "0.mp4", folder + b"/caf\xe9.mp4")
+    Path(os.fsdecode(folder + b"/broken\xe9.mp4")).write_bytes(b"no video")
+    run = framenest("index", tmp_path / "old", videos, "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
+    assert run.returncode == 1, run.stderr
+    assert "7 videos done (" in run.stdout
+    (line,) = (tmp_path / "failures.jsonl").read_text().splitlines()
+    assert os.fsencode(json.loads(line)["video"]) == folder + b"/broken\xe9.mp4"
+
+
+def test_rankings_of_another_scorer_are_made_again(videos, tmp_path):
+    manifest = tmp_path / "asked.jsonl"
+    manifest.write_text(json.dumps({"video": str(videos / "0.mp4"), "question": "Where?"}))
+    groups = ranking_groups(manifest, tmp_path / "rankings", None)
+    for place, status in ((3, "done"), (3, "already"), (9, "done")):
+        (tmp_path / "scores.csv").write_text(f"frame,score\n{place},1\n")
+        job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
+        assert outcomes_by_name(job, groups, 1)["0.mp4"].status == status
+
+
+def test_what_cannot_be_kept_ten_times_in_a_row_ends_the_run(tmp_path):
+    report = Report(tmp_path / "failures.jsonl")
+    item = Item("a.mp4")
+    for _ in range(9):
+        report.add(failed(item, "StoreError", "s3://x: cannot be written"))
+    report.add(Outcome(item, "done"))
+    for _ in range(9):
+        report.add(failed(item, "StoreError", "s3://x: cannot be written"))
+    assert not report.stopped
+    report.add(failed(item, "StoreError", "s3://x: cannot be written"))
+    assert report.stopped == "s3://x: cannot be written"
 
 
 def test_what_was_removed_is_made_again(videos, tmp_path):

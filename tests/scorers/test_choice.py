@@ -38,7 +38,9 @@ def test_auto_takes_the_best_that_is_ready_and_says_why(machine):
 
 
 def test_unknown_names(cache):
-    with pytest.raises(ScorerError, match="there is no scorer 'blip3'; choose from auto, blip2, "):
+    with pytest.raises(
+        ScorerError, match="there is no scorer 'blip3'; choose from auto, table:FILE, blip2, "
+    ):
         scorers.load_scorer("blip3", DirectoryStore(cache))
     with pytest.raises(ScorerError, match="is not a scorer"):
         scorers.load_scorer(3, DirectoryStore(cache))

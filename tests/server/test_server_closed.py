@@ -124,10 +124,11 @@ def _sign_in(closed, browser):
     assert httpx.get(f"{closed.url}/videos", headers={"Cookie": "framenest=forged"}).status_code == 401
 
 
-def test_no_secret_is_in_the_log(serve, media):
+def test_no_secret_is_in_the_log(serve, media, endpoint):
     key = "key-of-the-endpoint-42"
+    url = endpoint.url.replace("://", "://user:password-of-the-endpoint@")
     server = serve(
-        "--answer-url", "http://127.0.0.1:9/v1", "--answer-model", "m",
+        "--answer-url", url, "--answer-model", "m",
         videos=media, token=TOKEN, env={"FRAMENEST_TOKEN": TOKEN, "OPENAI_API_KEY": key},
     )  # fmt: skip
     server.http.get(f"/videos?token={TOKEN}")
@@ -135,10 +136,10 @@ def test_no_secret_is_in_the_log(serve, media):
     server.http.post("/session", json={"token": [TOKEN]})
     server.http.post("/rankings", content=f'{{"{TOKEN}":')
     ranking = server.ask(server.indexed("clip.mp4"), "A private question?")
-    server.http.post(f"/rankings/{ranking}/answer", json={"k": 4})
+    assert server.http.post(f"/rankings/{ranking}/answer", json={"k": 4}).status_code == 200
     server.stop()
     assert "GET /videos 200" in server.log
-    for hidden in (TOKEN, key, "private question", "?token"):
+    for hidden in (TOKEN, key, "private question", "?token", "password-of"):
         assert hidden not in server.log
 
 
@@ -355,7 +356,7 @@ def web(media, secret):
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(data[:-100] if self.path == "/short.mp4" else data)
 
         def log_message(self, *_):
             pass
@@ -389,3 +390,7 @@ def test_no_address_is_fetched_unless_its_host_is_allowed(serve, web):
     redirected = allowed.http.post("/videos", json={"url": f"http://127.0.0.1:{port}/away"})
     assert redirected.status_code == 403
     assert asked == ["/a/clip.mp4", "/away"]
+    broken = allowed.http.post("/videos", json={"url": f"http://127.0.0.1:{port}/short.mp4"})
+    assert broken.status_code == 422
+    assert "broke off" in broken.json()["detail"]
+    assert len(uploads(allowed)) == 1

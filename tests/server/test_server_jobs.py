@@ -95,6 +95,15 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_finished_one_not(journal):
     assert jobs.counts() == {"queued": 0, "running": 0}
 
 
+def test_questions_wait_for_the_index_of_their_video(journal):
+    jobs = Jobs(journal, limit=5)
+    index = jobs.submit("index", "index:v", {"video": "v"})
+    question, other = (jobs.submit("rank", name, {"video": name}) for name in ("v", "w"))
+    assert [jobs.take(), jobs.take()] == [index, other]
+    jobs.finish(index)
+    assert jobs.take() is question
+
+
 def test_closing_wakes_those_who_wait(journal):
     jobs = Jobs(journal, limit=5)
     got = []
@@ -138,6 +147,11 @@ def test_a_full_server_answers_429_with_retry_after(serve, long_media):
     assert not list((server.data / "uploads").iterdir())  # refused before it was taken in
 
 
+def children(pid):
+    tasks = Path(f"/proc/{pid}/task")
+    return [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+
 def running(server, job):
     """The job once it is at work."""
     until = time.monotonic() + 60
@@ -170,7 +184,12 @@ def test_jobs_survive_a_restart(serve, long_media, how):
         "/rankings", json={"video": video["video"]["id"], "question": "And then?"}
     ).json()
     running(server, video["job"])
+    workers = children(server.process.pid)
     server.stop(how)
+    until = time.monotonic() + 60
+    while alive := [pid for pid in workers if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < until, f"{alive} outlived the server"
+        time.sleep(0.05)
     server.start()
     server.wait(asked["job"])
     answer = server.http.get(f"/rankings/{asked['ranking']}/prefix?k=8")

@@ -19,6 +19,7 @@ from framenest.corpus.manifest import find_videos, index_groups
 from framenest.corpus.report import Report
 from framenest.corpus.workers import Limits, machine_memory, run_here
 from framenest.errors import ConfigError, FramenestError, StoreError
+from framenest.scorers import choose, runs_on_gpu
 from framenest.shared import SharedStore
 from framenest.store import DirectoryStore
 from framenest.video.parallel import cores
@@ -54,19 +55,26 @@ class Batch:
         return Path(self.failures or "failures.jsonl")
 
     def outcomes(self, job: Job, groups: list[Group]) -> Iterator[list[Outcome]]:
-        jobs = min(self.jobs or cores(), len(groups))
-        share = machine_memory() // jobs if self.engine == "local" and machine_memory() else None
         seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
-        limits = Limits(seconds, int(self.memory) if self.memory else share)
+        memory = int(self.memory) if self.memory else None
         if self.engine == "ray":
             from framenest.cluster import run_on_ray
 
+            limits = Limits(seconds, memory)
             return run_on_ray(
                 job, groups, limits, address=self.address, jobs=self.jobs, encoders=self.encoders
             )
         if self.address is not None or self.encoders is not None:
             raise ConfigError("--address and --encoders are for --engine ray")
+        jobs = min(self.jobs or _workers_for(job), len(groups))
+        limits = Limits(seconds, memory or machine_memory() // jobs or None)
         return run_here(job, groups, jobs, limits)
+
+
+def _workers_for(job: Job) -> int:
+    """One per core; one alone where each would hold its own copy of a model on the GPU."""
+    name = choose(job.store())[0] if job.scorer == "auto" else job.scorer
+    return 1 if name is not None and runs_on_gpu(name) and job.scoring.device != "cpu" else cores()
 
 
 def job_for(cache: DirectoryStore, **settings: Any) -> Job:

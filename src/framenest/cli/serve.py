@@ -132,6 +132,8 @@ def serve(
         answer_model=answer_model,
     )
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING if quiet else logging.INFO)
+    for library in ("httpx", "httpx2"):  # of the answering client; they log whole addresses
+        logging.getLogger(library).setLevel(logging.WARNING)
     service = Service(settings)
     try:
         service.start()

@@ -162,7 +162,11 @@ def verify(remove: bool, cache: DirectoryStore, quiet: bool) -> int:
 
 
 @cache.command("gc")
-@click.option("--older-than", type=Duration(), help="Remove what has not been used for so long: 12h, 30d.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    help="Remove what has not been used (at an address: written) for so long: 12h, 30d.",
+)
 @click.option("--max-size", type=Size(), help="Then what was unused for longest, down to 500MB, 2TB.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @options.common

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.corpus.job import Job
+from framenest.errors import FramenestError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Scorer
 from framenest.scorers import load_scorer
@@ -136,4 +137,9 @@ class RemoteScorer:
     def _get(self, reference: Any) -> Any:
         import ray
 
-        return ray.get(reference)
+        try:
+            return ray.get(reference)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, FramenestError):  # as it was there, without the way it came
+                raise error.cause from None
+            raise

@@ -138,7 +138,8 @@ class Work:
                 )
                 status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)
         except UnwritableCache as error:
-            return failed(item, StoreError.__name__, str(error), stops=True)
+            full = not isinstance(self.store, SharedStore)  # at an address, the next one may be kept
+            return failed(item, StoreError.__name__, str(error), stops=full)
         except FramenestError as error:
             return failed(item, type(error).__name__, str(error))
         except MemoryError:
@@ -179,14 +180,15 @@ def describe(index: SparseIndex) -> str:
 
 
 def _rank(mec: MEC, decoder: Decoder, item: Item) -> tuple[str, str]:
-    """A ranking is finished when its file is there and of this video."""
+    """A ranking is finished when its file is there, of this video and by this scorer."""
     target = Path(str(item.target))
     if target.exists():
         try:
             known = Ranking.load(target)
         except FramenestError:
             known = None  # of another version
-        if known is not None and known.video.fingerprint == decoder.info.fingerprint:
+        scorer = mec.workspace.scoring_name(item.question)
+        if known and (known.video.fingerprint, known.scorer) == (decoder.info.fingerprint, scorer):
             return "already", target.name
     mec.rank(decoder, item.question, options=item.options).save(target)
     return "done", target.name

@@ -13,6 +13,9 @@ from framenest.archive import write_atomic
 from framenest.corpus.job import Group, Outcome
 from framenest.errors import StoreError
 
+PATIENCE = 10
+"""Failures to keep anything, one after the other, after which going on is of no use."""
+
 
 @dataclass
 class Report:
@@ -29,6 +32,7 @@ class Report:
     """Of video, of what this run did itself."""
     stopped: str = ""
     """Why nothing more could be kept."""
+    _unkept: int = 0
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -44,7 +48,8 @@ class Report:
         if outcome.status == "failed":
             self.errors[outcome.error] += 1
             self._write(outcome)
-        if outcome.stops:
+        self._unkept = self._unkept + 1 if outcome.error == StoreError.__name__ else 0
+        if outcome.stops or self._unkept >= PATIENCE:
             self.stopped = outcome.text
 
     def _write(self, outcome: Outcome) -> None:
@@ -52,7 +57,7 @@ class Report:
         asked = {"question": item.question} if item.target is not None else {}
         line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
         try:
-            with self.failures.open("a", encoding="utf-8") as file:
+            with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         except OSError as error:
             raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error

@@ -158,7 +158,7 @@ class _Worker:
             pass
         wrong = self._wrong()
         if wrong is not None and not self._ready:
-            raise FramenestError(f"a worker could not start: {wrong[1]}")
+            raise FramenestError(f"a worker could not start: {wrong[1]}; give fewer --jobs, or more --memory")
         return wrong
 
     def _wrong(self) -> tuple[str, str] | None:
@@ -183,7 +183,7 @@ def _cause(code: int | None) -> str:
 def _serve(pipe: Connection[Any, Any], job: Job, threads: int) -> None:
     """What a worker does: open the job, then answer each group with its outcomes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     os.environ["FRAMENEST_THREADS"] = str(threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     try:
@@ -200,7 +200,7 @@ def _serve(pipe: Connection[Any, Any], job: Job, threads: int) -> None:
         pipe.send(work(group, done=lambda: pipe.send(None)))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A worker whose parent is gone has nobody to answer."""
     parent = multiprocessing.parent_process()
     if parent is not None:

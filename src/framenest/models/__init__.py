@@ -87,5 +87,5 @@ def entry_of(wanted: str, *also: str) -> tuple[Entry, str]:
     """
     name, _, checkpoint = wanted.partition(":")
     if name not in CATALOGUE:
-        raise ScorerError(f"there is no scorer {name!r}; choose from {', '.join([*CATALOGUE, *also])}")
+        raise ScorerError(f"there is no scorer {name!r}; choose from {', '.join([*also, *CATALOGUE])}")
     return CATALOGUE[name], checkpoint

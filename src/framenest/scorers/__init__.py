@@ -83,6 +83,12 @@ def choose(store: DirectoryStore) -> tuple[str, str]:
     )
 
 
+def runs_on_gpu(wanted: str) -> bool:
+    """Whether a scorer, as it would be loaded here, is a torch model beside a CUDA GPU."""
+    entry = CATALOGUE.get(wanted.partition(":")[0])
+    return entry is not None and "torch" in entry.packages and entry.installed() and _gpu()
+
+
 def _gpu() -> bool:
     import torch
 

@@ -26,6 +26,7 @@ from framenest.scorers.pictures import Pictures
 from framenest.scorers.text import tell_truncation
 from framenest.store import DirectoryStore
 from framenest.timing import Timing
+from framenest.video.parallel import cores
 
 AT_ONCE = 8  # frames: more do not run faster on a CPU
 
@@ -111,8 +112,10 @@ def onnx_session(path: Path, extra: str) -> Any:
         import onnxruntime
     except ImportError as error:
         raise MissingExtra(extra, "onnxruntime") from error
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = cores()  # by itself it takes all, in every worker process
     with loading(path, extra):
-        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
 
 
 @contextmanager

@@ -25,14 +25,19 @@ class Answers:
         )
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
-    def ask(self, request: Request) -> Answer:
-        """The model's answer; refused where no endpoint is configured or too many wait for it."""
+    def check(self) -> Client:
+        """The endpoint's client; refused where none is configured."""
         if self._client is None:
             raise Unknown("this server has no model to answer; it was started without --answer-url")
+        return self._client
+
+    def ask(self, request: Request) -> Answer:
+        """The model's answer; refused where no endpoint is configured or too many wait for it."""
+        client = self.check()
         if not self._places.acquire(blocking=False):
             raise Busy(f"{AT_ONCE} questions are being answered already; try again later", 10)
         try:
-            return self._client.answer(request)
+            return client.answer(request)
         finally:
             self._places.release()
 

@@ -68,8 +68,10 @@ class Incoming:
                     while chunk := answer.read1(MIB):  # what is there; a slow host is seen to be slow
                         part.write(chunk)
                         _check_time(began)
+                    if part.size < int(answer.headers.get("Content-Length") or 0):
+                        raise ConnectionError("the host broke off")
             except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-                why = getattr(error, "code", None) or getattr(error, "reason", type(error).__name__)
+                why = getattr(error, "code", None) or getattr(error, "reason", None) or str(error)
                 raise Unusable(f"the address could not be fetched ({why})") from error
             return self._accept(part, _plain_name(unquote(urlsplit(url).path)), "url")
 

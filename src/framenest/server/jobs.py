@@ -101,11 +101,16 @@ class Jobs:
             while True:
                 if self._closed:
                     return None
-                job = next((j for j in self._active.values() if j.state == "queued"), None)
+                job = next((j for j in self._active.values() if self._may_begin(j)), None)
                 if job is not None:
                     self._change(job, started=time.time(), state="running")
                     return job
                 self._ready.wait()
+
+    def _may_begin(self, job: Job) -> bool:
+        """Whether it waits for nothing but a worker; questions wait for the index of their video."""
+        indexing = {j.request.get("video") for j in self._active.values() if j.kind == "index"}
+        return job.state == "queued" and (job.kind == "index" or job.request.get("video") not in indexing)
 
     def put_back(self, job: Job) -> None:
         """A job that the end of the server interrupted; it runs again after the next start."""
@@ -121,6 +126,7 @@ class Jobs:
             if state == "done" and job.started is not None:
                 self._durations.append(now - job.started)
             self._active.pop(job.id, None)
+            self._ready.notify_all()  # what waited for this one may begin
         self._tell(job)
 
     def cancel(self, id_: str) -> Job:

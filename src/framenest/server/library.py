@@ -60,7 +60,10 @@ class Library:
         found = []
         for file in sorted(self._folder.rglob("*")):
             if file.suffix.lower() in SUFFIXES and self._inside(file) and file.is_file():
-                with suppress(FileNotFoundError):  # removed just now
+                with suppress(
+                    FileNotFoundError, UnicodeEncodeError
+                ):  # removed just now; a name that is no text
+                    str(file).encode()
                     found.append({"path": str(file.relative_to(self._folder)), "bytes": file.stat().st_size})
             if len(found) == LISTED:
                 break

@@ -109,6 +109,7 @@ class Service:
 
     def answer(self, ranking: str, k: int) -> Answer:
         """What the configured model answers."""
+        self.answers.check()
         with self._shown(ranking, k) as path:
             request = self.picture_worker.call("request", path, k, "openai", ANSWER_SIDE)
         return self.answers.ask(request)
@@ -179,16 +180,17 @@ class Service:
 
     def plain(self, message: str) -> str:
         """A message without where the server keeps its files."""
-        for folder in (self.settings.videos, self.settings.uploads, self.settings.data):
+        settings = self.settings
+        for folder in (settings.videos, settings.uploads, settings.data, settings.cache_folder):
             if folder is not None:
                 message = message.replace(f"{folder.resolve()}{os.sep}", "")
         return message
 
     def _told(self, error: FramenestError, job: Job) -> str:
         try:
-            return plain_error(error, self.library.get(job.request["video"]))
+            return self.plain(plain_error(error, self.library.get(job.request["video"])))
         except (Unknown, StoreError):
-            return str(error)
+            return self.plain(str(error))
 
 
 def _make_folders(settings: Settings) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
+from framenest.store import DirectoryStore
 
 MIB = 2**20
 SHORTEST_TOKEN = 16
@@ -68,6 +69,11 @@ class Settings:
     @property
     def rankings(self) -> Path:
         return self.data / "rankings"
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """Where indexes and features lie on this machine; None where they lie at an address."""
+        return None if self.cache and "://" in self.cache else DirectoryStore(self.cache).root
 
 
 def _can_be_sent(token: str) -> bool:

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from framenest.config import ScorerConfig
-from framenest.corpus.workers import Limits
+from framenest.corpus.workers import Limits, end_with_parent
 from framenest.errors import FramenestError, VideoError
 from framenest.protocols import Progress
 from framenest.server.work import Desk
@@ -119,8 +119,9 @@ class Worker:
 
 
 def _main(pipe: Connection, scorer: str, scoring: ScorerConfig, cache: str | None) -> None:
-    """The other process. It ends when the pipe does, that is, with the server."""
+    """The other process. It ends with the server, also in the middle of a task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with suppress(OSError, AttributeError):  # not on Windows
         os.nice(5)  # answering requests goes before work
     warnings.simplefilter("ignore")  # of the cache; the work goes on without it
