@@ -56,7 +56,7 @@ def test_a_missing_extra_names_the_pip_line(cache, monkeypatch):
 @pytest.fixture
 def empty_hub(monkeypatch, tmp_path):
     hub = pytest.importorskip("huggingface_hub", reason="needs the extra `onnx`")
-    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     return hub
 
 
