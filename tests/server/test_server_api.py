@@ -1,8 +1,10 @@
 """What a client sees: register, index, ask, take prefixes and pictures."""
 
 import io
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,8 +28,13 @@ def frames(answer):
     return [entry["frame"] for entry in answer.json()["frames"]]
 
 
-def test_the_folder_lists_its_videos(server):
-    listed = {file["path"] for file in server.http.get("/files").json()}
+def test_the_folder_lists_its_videos(server, media):
+    unnamed = Path(os.fsdecode(os.fsencode(media) + b"/caf\xe9.mp4"))  # a name that no JSON can carry
+    unnamed.write_bytes(b"")
+    try:
+        listed = {file["path"] for file in server.http.get("/files").json()}
+    finally:
+        unnamed.unlink()
     assert listed == {"clip.mp4", "more/short.mp4"}
 
 
