@@ -6,7 +6,28 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process, in any of its threads, has started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+@contextmanager
+def standing_still(pids: list[int]) -> Iterator[None]:
+    """Processes that do nothing meanwhile; those that were not killed then go on."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def kill_in_mid_write(writer: subprocess.Popen, folder: Path) -> None:

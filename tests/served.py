@@ -76,6 +76,17 @@ class Server:
         assert job["state"] == state, job
         return job
 
+    def at_work(self, job: dict | None = None) -> None:
+        """Wait until a job, by default the newest, is in the middle of its work."""
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until:
+            listed = [self.http.get(f"/jobs/{job['id']}").json()] if job else self.http.get("/jobs").json()
+            if listed and listed[0]["state"] == "running" and listed[0]["stage"]:
+                return
+            assert job is None or listed[0]["state"] in ("queued", "running"), listed
+            time.sleep(0.01)
+        raise AssertionError("the job did not begin")
+
     def indexed(self, path: str) -> str:
         """The id of a video of the folder, once it is indexed."""
         made = self.register(path)

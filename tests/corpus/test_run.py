@@ -20,6 +20,7 @@ from framenest.corpus.workers import Limits, own_memory, run_here
 from framenest.errors import FramenestError
 from framenest.store import DirectoryStore
 from media import numbered_video
+from processes import children
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 FAST = ["--base-probes", "12", "--extra-probes", "0", "--scorer", "none"]
@@ -183,10 +184,6 @@ def test_killed_in_the_middle_a_rerun_does_only_what_is_missing(videos, tmp_path
 
 def finished(store):
     return list((store.root / "finished").rglob("*.safetensors"))
-
-
-def children(pid):
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def wait_for(condition):

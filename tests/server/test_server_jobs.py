@@ -14,6 +14,7 @@ from framenest.server.jobs import ATTEMPTS, Jobs
 from framenest.server.journal import Journal
 from framenest.server.refusals import Busy, NotReady
 from media import encode_video, numbered_picture, numbered_video
+from processes import children
 
 
 @pytest.fixture
@@ -147,27 +148,10 @@ def test_a_full_server_answers_429_with_retry_after(serve, long_media):
     assert not list((server.data / "uploads").iterdir())  # refused before it was taken in
 
 
-def children(pid):
-    tasks = Path(f"/proc/{pid}/task")
-    return [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
-
-
-def running(server, job):
-    """The job once it is at work."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        found = server.http.get(f"/jobs/{job['id']}").json()
-        if found["state"] == "running" and found["stage"]:
-            return found
-        assert found["state"] in ("queued", "running"), found
-        time.sleep(0.01)
-    raise AssertionError("the job did not begin")
-
-
 def test_a_running_job_is_cancelled_and_can_be_asked_again(serve, long_media):
     server = serve(videos=long_media)
     made = server.register("long.mp4")
-    running(server, made["job"])
+    server.at_work(made["job"])
     assert server.http.delete(f"/jobs/{made['job']['id']}").status_code == 200
     server.wait(made["job"], "cancelled")
     assert server.http.delete(f"/jobs/{made['job']['id']}").status_code == 409
@@ -183,7 +167,7 @@ def test_jobs_survive_a_restart(serve, long_media, how):
     asked = server.http.post(
         "/rankings", json={"video": video["video"]["id"], "question": "And then?"}
     ).json()
-    running(server, video["job"])
+    server.at_work(video["job"])
     workers = children(server.process.pid)
     server.stop(how)
     until = time.monotonic() + 60
@@ -200,7 +184,7 @@ def test_jobs_survive_a_restart(serve, long_media, how):
 def test_a_worker_that_dies_fails_its_job_and_nothing_else(serve, long_media):
     server = serve(videos=long_media)
     made = server.register("long.mp4")
-    running(server, made["job"])
+    server.at_work(made["job"])
     proc = Path("/proc")
     threads = (proc / str(server.process.pid)).glob("task/*/children")
     children = [pid for thread in threads for pid in thread.read_text().split()]
