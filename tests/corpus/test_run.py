@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -117,7 +116,7 @@ def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):
 def test_a_name_that_is_no_text_is_a_file_like_any_other(videos, tmp_path):
     folder = os.fsencode(tmp_path / "old")
     (tmp_path / "old").mkdir()
-    shutil.copy(videos / "0.mp4", folder + b"/caf\xe9.mp4")
+    numbered_video(tmp_path / "cafe.mp4", 50).rename(os.fsdecode(folder + b"/caf\xe9.mp4"))
     Path(os.fsdecode(folder + b"/broken\xe9.mp4")).write_bytes(b"no video")
     run = framenest("index", tmp_path / "old", videos, "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
     assert run.returncode == 1, run.stderr
