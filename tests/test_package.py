@@ -15,7 +15,7 @@ ROOMS = [
     ["errors", "timing"],
     ["rows"],
     ["config", "frames", "locks"],
-    ["protocols", "compression"],
+    ["protocols", "compression", "prefix"],
     ["archive"],
     ["store"],
     ["shared", "upkeep"],

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from framenest.result import Prefix
+from framenest.prefix import Prefix
 from framenest.selection import Selection
 
 

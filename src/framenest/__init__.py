@@ -17,8 +17,9 @@ from framenest.errors import (
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.index import SparseIndex
 from framenest.mec import MEC
+from framenest.prefix import Prefix
 from framenest.protocols import Decoder, Embedder, Scorer, Selector, Store
-from framenest.result import Prefix, Ranking
+from framenest.result import Ranking
 from framenest.selection import Selection
 from framenest.video import open_video
 from framenest.workspace import Workspace

@@ -11,8 +11,8 @@ from PIL import Image
 
 from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.prefix import Prefix
 from framenest.protocols import Decoder, Progress
-from framenest.result import Prefix
 from framenest.store import DirectoryStore
 from framenest.video import open_video
 from framenest.video.remote import is_remote

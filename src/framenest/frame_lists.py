@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
-from framenest.result import Prefix
+from framenest.prefix import Prefix
 
 Row = dict[str, Any]
 KEYS = ("keyframe_indices", "frame_idx")

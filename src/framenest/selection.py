@@ -13,7 +13,8 @@ import numpy as np
 from framenest.archive import write_atomic
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
-from framenest.result import FORMAT, Prefix, Ranking, load_file, read_file
+from framenest.prefix import Prefix
+from framenest.result import FORMAT, Ranking, load_file, read_file
 
 
 @dataclass(frozen=True, eq=False)

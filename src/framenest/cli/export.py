@@ -16,7 +16,8 @@ from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, note, out
 from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
-from framenest.result import Prefix, Ranking
+from framenest.prefix import Prefix
+from framenest.result import Ranking
 from framenest.selection import Selection, load_result
 from framenest.store import DirectoryStore, size_text
 

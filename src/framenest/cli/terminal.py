@@ -25,8 +25,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from framenest.prefix import Prefix
 from framenest.report.sheet import clock
-from framenest.result import Prefix, Ranking
+from framenest.result import Ranking
 from framenest.scorers.text import CutQuestion
 from framenest.store import CacheWarning
 

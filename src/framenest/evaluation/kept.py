@@ -17,8 +17,9 @@ import framenest
 from framenest.config import PRESETS, MECConfig
 from framenest.errors import BudgetError, ConfigError, FramenestError, StoreError
 from framenest.mec import MEC
+from framenest.prefix import Prefix
 from framenest.protocols import Progress
-from framenest.result import FORMAT, Prefix, Ranking
+from framenest.result import FORMAT, Ranking
 from framenest.scorers import identity
 from framenest.selection import Selection, load_result
 from framenest.selectors import FILE, load_selector, selector_names

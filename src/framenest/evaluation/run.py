@@ -13,8 +13,8 @@ from framenest.config import PRESETS, MECConfig
 from framenest.evaluation import recall
 from framenest.evaluation.questions import GroundedQuestion
 from framenest.evaluation.truth import NoisyTruthScorer
+from framenest.prefix import Prefix
 from framenest.protocols import Progress, Selector
-from framenest.result import Prefix
 from framenest.selection import Selection
 from framenest.selectors import load_selector
 from framenest.selectors.published import THUMBNAIL, MecSelector

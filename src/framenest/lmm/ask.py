@@ -15,8 +15,9 @@ from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
 from framenest.lmm.request import Request
 from framenest.lmm.styles import WRITTEN_BY_PROCESSOR, check_style, messages
 from framenest.lmm.times import Pairing, pair_seconds
+from framenest.prefix import Prefix
 from framenest.protocols import Decoder, Progress
-from framenest.result import Prefix, Ranking
+from framenest.result import Ranking
 from framenest.selection import Selection
 
 Ladder = Literal["resend", "continue"]

@@ -13,8 +13,8 @@ from PIL import Image
 from framenest.errors import ConfigError, VideoError
 from framenest.extract import read_prefix
 from framenest.frames import ImageSpec
+from framenest.prefix import Prefix
 from framenest.protocols import Decoder, Progress
-from framenest.result import Prefix
 
 JPEG = "data:image/jpeg;base64,"
 

@@ -16,7 +16,8 @@ from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.lmm.pictures import JPEG, from_data_url, jpeg
 from framenest.lmm.tokens import Tokens
-from framenest.result import FORMAT, Prefix, load_file
+from framenest.prefix import Prefix
+from framenest.result import FORMAT, load_file
 
 Message = dict[str, Any]
 

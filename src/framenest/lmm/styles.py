@@ -17,8 +17,8 @@ from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request
 from framenest.lmm.times import Pairing
 from framenest.lmm.tokens import estimate
+from framenest.prefix import Prefix
 from framenest.protocols import Decoder, Progress
-from framenest.result import Prefix
 from framenest.store import DirectoryStore
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from framenest.errors import ConfigError
-from framenest.result import Prefix
+from framenest.prefix import Prefix
 
 Pairing = Literal["pairs", "duplicate", "images"]
 PAIRINGS: tuple[Pairing, ...] = ("pairs", "duplicate", "images")

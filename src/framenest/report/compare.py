@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
+from framenest.prefix import Prefix
 from framenest.report.sheet import ACCENT, FAINT, INK, PAPER, clock
-from framenest.result import Prefix
 
 WIDTH, LABEL, MARGIN, AXIS, SHOWN = 1200, 150, 16, 34, 8
 

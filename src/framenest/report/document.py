@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
+from framenest.prefix import Prefix
 from framenest.probes import segments
 from framenest.ranking import evidence_weight
-from framenest.result import Prefix, Ranking
+from framenest.result import Ranking
 from framenest.selection import Selection
 
 FORMAT = 1

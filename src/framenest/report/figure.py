@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from framenest.errors import ConfigError
 from framenest.frames import Pixels, VideoInfo
+from framenest.prefix import Prefix
 from framenest.report.canvas import Canvas, Colour, PixelCanvas, SvgCanvas
 from framenest.report.document import Result, document
 from framenest.report.sheet import FAINT, INK, clock
-from framenest.result import Prefix
 from framenest.selection import Selection
 
 BUDGETS = (8, 16, 32)

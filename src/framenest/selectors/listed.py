@@ -9,8 +9,8 @@ import numpy as np
 
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, VideoError
 from framenest.frame_lists import find_frames, read_rows
+from framenest.prefix import Prefix
 from framenest.protocols import Decoder
-from framenest.result import Prefix
 from framenest.selection import Selection, load_result
 from framenest.selectors.published import checked
 from framenest.workspace import Video, Workspace

@@ -15,9 +15,9 @@ from framenest.config import IndexConfig, MECConfig
 from framenest.errors import BudgetError, ScorerError
 from framenest.frames import VideoInfo
 from framenest.mec import MEC
+from framenest.prefix import Prefix
 from framenest.probes import probe_grid
 from framenest.protocols import Decoder, Embedder
-from framenest.result import Prefix
 from framenest.selection import Selection
 from framenest.selectors import rules
 from framenest.selectors.candidates import (

@@ -15,7 +15,7 @@ from framenest.evaluation.lmms_eval.manifest import SUFFIX, Manifest, frames_of
 from framenest.extract import reopen
 from framenest.lmm.pictures import Limits, read_pictures
 from framenest.lmm.times import copies, video_metadata
-from framenest.result import Prefix
+from framenest.prefix import Prefix
 
 Element = Mapping[str, Any]
 Reader = Callable[[Element], Any]

@@ -18,7 +18,7 @@ from framenest.archive import write_atomic
 from framenest.errors import FramenestError, StoreError
 from framenest.evaluation.kept import KeptSelections
 from framenest.lmm.times import Pairing
-from framenest.result import Prefix
+from framenest.prefix import Prefix
 from framenest.store import DirectoryStore, digest
 
 SUFFIX = ".framenest.json"
