@@ -188,7 +188,8 @@ def _rank(mec: MEC, decoder: Decoder, item: Item) -> tuple[str, str]:
         except FramenestError:
             known = None  # of another version
         scorer = mec.workspace.scoring_name(item.question)
-        if known and (known.video.fingerprint, known.scorer) == (decoder.info.fingerprint, scorer):
+        made_by = None if known is None else (known.video.fingerprint, known.scorer)
+        if made_by == (decoder.info.fingerprint, scorer):
             return "already", target.name
     mec.rank(decoder, item.question, options=item.options).save(target)
     return "done", target.name

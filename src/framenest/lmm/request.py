@@ -22,6 +22,11 @@ from framenest.result import FORMAT, load_file
 Message = dict[str, Any]
 
 
+def cannot_grow(style: str) -> ConfigError:
+    """A video was sent, and another turn was to bring more of its frames."""
+    return ConfigError(f"style {style!r} cannot go on with more frames; take openai, or pairing images")
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """What to send, or to hand to a processor.
@@ -130,9 +135,7 @@ class Request:
             turn: list[Message] = [{"role": "user", "content": [{"type": "text", "text": more}]}]
             return replace(self, messages=[*self.messages, said, *turn])
         if self.extra_body or "video_metadata" in self.processor:
-            raise ConfigError(
-                f"style {self.style!r} cannot go on with more frames; take openai, or pairing images"
-            )
+            raise cannot_grow(self.style)
         return replace(
             self,
             prefix=self.prefix.with_frames_of(more.prefix),

@@ -14,7 +14,7 @@ from framenest.extract import reopen
 from framenest.lmm import times
 from framenest.lmm.pictures import JPEG, Limits, jpeg, read_pictures
 from framenest.lmm.prompt import prompt
-from framenest.lmm.request import Message, Request
+from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
 from framenest.lmm.tokens import estimate
 from framenest.prefix import Prefix
@@ -122,10 +122,11 @@ def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> None:
     """Refuse what cannot be sent, before the work. grows: whether more frames follow in another turn."""
     if style not in STYLES:
         raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
-    if pairing == "images" and style in ("vllm-video", "hf-video"):
+    videos_only = style in ("vllm-video", "hf-video")
+    if pairing == "images" and videos_only:
         raise ConfigError("pairing 'images' sends no video; take style openai for a server, or style qwen")
-    if grows and (style in ("vllm-video", "hf-video") or (style == "qwen" and pairing != "images")):
-        raise ConfigError(f"style {style!r} cannot go on with more frames; take openai, or pairing images")
+    if grows and (videos_only or (style == "qwen" and pairing != "images")):
+        raise cannot_grow(style)
 
 
 def messages(

@@ -52,7 +52,7 @@ def _write(model: Any, method: str, takes: str, example: Any, gives: str, path: 
 
     module: Any = torch.nn.Module  # Any, so that types are the same where torch is not installed
 
-    class Side(module):  # type: ignore[misc]
+    class Side(module):  # type: ignore[misc]  # of the Any above
         def __init__(self) -> None:
             super().__init__()
             self.model = model
