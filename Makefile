@@ -2,14 +2,16 @@
 # make test            set up, lint, type-check, run the core tests
 # make test-all        everything behind every extra as well; what CI runs
 # make test-lmms-eval  the real lmms-eval, in an environment of 6 GB of its own
+# make fuzz            damaged video files, with new seeds each time; MINUTES=30 for longer
 # make screenshot      the README's picture of the report
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check --editable
+MINUTES ?= 5
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo screenshot test lint types core-tests test-all test-torchcodec test-models test-browser test-server \
+.PHONY: demo screenshot test lint types core-tests fuzz test-all test-torchcodec test-models test-browser test-server \
 	test-ask test-ray test-lmms-eval models system-ffmpeg system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
@@ -39,6 +41,10 @@ models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
 
 test-all: test test-torchcodec test-models test-browser test-server test-ask test-ray
+
+# Damaged files of many kinds; every seed is printed, and a failing one can be run again (tests/video/fuzz.py).
+fuzz: $(VENV)/installed
+	$(BIN)/python tests/video/fuzz.py --minutes $(MINUTES)
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/test-torch system-ffmpeg

@@ -31,7 +31,6 @@ MOST_PIXELS = 2**26
 
 def _inspect(path: str) -> dict[str, Any]:
     import av
-    from av.error import FFmpegError
 
     names = ",".join(name for format_ in FORMATS for name in format_.split(","))
     only = {"format_whitelist": names, "protocol_whitelist": "file"}
@@ -59,10 +58,10 @@ def _inspect(path: str) -> dict[str, Any]:
                 "width": frames[0].width,
                 "height": frames[0].height,
             }
-    except (FFmpegError, ValueError) as error:
-        return {"refused": f"not a video that FFmpeg can read ({getattr(error, 'strerror', error)})"}
     except MemoryError:
         return {"refused": "it needs more memory than allowed"}
+    except Exception as error:  # PyAV lets slips of its own through on damaged data, such as IndexError
+        return {"refused": f"not a video that FFmpeg can read ({getattr(error, 'strerror', repr(error))})"}
 
 
 def _limit(seconds: int, memory: int) -> None:

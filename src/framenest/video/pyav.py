@@ -26,7 +26,7 @@ from framenest.video.parallel import cores, ordered
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler, display_size
 from framenest.video.scan import scan
-from framenest.video.source import Opened, Source, fraction
+from framenest.video.source import DAMAGE, Opened, Source, damage_as_video_error, fraction
 from framenest.video.timeline import Timeline
 
 FORMAT = 1
@@ -57,8 +57,9 @@ class PyAVDecoder:
             header, arrays = kept
             self.timeline = Timeline.from_parts(header["timeline"], arrays)
         else:
-            self.timeline = scan(self._source)
-            header = self._describe(fingerprint)
+            with damage_as_video_error(source.path):
+                self.timeline = scan(self._source)
+                header = self._describe(fingerprint)
             if store:
                 parts, arrays = self.timeline.to_parts()
                 keep(store, key, header | {"timeline": parts}, arrays)
@@ -100,7 +101,7 @@ class PyAVDecoder:
         frame_bytes = 2 * self._info.width * self._info.height
         count = max(1, min(cores(), len(runs), _MEMORY // (_REFERENCES * frame_bytes)))
         workers = [
-            _Worker(Reader(self._source, self.timeline, self._message), self.scaler(sizes))
+            _Worker(self._source.path, Reader(self._source, self.timeline, self._message), self.scaler(sizes))
             for _ in range(count)
         ]
         shapes = picture_shapes(self._info.width, self._info.height, sizes)
@@ -150,13 +151,19 @@ class PyAVDecoder:
 class _Worker:
     """Decodes and scales runs in one thread."""
 
-    def __init__(self, reader: Reader, scaler: Scaler) -> None:
+    def __init__(self, path: str, reader: Reader, scaler: Scaler) -> None:
+        self._path = path
         self._reader = reader
         self._scaler = scaler
 
     def __call__(self, run: Run) -> Iterator[Picture]:
         for number, frame in self._reader.read(run):
-            yield number, self._scaler(frame)
+            with damage_as_video_error(self._path):
+                try:
+                    pictures = self._scaler(frame)
+                except DAMAGE:  # of no use as a picture: as if it had not decoded
+                    continue
+            yield number, pictures
 
     def close(self) -> None:
         self._reader.close()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import av
 import numpy as np
-from av.error import FFmpegError
 
 from framenest.video import x264
 from framenest.video.player import Player
@@ -177,10 +176,7 @@ class Reader:
             self._opened = self._source.open()
         timeline, goal = self._timeline, packet
         for _ in range(3):
-            try:
-                time = min(int(timeline.dts[goal]), int(timeline.pts[goal]))
-                self._opened.container.seek(time, stream=self._opened.stream, backward=True)
-            except FFmpegError:
+            if not self._opened.seek(min(int(timeline.dts[goal]), int(timeline.pts[goal]))):
                 break
             self._packets = self._opened.packets()
             found = self._find(packet)

@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import islice
 
 import numpy as np
-from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from framenest.video.mp4 import BadHeader, composition_offsets
@@ -133,9 +132,7 @@ def _checked(table: _Table, opened: Opened) -> _Table | None:
     seen = 0
     shift = None
     for place in (0, middle, end):
-        try:
-            opened.container.seek(int(table.dts[place]), stream=opened.stream, backward=True)
-        except FFmpegError:
+        if not opened.seek(int(table.dts[place])):
             return None
         for packet, _ in zip(opened.packets(), range(_CHECKED), strict=False):
             row = _row(packet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,26 @@ TIMEOUT = (30.0, 30.0)  # seconds to open and to read: a server that stalls must
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
 Packet: TypeAlias = "av.Packet[av.VideoStream]"
+
+DAMAGE = (FFmpegError, EOFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
+          RuntimeError)  # fmt: skip
+"""What PyAV raises on damaged data. Beside FFmpeg's errors it lets its own slips through, such as IndexError
+for packets of a stream that was not there at opening, or OverflowError for absurd times."""
+
+
+@contextmanager
+def damage_as_video_error(path: str) -> Iterator[None]:
+    """Everything that PyAV raises inside becomes a VideoError that names the video."""
+    try:
+        yield
+    except FFmpegError as error:
+        raise VideoError(f"{path}: not a video that FFmpeg can read ({error.strerror})") from error
+    except DAMAGE as error:
+        raise VideoError(f"{path}: not a video that FFmpeg can read ({error!r})") from error
+    except MemoryError as error:
+        raise VideoError(f"{path}: not enough memory to read it") from error
+    except OSError as error:  # from the Python file that FFmpeg reads through
+        raise VideoError(f"{path}: cannot be read ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -46,18 +67,16 @@ class Source:
         return self.open_file() if self.open_file else Path(self.local or self.path).open("rb")
 
     def open(self) -> Opened:
-        try:
+        with damage_as_video_error(self.path):
             container = av.open(self.local or self.file(), "r", timeout=TIMEOUT, **_LENIENT)
-        except FFmpegError as error:
-            raise VideoError(f"{self.path}: not a video that FFmpeg can read ({error.strerror})") from error
-        try:
-            stream = self._choose(container)
-        except VideoError:
-            container.close()
-            raise
-        # One decoder thread: frame threads conceal damage differently from run to run.
-        stream.codec_context.thread_count = 1
-        return Opened(container, stream)
+            try:
+                stream = self._choose(container)
+                # One decoder thread: frame threads conceal damage differently from run to run.
+                stream.codec_context.thread_count = 1
+            except BaseException:
+                container.close()
+                raise
+        return Opened(self.path, container, stream)
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
         streams = [s for s in container.streams.video if not _is_cover_art(s)]
@@ -104,6 +123,7 @@ def check_file(path: str) -> None:
 class Opened:
     """One open container, positioned somewhere in its video stream."""
 
+    path: str
     container: av.container.InputContainer
     stream: av.VideoStream
     errors: int = 0
@@ -118,20 +138,31 @@ class Opened:
 
         A truncated or damaged container ends here, as it does for FFmpeg's own tools.
         """
-        try:
-            for packet in self.container.demux(self.stream):
-                if packet.size > 0:
-                    yield packet
-        except (FFmpegError, EOFError):
-            return
+        with damage_as_video_error(self.path):
+            try:
+                for packet in self.container.demux(self.stream):
+                    if packet.size > 0:
+                        yield packet
+            except DAMAGE:
+                return
 
     def decode(self, packet: Packet | None) -> list[av.VideoFrame]:
         """Decode one packet (None: drain). A damaged packet yields no frame, and decoding goes on."""
-        try:
-            return self.context.decode(packet)
-        except (FFmpegError, EOFError):
-            self.errors += packet is not None
-            return []
+        with damage_as_video_error(self.path):
+            try:
+                return self.context.decode(packet)
+            except DAMAGE:
+                self.errors += packet is not None
+                return []
+
+    def seek(self, ticks: int) -> bool:
+        """Move to the last key packet at or before a time in units of the stream's time base."""
+        with damage_as_video_error(self.path):
+            try:
+                self.container.seek(ticks, stream=self.stream, backward=True)
+            except DAMAGE:
+                return False
+        return True
 
     def close(self) -> None:
         self.container.close()
