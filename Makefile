@@ -68,7 +68,7 @@ test-ask: $(VENV)/test-lmm models
 
 # A Ray cluster of two nodes and a server of objects, both on this machine.
 test-ray: $(VENV)/test-ray
-	$(BIN)/python -m pytest tests/corpus tests/test_shared.py
+	$(BIN)/python -m pytest tests/corpus tests/cache/test_remote_store.py
 
 # The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
 # Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all leaves this out.

@@ -21,10 +21,10 @@ import av
 from machine import write
 
 from framenest import IndexConfig, MECConfig
-from framenest.corpus.job import Group, Job
+from framenest.cache.directory import DirectoryStore
+from framenest.corpus.job import BatchJob, Group
 from framenest.corpus.manifest import index_groups
-from framenest.corpus.workers import Limits, run_here
-from framenest.store import DirectoryStore
+from framenest.corpus.workers import ProcessLimits, run_here
 
 
 def copy_from(footage: Path, path: Path, begin: float, seconds: float) -> None:
@@ -69,17 +69,21 @@ def processor_seconds() -> float:
     return sum(ticks[pid] for pid in family) / os.sysconf("SC_CLK_TCK")
 
 
-def run(engine: str, jobs: int, job: Job, groups: list[Group]) -> dict[str, Any]:
+def run(engine: str, jobs: int, job: BatchJob, groups: list[Group]) -> dict[str, Any]:
     """Wall and processor seconds of one run, and the hours of video it did. A Ray cluster is started
     before the clock."""
     if engine == "ray":
         import ray
 
-        from framenest.cluster import run_on_ray
+        from framenest.corpus.ray import run_on_ray
 
         ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False, logging_level="error")
     began, spent = time.perf_counter(), processor_seconds()
-    work = run_on_ray(job, groups, Limits()) if engine == "ray" else run_here(job, groups, jobs, Limits())
+    work = (
+        run_on_ray(job, groups, ProcessLimits())
+        if engine == "ray"
+        else run_here(job, groups, jobs, ProcessLimits())
+    )
     outcomes = [outcome for found in work for outcome in found]
     wall, cpu = time.perf_counter() - began, processor_seconds() - spent
     if engine == "ray":
@@ -93,7 +97,7 @@ def run(engine: str, jobs: int, job: Job, groups: list[Group]) -> dict[str, Any]
 
 def rerun(store: str, config: MECConfig, groups: list[Group]) -> float:
     """Processor milliseconds per video that is finished already, in one open worker."""
-    work = Job(config, root=store).open()
+    work = BatchJob(config, root=store).open()
     began = time.process_time()
     for group in groups:
         if work(group)[0].status != "already":
@@ -114,7 +118,7 @@ def main(footage: Path, videos: int, minutes: float) -> None:
             config = MECConfig(IndexConfig(probing=probing))
             for engine, jobs in (("local", 1), ("local", 2), ("ray", 2)):
                 with tempfile.TemporaryDirectory(dir=folder) as store:
-                    row = run(engine, jobs, Job(config, root=store), groups)
+                    row = run(engine, jobs, BatchJob(config, root=store), groups)
                     kept = sum(entry.size for entry in DirectoryStore(store).entries())
                     row |= {"stored_bytes_per_hour": kept / row["hours"]}
                     if (engine, jobs) == ("local", 2):

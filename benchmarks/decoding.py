@@ -28,11 +28,11 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig
 from framenest.frames import ImageSpec
-from framenest.index import choose_probes
-from framenest.probes import probe_grid
-from framenest.store import DirectoryStore
+from framenest.method.index import choose_probes
+from framenest.method.probes import probe_grid
 from framenest.video import open_video
 
 SMALL = (ImageSpec.short_side(32), ImageSpec.squash(224, 224))

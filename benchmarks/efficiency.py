@@ -21,10 +21,10 @@ from machine import write
 from rich.console import Console
 from rich.table import Table
 
-from framenest import MEC, Workspace
+from framenest import MEC, Session
+from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.selectors import load_selector
 from framenest.selectors.candidates import whole_seconds
-from framenest.store import DirectoryStore, cache_dir
 
 BUDGETS = [8, 16, 32, 64, 128, 256]
 QUESTIONS = ("Where is a red laptop on a table?", "When does somebody walk across the lawn?")
@@ -34,12 +34,12 @@ def measure(name: str, video: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         models = DirectoryStore(cache_dir()).root / "models"
         (Path(folder) / "models").symlink_to(models, target_is_directory=True)
-        space = Workspace("tags", store=folder)
+        space = Session("tags", store=folder)
         space.scorer  # noqa: B018 - loaded before the clock starts
         selector = load_selector(name, space)
         began = time.perf_counter()
         if name == "mec":
-            MEC(workspace=space).index(video)
+            MEC(session=space).index(video)
             preprocessing = time.perf_counter() - began
         else:
             selector.select(video, QUESTIONS[0], BUDGETS)
@@ -78,7 +78,7 @@ def main(video: str) -> None:
     slow = decord_seconds(video)
     if slow is not None:
         with tempfile.TemporaryDirectory() as folder:
-            space = Workspace(None, store=folder)
+            space = Session(None, store=folder)
             decoder = space.open(video)
             began = time.perf_counter()
             space.sight(decoder, None, 32).see(

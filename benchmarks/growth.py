@@ -17,7 +17,7 @@ import av
 from machine import write
 
 from framenest import MEC, IndexConfig, MECConfig
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
 
 MINUTES = (5, 15, 30, 60, 120, 240)
 
@@ -59,7 +59,7 @@ def main(footage: Path) -> None:
                     index = mec.index(path)
                     row[probing] = {
                         "seconds": time.perf_counter() - began,
-                        "timeline_seconds": mec.workspace.timing.seconds["timeline"],
+                        "timeline_seconds": mec.session.timing.seconds["timeline"],
                         "probes": len(index),
                         "largest_gap_seconds": index.largest_gap,
                     }

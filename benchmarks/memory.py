@@ -24,8 +24,8 @@ import numpy as np
 from machine import write
 
 from framenest import models
-from framenest.corpus.job import Item, Job
-from framenest.store import DirectoryStore, cache_dir
+from framenest.cache.directory import DirectoryStore, cache_dir
+from framenest.corpus.job import BatchJob, WorkItem
 
 SIZES = {"360p": (640, 360), "720p": (1280, 720), "1080p": (1920, 1080), "4K": (3840, 2160)}
 FRAMES = 300
@@ -71,9 +71,9 @@ def make_long(path: Path, hours: float, fps: int = 60) -> None:
 
 def child(video: str, store: str, scorer: str) -> None:
     """What a worker does with one video."""
-    work = Job(scorer=None if scorer == "none" else scorer, root=store).open()
+    work = BatchJob(scorer=None if scorer == "none" else scorer, root=store).open()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    (outcome,) = work((Item(video),))
+    (outcome,) = work((WorkItem(video),))
     if outcome.status != "done":
         raise SystemExit(outcome.text)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

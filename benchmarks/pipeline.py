@@ -20,7 +20,7 @@ import numpy as np
 from machine import write
 
 from framenest import MEC
-from framenest.store import DirectoryStore, cache_dir
+from framenest.cache.directory import DirectoryStore, cache_dir
 
 QUESTIONS = ("Where is a red laptop on a table?", "When does somebody walk across the lawn?")
 

@@ -15,9 +15,9 @@ import time
 import numpy as np
 from machine import write
 
-from framenest.appearance import encode
 from framenest.config import RankingConfig
-from framenest.ranking import evidence_weight, greedy
+from framenest.method.appearance import encode
+from framenest.method.greedy import evidence_weight, greedy
 
 CANDIDATES, HORIZON, NUM_FRAMES = 640, 256, 47_353
 

@@ -22,10 +22,10 @@ from machine import write
 from PIL import Image
 
 from framenest import FrameBatch
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.models.hub import from_folder
 from framenest.scorers import load_scorer
-from framenest.store import DirectoryStore
 
 PROBES, ZOOM, UNSEEN = 512, 128, 100
 QUESTION = "what does the potter do after the bowls come out of the kiln ?"
@@ -215,7 +215,7 @@ def random_siglip2_onnx(folder: Path) -> Path:
     from tokenizers.models import WordLevel
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-    from framenest.scorers.export import export_onnx
+    from framenest.scorers.onnx_export import export_onnx
 
     words = ["<pad>", "<eos>", "<unk>", *dict.fromkeys((QUESTION + " " + OTHER).split())]
     backend = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))

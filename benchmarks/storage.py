@@ -1,4 +1,4 @@
-"""How small entries become and what that costs: the choice behind `framenest.compression`.
+"""How small entries become and what that costs: the choice behind `framenest.cache.compression`.
 
     python benchmarks/storage.py FOOTAGE      zstd is measured too where the package zstandard is here
 
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from machine import write
 
-from framenest.corpus.job import Item, Job
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
+from framenest.corpus.job import BatchJob, WorkItem
 
 
 def plain(array: np.ndarray) -> np.ndarray:
@@ -28,7 +28,7 @@ def plain(array: np.ndarray) -> np.ndarray:
 
 
 def filtered(array: np.ndarray) -> np.ndarray:
-    """What `framenest.compression.squeeze` does before deflating."""
+    """What `framenest.cache.compression.squeeze` does before deflating."""
     if array.dtype == np.uint8 and array.ndim == 4:
         return np.diff(array, axis=2, prepend=np.uint8(0))
     return np.ascontiguousarray(array.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T)
@@ -54,7 +54,7 @@ def methods() -> dict[str, tuple[Any, Callable[[bytes], bytes], Callable[[bytes]
 
 def main(footage: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        (outcome,) = Job(root=folder).open()((Item(str(footage)),))
+        (outcome,) = BatchJob(root=folder).open()((WorkItem(str(footage)),))
         store, rows = DirectoryStore(folder), {}
         for entry in store.entries():
             kind = entry.key.split("/")[0]

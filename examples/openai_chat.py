@@ -27,7 +27,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
 
     ranking = fn.MEC(scorer=given.scorer).rank(given.video, given.question)
-    request = fn.lmm.messages(ranking.prefix(given.k), given.question, limits=fn.lmm.Limits(max_side=768))
+    request = fn.lmm.messages(
+        ranking.prefix(given.k), given.question, limits=fn.lmm.ImageLimits(max_side=768)
+    )
     print(f"{given.k} frames, about {request.tokens.total:,} tokens: {' '.join(request.markers)}")
 
     with OpenAI(base_url=given.base_url, api_key=os.environ.get("OPENAI_API_KEY", "none")) as client:

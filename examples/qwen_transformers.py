@@ -4,7 +4,7 @@
     python examples/qwen_transformers.py kiln.mp4 "What happens after firing?" --device cuda
 
 What reaches the model is printed first: the times it reads are those of the frames.
-`framenest.lmm.local.Answerer` does this and more.
+`framenest.lmm.local.LocalModel` does this and more.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from framenest import models
-from framenest.store import DirectoryStore, cache_dir
+from framenest.cache.directory import DirectoryStore, cache_dir
 from media import numbered_picture, numbered_video
 
 # A busy machine is slow, and no test may fail for that.

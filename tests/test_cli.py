@@ -355,7 +355,7 @@ def test_an_unexpected_error_is_one_line_too(capsys, clip, monkeypatch):
     def broken(*_):
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr("framenest.mec.greedy", broken)
+    monkeypatch.setattr("framenest.method.mec.greedy", broken)
     code, _, err = run(capsys, "rank", clip, "--no-question", *FAST)
     assert code == 2
     assert err == "error: unexpected RuntimeError: first line second line (--debug shows where)\n"

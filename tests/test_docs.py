@@ -189,21 +189,21 @@ def test_the_numbers_of_the_service_are_the_measured_ones():
 
 
 def test_the_glossary_names_exist_in_the_code():
-    import framenest.appearance
-    import framenest.discovery
-    import framenest.observability
-    import framenest.probes
-    import framenest.ranking
+    import framenest.method.appearance
+    import framenest.method.discovery
+    import framenest.method.greedy
+    import framenest.method.observability
+    import framenest.method.probes
 
     modules = {
-        name: getattr(framenest, name)
-        for name in ["appearance", "discovery", "observability", "probes", "ranking"]
+        name: getattr(framenest.method, name)
+        for name in ["appearance", "discovery", "observability", "probes", "greedy"]
     }
     named = re.findall(
-        r"`(appearance|discovery|observability|probes|ranking)\.(\w+)`",
+        r"`(appearance|discovery|observability|probes|greedy)\.(\w+)`",
         (ROOT / "docs/glossary.md").read_text(),
     )
-    named = [(module, name) for module, name in named if (module, name) != ("ranking", "frames")]
+    named = [(module, name) for module, name in named if (module, name) != ("greedy", "frames")]
     assert len(named) > 15
     for module, name in named:
         assert hasattr(modules[module], name), f"{module}.{name}"

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError
-from framenest.store import DamagedEntry, DirectoryStore
-from framenest.upkeep import collect, verify
+from framenest.cache.directory import DamagedEntry, DirectoryStore
+from framenest.cache.gc import collect, verify
 from media import numbered_video
 from processes import kill_in_mid_write
 
@@ -53,7 +53,7 @@ def small_disk(folder: Path, size: str, *options: str):
 
 WRITER = """
 import sys, numpy as np
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
 store, value = DirectoryStore(sys.argv[1]), np.full(150_000_000, int(sys.argv[2]), np.uint8)
 print("ready", flush=True)
 for _ in range(1000):
@@ -82,7 +82,7 @@ def test_kill_during_a_write_leaves_no_half_entry_and_no_lock(tmp_path):
 
 ALTERNATE = """
 import sys, numpy as np
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
 store = DirectoryStore(sys.argv[1])
 for _ in range(150):
     store.put("index/ab00", {"by": int(sys.argv[2])}, {"x": np.full(40_000, int(sys.argv[2]), np.int64)})
@@ -203,7 +203,7 @@ def test_a_read_only_cache_serves_reads(clip, tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             again = mec.rank(clip, None)
-            mec.workspace.store.release()
+            mec.session.store.release()
         assert again.stats["decoded"] == 0
         assert (again.frames == first.frames).all()
         with pytest.raises(StoreError, match="Read-only file system"):
@@ -212,7 +212,7 @@ def test_a_read_only_cache_serves_reads(clip, tmp_path):
 
 HOLDER = """
 import sys
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
 store = DirectoryStore(sys.argv[1])
 store.get("index/ab00")
 print("holding", flush=True)
@@ -249,7 +249,7 @@ def _many(root, number, answers):
 
 def test_a_hundred_workers_share_a_store_without_a_lock(tmp_path):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["framenest.store", "numpy"])
+    context.set_forkserver_preload(["framenest.cache.directory", "numpy"])
     answers = context.Queue()
     workers = [context.Process(target=_many, args=(tmp_path, number, answers)) for number in range(100)]
     for worker in workers:

@@ -4,8 +4,8 @@ import zipfile
 import pytest
 
 from framenest import StoreError, models
+from framenest.cache.directory import DirectoryStore
 from framenest.models import wheels
-from framenest.store import DirectoryStore
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from framenest.prefix import Prefix
-from framenest.selection import Selection
+from framenest.method.prefix import Prefix
+from framenest.selectors.selection import Selection
 
 
 class MiddleOutSelector:

@@ -2,7 +2,6 @@
 
 from framenest import errors, lmm
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
-from framenest.discovery import CandidatePool
 from framenest.errors import (
     BudgetError,
     ConfigError,
@@ -15,14 +14,15 @@ from framenest.errors import (
     VideoError,
 )
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
-from framenest.index import SparseIndex
-from framenest.mec import MEC
-from framenest.prefix import Prefix
+from framenest.method.discovery import CandidatePool
+from framenest.method.index import SparseIndex
+from framenest.method.mec import MEC
+from framenest.method.prefix import Prefix
+from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder, Embedder, Scorer, Selector, Store
-from framenest.result import Ranking
-from framenest.selection import Selection
+from framenest.selectors.selection import Selection
+from framenest.session import Session
 from framenest.video import open_video
-from framenest.workspace import Workspace
 
 __version__ = "0.1.0"
 
@@ -51,12 +51,12 @@ __all__ = [
     "ScorerError",
     "Selection",
     "Selector",
+    "Session",
     "SparseIndex",
     "Store",
     "StoreError",
     "VideoError",
     "VideoInfo",
-    "Workspace",
     "errors",
     "lmm",
     "open_video",

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder, Progress
-from framenest.store import DirectoryStore
 from framenest.video import open_video
-from framenest.video.remote import is_remote
+from framenest.video.address import is_remote
 
 FORMATS = ("jpg", "png")
 

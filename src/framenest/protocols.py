@@ -80,7 +80,7 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoreEntry:
     """One value in a store. `idle`: seconds since it was last used, by the store's own clock."""
 
     key: str
@@ -107,7 +107,7 @@ class Store(Protocol):
         """Whether there is a value under a key, without reading it."""
         ...
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StoreEntry]:
         """Everything that is kept, in no order."""
         ...
 
@@ -139,7 +139,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class Selector(Protocol):
-    """Chooses frames for several budgets at once. Made with a Workspace."""
+    """Chooses frames for several budgets at once. Made with a Session."""
 
     name: str
 

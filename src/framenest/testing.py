@@ -9,6 +9,6 @@
 """
 
 from framenest.scorers.table import TableScorer
-from framenest.video.pictures import ArrayDecoder
+from framenest.video.stills import ArrayDecoder
 
 __all__ = ["ArrayDecoder", "TableScorer"]

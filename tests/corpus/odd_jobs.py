@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from framenest.corpus.job import Job
+from framenest.corpus.job import BatchJob
 
 
 @dataclass(frozen=True)
-class OddJob(Job):
+class OddJob(BatchJob):
     def open(self, scorer=None):
         work = super().open(scorer)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from odd_jobs import OddJob
 
 from framenest import IndexConfig, MECConfig
-from framenest.cluster import run_on_ray
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
-from framenest.corpus.workers import Limits
+from framenest.corpus.ray import run_on_ray
+from framenest.corpus.workers import ProcessLimits
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def main(settings):
     run = run_on_ray(
         job,
         groups,
-        Limits(settings.get("seconds")),
+        ProcessLimits(settings.get("seconds")),
         address=cluster.address,
         encoders=settings.get("encoders"),
     )

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from framenest import IndexConfig, MECConfig
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
-from framenest.corpus.job import Job
+from framenest.corpus.job import BatchJob
 from framenest.corpus.manifest import index_groups
-from framenest.features import Features
 from framenest.frames import FrameBatch
-from framenest.store import DirectoryStore
+from framenest.scorers.features import Features
 from media import numbered_video
 
 pytest.importorskip("ray", reason="needs the extra `ray`; make test-ray installs it")
@@ -52,7 +52,7 @@ def entries(store, kind):
 
 
 def index_locally(videos, store, scorer=None):
-    work = Job(SMALL, scorer, str(store)).open()
+    work = BatchJob(SMALL, scorer, str(store)).open()
     for group in index_groups(sorted(map(str, videos.glob("*.mp4")))):
         assert work(group)[0].status == "done"
     return DirectoryStore(store)
@@ -165,7 +165,7 @@ def test_batches_of_several_videos_are_joined_and_blame_is_not_shared():
         return FrameBatch(np.arange(count), np.zeros(count), (pixels,))
 
     async def ask():
-        encoder = BatchingEncoder(Job())
+        encoder = BatchingEncoder(BatchJob())
         encoder._loaded = scorer = Counting()
         values = [(30, 1), (30, 2), (3, 255), (30, 3)]
         asked = [encoder.encode(batch(count, value)) for count, value in values]

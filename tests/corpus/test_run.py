@@ -12,12 +12,12 @@ import pytest
 from odd_jobs import OddJob
 
 from framenest import IndexConfig, MECConfig, Ranking
-from framenest.corpus.job import Item, Outcome, failed
+from framenest.cache.directory import DirectoryStore
+from framenest.corpus.job import ItemOutcome, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
-from framenest.corpus.report import Report
-from framenest.corpus.workers import Limits, own_memory, run_here
+from framenest.corpus.run_report import RunReport
+from framenest.corpus.workers import ProcessLimits, own_memory, run_here
 from framenest.errors import FramenestError
-from framenest.store import DirectoryStore
 from media import numbered_video
 from processes import children
 
@@ -41,7 +41,7 @@ def framenest(*arguments, cwd=None, **settings):
 
 
 def outcomes_by_name(job, groups, jobs=2, limits=None):
-    found = [o for outcomes in run_here(job, groups, jobs, limits or Limits()) for o in outcomes]
+    found = [o for outcomes in run_here(job, groups, jobs, limits or ProcessLimits()) for o in outcomes]
     return {Path(o.item.video).name: o for o in found}
 
 
@@ -50,7 +50,7 @@ def test_no_video_stops_the_run(videos, tmp_path):
     names = [*sorted(videos.glob("*.mp4")), *(tmp_path / f"{w}.mp4" for w in ("hang", "crash", "greedy"))]
     job = OddJob(SMALL, root=str(tmp_path / "store"))
     groups = index_groups([str(name) for name in [*names[6:], *names[:6], tmp_path / "missing.mp4"]])
-    found = outcomes_by_name(job, groups, limits=Limits(30.0, 400 * 2**20))
+    found = outcomes_by_name(job, groups, limits=ProcessLimits(30.0, 400 * 2**20))
     assert {n: o.error for n, o in found.items() if o.status == "failed"} == {
         "hang.mp4": "TimeLimit",
         "crash.mp4": "WorkerDied",
@@ -70,7 +70,7 @@ def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
     (tmp_path / "scores.csv").write_text("frame,score\n3,1\n")
     job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
     groups = ranking_groups(manifest, tmp_path / "rankings", None)
-    found = [o for outcomes in run_here(job, groups, 1, Limits()) for o in outcomes]
+    found = [o for outcomes in run_here(job, groups, 1, ProcessLimits()) for o in outcomes]
     assert {o.item.question: o.status for o in found} == {
         "Where?": "done",
         "Will it crash?": "failed",
@@ -136,11 +136,11 @@ def test_rankings_of_another_scorer_are_made_again(videos, tmp_path):
 
 
 def test_what_cannot_be_kept_ten_times_in_a_row_ends_the_run(tmp_path):
-    report = Report(tmp_path / "failures.jsonl")
-    item = Item("a.mp4")
+    report = RunReport(tmp_path / "failures.jsonl")
+    item = WorkItem("a.mp4")
     for _ in range(9):
         report.add(failed(item, "StoreError", "s3://x: cannot be written"))
-    report.add(Outcome(item, "done"))
+    report.add(ItemOutcome(item, "done"))
     for _ in range(9):
         report.add(failed(item, "StoreError", "s3://x: cannot be written"))
     assert not report.stopped

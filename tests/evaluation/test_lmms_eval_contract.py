@@ -10,13 +10,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, MissingExtra
-from framenest.evaluation.lmms_eval import hook, manifest, rows
-from framenest.evaluation.lmms_eval.manifest import Manifest
-from framenest.evaluation.lmms_eval.settings import TaskSettings
+from framenest.evaluation.lmms_eval import hook, task_functions, video_manifest
+from framenest.evaluation.lmms_eval.task_settings import TaskSettings
 from framenest.evaluation.lmms_eval.tasks import TASKS, task_name, write_tasks
+from framenest.evaluation.lmms_eval.video_manifest import VideoManifest
 from framenest.lmm.prompt import DIRECTLY
-from framenest.store import DirectoryStore
 from media import number_in, numbered_video
 
 ROW = {
@@ -27,8 +27,8 @@ ROW = {
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    monkeypatch.setattr(manifest, "_kept", {})
-    monkeypatch.setattr(manifest, "counts", manifest.Counter({"made": 0}))  # no report at exit
+    monkeypatch.setattr(video_manifest, "_kept", {})
+    monkeypatch.setattr(video_manifest, "counts", video_manifest.Counter({"made": 0}))  # no report at exit
     for name in ("SELECTOR", "SCORER", "PRESET", "ON_ERROR", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
         monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
 
@@ -103,7 +103,7 @@ def test_ordinary_videos_pass_untouched(fake_vision_process):
 
 def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip, scores):
     hook.register()
-    path = str(Manifest(str(clip), "What is last?", "mec", scores).write())
+    path = str(VideoManifest(str(clip), "What is last?", "mec", scores).write())
     frames, metadata, rate = fake_vision_process.fetch_video({"video": path, "nframes": 8})
     assert frames.shape == (8, 3, 64, 96)
     assert frames.dtype == np.uint8
@@ -113,31 +113,31 @@ def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip
     assert seconds == pytest.approx(np.array(numbers) / 25)
     assert set(metadata) == {"fps", "frames_indices", "total_num_frames", "duration", "video_backend"}
     assert rate == pytest.approx(8 / 12)
-    assert manifest.counts["made"] == 1
+    assert video_manifest.counts["made"] == 1
 
     more, _, _ = fake_vision_process.fetch_video({"video": path, "max_frames": 16, "total_pixels": 10**6})
     assert set(numbers) < {number_in(frame.transpose(1, 2, 0)) for frame in more}
-    assert (manifest.counts["made"], manifest.counts["found"]) == (1, 1)
+    assert (video_manifest.counts["made"], video_manifest.counts["found"]) == (1, 1)
 
 
 def test_a_kept_ranking_serves_the_video_where_it_is_now(fake_vision_process, tmp_path, scores):
     hook.register()
     numbered_video(tmp_path / "old.mp4", 60)
-    first = str(Manifest(str(tmp_path / "old.mp4"), "What?", "mec", scores).write())
+    first = str(VideoManifest(str(tmp_path / "old.mp4"), "What?", "mec", scores).write())
     fake_vision_process.fetch_video({"video": first, "nframes": 4})
     moved = (tmp_path / "old.mp4").rename(tmp_path / "new.mp4")
     frames, _, _ = fake_vision_process.fetch_video(
-        {"video": str(Manifest(str(moved), "What?", "mec", scores).write()), "nframes": 8}
+        {"video": str(VideoManifest(str(moved), "What?", "mec", scores).write()), "nframes": 8}
     )
     assert len(frames) == 8
-    assert (manifest.counts["made"], manifest.counts["found"]) == (1, 1)
+    assert (video_manifest.counts["made"], video_manifest.counts["found"]) == (1, 1)
 
 
 def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):
     ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
     video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks)
     hook.register()
-    path = str(Manifest(str(video), "What is last?", "mec", scores).write())
+    path = str(VideoManifest(str(video), "What is last?", "mec", scores).write())
     for budget, count in ((1, 2), (7, 7)):
         frames, metadata, _ = fake_vision_process.fetch_video({"video": path, "nframes": budget})
         assert len(frames) == count
@@ -148,7 +148,7 @@ def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):
 
 def test_each_frame_twice_keeps_its_own_time(fake_vision_process, clip, scores):
     hook.register()
-    path = str(Manifest(str(clip), "What?", "mec", scores, pairing="duplicate").write())
+    path = str(VideoManifest(str(clip), "What?", "mec", scores, pairing="duplicate").write())
     frames, metadata, _ = fake_vision_process.fetch_video({"video": path, "nframes": 4})
     assert len(frames) == len(metadata["frames_indices"]) == 8
     assert metadata["frames_indices"][::2] == metadata["frames_indices"][1::2]
@@ -166,26 +166,26 @@ def test_each_frame_twice_keeps_its_own_time(fake_vision_process, clip, scores):
 def test_a_failed_selection_is_an_explicit_error(fake_vision_process, clip, scores, broken, said):
     hook.register()
     given = {"video": str(clip), "text": "What?", "selector": "mec", "scorer": scores} | broken
-    path = str(Manifest(**given).write())
+    path = str(VideoManifest(**given).write())
     with pytest.raises(SystemExit, match=said):  # through `except Exception`, not into torchvision
         fake_vision_process.fetch_video({"video": path, "nframes": 8})
 
 
 def test_a_model_that_names_no_budget(fake_vision_process, clip, scores):
     hook.register()
-    path = str(Manifest(str(clip), "What?", "mec", scores).write())
+    path = str(VideoManifest(str(clip), "What?", "mec", scores).write())
     with pytest.raises(SystemExit, match="set the model's frame argument: max_num_frames=K"):
         fake_vision_process.fetch_video({"video": path, "fps": 2.0})
 
 
 def test_uniform_frames_only_where_asked_for_and_counted(fake_vision_process, clip, capsys):
     hook.register()
-    path = str(Manifest(str(clip), "What?", "mec", "none-such", on_error="uniform").write())
+    path = str(VideoManifest(str(clip), "What?", "mec", "none-such", on_error="uniform").write())
     frames, _, _ = fake_vision_process.fetch_video({"video": path, "nframes": 3})
     assert [number_in(frame.transpose(1, 2, 0)) for frame in frames] == [0, 150, 299]
-    assert manifest.counts["uniform"] == 1
+    assert video_manifest.counts["uniform"] == 1
     assert "uniform frames instead of mec" in capsys.readouterr().err
-    assert "1 REPLACED BY UNIFORM FRAMES" in manifest.report()
+    assert "1 REPLACED BY UNIFORM FRAMES" in video_manifest.report()
 
 
 def task_kwargs(monkeypatch, clip, **settings):
@@ -202,49 +202,49 @@ def task_kwargs(monkeypatch, clip, **settings):
 def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monkeypatch, clip, scores):
     hook.register()
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores)
-    (message,) = rows.messages(ROW, kwargs)
+    (message,) = task_functions.messages(ROW, kwargs)
     video, text = message["content"]
     assert message["role"] == "user"
     assert set(video) == {"type", "url"}  # lmms-eval drops every other key
     assert text == {"type": "text", "text": f"What is last?\nA. One\nB. Two\nC. Three\nD. Four\n{DIRECTLY}"}
-    assert rows.text(ROW, kwargs) == text["text"]
-    made = Manifest.read(video["url"])
+    assert task_functions.text(ROW, kwargs) == text["text"]
+    made = VideoManifest.read(video["url"])
     assert (made.video, made.text, made.selector) == (str(clip), "What is last?", "mec")
-    (again,) = rows.messages(ROW, kwargs)
+    (again,) = task_functions.messages(ROW, kwargs)
     assert again == message  # the same question is the same manifest
-    (other,) = rows.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
-    assert Manifest.read(other["content"][0]["url"]).text == "What is last? One Two Three Four"
+    (other,) = task_functions.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
+    assert VideoManifest.read(other["content"][0]["url"]).text == "What is last? One Two Three Four"
 
 
 def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):
-    (message,) = rows.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
+    (message,) = task_functions.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
     assert message["content"][0] == {"type": "video", "url": str(clip)}
     assert message["content"][1]["text"].endswith(DIRECTLY)
 
 
 def test_frames_in_the_message_for_other_models(monkeypatch, clip, scores):
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="images", frames=3)
-    (message,) = rows.messages(ROW, kwargs)
+    (message,) = task_functions.messages(ROW, kwargs)
     kinds = [part["type"] for part in message["content"]]
     assert kinds == ["text", "image"] * 3 + ["text"]
     times = [float(part["text"][1:].split()[0]) for part in message["content"][:-1:2]]
     numbers = [number_in(np.asarray(part["url"])) for part in message["content"][1::2]]
     assert times == pytest.approx(np.array(numbers) / 25, abs=0.051)
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="frames", frames=3)
-    (message,) = rows.messages(ROW, kwargs)
+    (message,) = task_functions.messages(ROW, kwargs)
     assert [number_in(np.asarray(picture)) for picture in message["content"][0]["url"]] == numbers
 
 
 def test_without_the_reader_a_manifest_is_not_sent(monkeypatch, clip, scores):
     monkeypatch.setitem(sys.modules, "qwen_vl_utils", None)
     with pytest.raises(SystemExit, match=r"framenest\[lmms-eval\]"):
-        rows.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scores))
+        task_functions.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scores))
 
 
 @pytest.mark.parametrize("row", [ROW | {"videoID": None}, ROW | {"answer": "Z"}, {}])
 def test_whatever_goes_wrong_ends_the_run(monkeypatch, clip, row):
     with pytest.raises(SystemExit, match="framenest: unexpected"):  # lmms-eval goes on after an Exception
-        rows.messages(row, task_kwargs(monkeypatch, clip, selector="native"))
+        task_functions.messages(row, task_kwargs(monkeypatch, clip, selector="native"))
 
 
 def test_threads_select_one_at_a_time(monkeypatch, clip):
@@ -259,15 +259,20 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
             time.sleep(0.01)
             inside.pop()
 
-    monkeypatch.setattr(manifest, "KeptSelections", lambda _: Kept())
+    monkeypatch.setattr(video_manifest, "SelectionCache", lambda _: Kept())
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda k: manifest.frames_of(Manifest(str(clip), "a", "mec", "tags"), k), range(1, 9)))
+        list(
+            pool.map(
+                lambda k: video_manifest.frames_of(VideoManifest(str(clip), "a", "mec", "tags"), k),
+                range(1, 9),
+            )
+        )
     assert most == [1] * 8
 
 
 def test_models_without_messages_are_refused():
     with pytest.raises(SystemExit, match="chat model"):
-        rows.no_visual(ROW)
+        task_functions.no_visual(ROW)
 
 
 def test_the_yaml_comes_before_the_environment(monkeypatch):
@@ -327,8 +332,8 @@ def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
             assert (settings.benchmark, settings.selector) == (task.benchmark, selector)
             for key in ("doc_to_messages", "doc_to_text", "doc_to_visual"):
                 module, _, function = made[key].rpartition(".")
-                assert module == rows.__name__
-                assert callable(getattr(rows, function))
+                assert module == task_functions.__name__
+                assert callable(getattr(task_functions, function))
 
 
 def test_tasks_need_lmms_eval(monkeypatch, tmp_path):

@@ -184,13 +184,13 @@ def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
     from qwen_vl_utils import process_vision_info
 
     from framenest.evaluation.lmms_eval import hook
-    from framenest.evaluation.lmms_eval.manifest import Manifest
+    from framenest.evaluation.lmms_eval.video_manifest import VideoManifest
 
     ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
     video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks if rate == "variable" else None)
     (tmp_path / "scores.json").write_text(json.dumps({str(frame): 1.0 for frame in frames}))
     hook.register()
-    manifest = Manifest(str(video), "Which?", "top", "x")
+    manifest = VideoManifest(str(video), "Which?", "top", "x")
     decoder = open_video(video)
     numbers = np.array(frames)
     prefix = Prefix(decoder.info, len(frames), numbers, decoder.seconds[numbers], None)

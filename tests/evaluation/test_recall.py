@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from framenest import ConfigError, FrameBatch, Workspace
+from framenest import ConfigError, FrameBatch, Session
 from framenest.cli import main as cli_main
 from framenest.evaluation import recall
 from framenest.evaluation.questions import GroundedQuestion, load_questions
@@ -157,7 +157,7 @@ def question_set(clip, tmp_path):
 
 def test_evaluate_finds_what_the_truth_says(question_set):
     names = ["mec", "uniform", "top-k", "aks", "wfs-sb", "bolt"]
-    result = evaluate(load_questions(question_set), names, [2, 4, 8], Workspace(None), snr=20)
+    result = evaluate(load_questions(question_set), names, [2, 4, 8], Session(None), snr=20)
     assert result["questions"] == 2
     assert list(result["selectors"]) == names
     assert result["selectors"]["mec"]["4"]["hit"] == 1.0
@@ -170,7 +170,7 @@ def test_evaluate_finds_what_the_truth_says(question_set):
 
 def test_ablations_have_the_papers_rows(question_set):
     scores = {n: float(50 <= n <= 65) for n in range(300)}
-    result = ablations(load_questions(question_set), Workspace(TableScorer(scores)))
+    result = ablations(load_questions(question_set), Session(TableScorer(scores)))
     assert len(result["components"]) == 9
     assert len(result["schedules"]) == 10
     assert list(result["horizons"]) == [str(h) for h in HORIZONS]

@@ -6,7 +6,14 @@ import pytest
 
 from framenest.errors import ConfigError
 from framenest.evaluation.results import Results
-from framenest.evaluation.tables import Scored, budget_table, cost_table, main_table, markdown, regime_table
+from framenest.evaluation.tables import (
+    ScoredRun,
+    budget_table,
+    cost_table,
+    main_table,
+    markdown,
+    regime_table,
+)
 
 
 def answer(run, name, budget, correct, *, selector="mec", category="short", group="", structure="", **more):
@@ -82,7 +89,7 @@ def results(tmp_path):
 
 
 def test_the_main_table_has_the_papers_columns(results):
-    rows = main_table(Scored([results]))
+    rows = main_table(ScoredRun([results]))
     assert list(rows[0]) == ["K", "Selector", "Short", "Medium", "Long", "Overall", "Non-Lin.", "Micro Acc.",
                              "LVB", "MLVU", "Answered"]  # fmt: skip
     assert [(row["K"], row["Selector"]) for row in rows[:3]] == [(8, "mec"), (8, "uniform"), (16, "mec")]
@@ -96,9 +103,9 @@ def test_the_main_table_has_the_papers_columns(results):
 
 
 def test_averages_over_budgets(results):
-    rows = {row["Selector"]: row for row in regime_table(Scored([results]))}
+    rows = {row["Selector"]: row for row in regime_table(ScoredRun([results]))}
     assert rows["uniform"] == {"Selector": "uniform", "Low": 50, "Med.": 50, "High": 50, "Avg.": 50}
-    by_budget = {row["Selector"]: row for row in budget_table(Scored([results]))}
+    by_budget = {row["Selector"]: row for row in budget_table(ScoredRun([results]))}
     assert by_budget["mec"]["256"] == 100
 
 
@@ -107,14 +114,14 @@ def test_an_average_that_lacks_a_budget_is_empty(tmp_path):
     run = made.begin({"dataset": "videomme", "model": "m"})
     for budget in (8, 16, 32):
         made.append(answer(run, "1", budget, True))
-    (row,) = regime_table(Scored([made]))
+    (row,) = regime_table(ScoredRun([made]))
     assert (row["Low"], row["Med."], row["Avg."]) == (100, None, None)
 
 
 def test_runs_that_differ_are_told_apart(results):
     run = results.begin({"dataset": "videomme", "model": "bigger"})
     results.append(answer(run, "1", 8, False))
-    rows = main_table(Scored([results]))
+    rows = main_table(ScoredRun([results]))
     assert {(row["model"], row["K"]) for row in rows if row["Selector"] == "mec"} >= {("m", 8), ("bigger", 8)}
 
 
@@ -125,7 +132,7 @@ def test_costs_leave_out_selections_that_were_kept(tmp_path):
     made.append(answer(run, "1", 16, True))
     kept = {"seconds": 0.0, "kept": True, "candidates": 500}
     made.append(answer(run, "2", 8, True, selection=kept, choice=None))
-    (row,) = cost_table(Scored([made]))
+    (row,) = cost_table(ScoredRun([made]))
     assert (row["Candidates"], row["Selection s"], row["Answer s"]) == (550, 2.0, 3.0)
     assert (row["Unreadable"], row["Answers"]) == (1, 3)
 
@@ -137,7 +144,7 @@ def test_costs_take_the_selection_that_ran_and_tell_runs_apart(tmp_path):
         run = made.begin({"dataset": dataset, "model": "m"})
         made.append(answer(run, "1", 8, True, selection=ran if dataset == "mlvu" else ran | {"seconds": 2.0}))
         made.append(answer(run, "1", 16, True, selection=kept))
-    (row,) = cost_table(Scored([made]))
+    (row,) = cost_table(ScoredRun([made]))
     assert row["Selection s"] == 3.0
 
 
@@ -149,7 +156,7 @@ def test_an_answer_in_several_files_counts_once_and_a_failure_never_replaces_it(
         for i, error in enumerate(errors):
             made.append(answer(run, str(i), 8, name == "b" or i == 2, error=error))
         files.append(made)
-    scored = Scored(files)
+    scored = ScoredRun(files)
     assert len(scored.records(*scored.settings, "mec")) == 3
     (row,) = main_table(scored)
     assert row["Overall"] == 100
@@ -162,11 +169,11 @@ def test_failed_questions_are_seen(tmp_path):
     made.append(answer(run, "1", 8, True))
     made.append(answer(run, "2", 8, False, error="busy"))
     made.append(answer(run, "2", 16, False, error="busy"))
-    assert [(r["Overall"], r["Answered"]) for r in main_table(Scored([made]))] == [
+    assert [(r["Overall"], r["Answered"]) for r in main_table(ScoredRun([made]))] == [
         (100, "1 of 2"), (None, "0 of 1"),
     ]  # fmt: skip
     for table in (regime_table, budget_table, cost_table):
-        assert table(Scored([made]))[0]["Answered"] == "1 of 3"
+        assert table(ScoredRun([made]))[0]["Answered"] == "1 of 3"
 
 
 def test_two_sets_of_annotations_are_two_rows_and_benchmarks_share_one(tmp_path):
@@ -174,11 +181,11 @@ def test_two_sets_of_annotations_are_two_rows_and_benchmarks_share_one(tmp_path)
     for dataset, annotations in (("videomme", "test.parquet"), ("mlvu", "json")):
         run = made.begin({"dataset": dataset, "model": "m", "annotations": annotations})
         made.append(answer(run, "1", 8, True, category="ego"))
-    (row,) = main_table(Scored([made]))
+    (row,) = main_table(ScoredRun([made]))
     assert (row["Overall"], row["MLVU"]) == (100, 100)
     run = made.begin({"dataset": "mlvu", "model": "m", "annotations": "test_mcq_gt.json"})
     made.append(answer(run, "1", 8, False, category="ego"))
-    rows = main_table(Scored([made]))
+    rows = main_table(ScoredRun([made]))
     assert {row["annotations"]: row["MLVU"] for row in rows} == {
         "": None, "json": 100, "test_mcq_gt.json": 0,
     }  # fmt: skip

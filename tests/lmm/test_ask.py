@@ -11,8 +11,8 @@ from framenest import BudgetError, Prefix, Selection, lmm, open_video
 from framenest.cli import main as cli_main
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
-from framenest.lmm.ask import ask
 from framenest.lmm.client import Client
+from framenest.lmm.ladder import ask
 
 SECRET = "sk-very-secret-0123456789"
 UNIFORM = ["--selector", "uniform", "--quiet"]

@@ -8,8 +8,8 @@ import pytest
 import random_models
 
 from framenest import MissingExtra, ModelError, Prefix, Selection, lmm, open_video
-from framenest.lmm.ask import ask
-from framenest.lmm.local import Answerer
+from framenest.lmm.ladder import ask
+from framenest.lmm.local import LocalModel
 from media import numbered_picture
 
 for package in ("torch", "transformers"):
@@ -25,12 +25,12 @@ def decoder():
 
 @pytest.fixture(scope="module")
 def qwen():
-    return Answerer(*random_models.qwen3_5(), max_tokens=12)
+    return LocalModel(*random_models.qwen3_5(), max_tokens=12)
 
 
 @pytest.fixture(scope="module")
 def internvl():
-    return Answerer(*random_models.internvl(), max_tokens=12)
+    return LocalModel(*random_models.internvl(), max_tokens=12)
 
 
 def prefix_of(decoder, frames):
@@ -128,7 +128,7 @@ def test_thinking_reaches_the_template(decoder):
     processor.chat_template += "{% if enable_thinking %}<think>{% endif %}"
     request = lmm.messages(prefix_of(decoder, [3]), "What?", "internvl", video=decoder)
     for thinking in (True, False, None):
-        text = read_by(Answerer(model, processor, thinking=thinking), request)
+        text = read_by(LocalModel(model, processor, thinking=thinking), request)
         assert text.endswith("<think>") == (thinking is True)
 
 
@@ -136,7 +136,7 @@ def test_a_thought_that_was_cut_off_is_no_answer(decoder):
     model, processor = random_models.internvl()
     request = lmm.messages(prefix_of(decoder, [3]), "What?", "internvl", video=decoder)
     heard = []
-    thinking = Answerer(model, processor, thinking=True, max_tokens=6, eos_token_id=-1)
+    thinking = LocalModel(model, processor, thinking=True, max_tokens=6, eos_token_id=-1)
     answer = thinking.answer(request, on_text=lambda *piece: heard.append(piece))
     assert (answer.text, answer.finish_reason) == ("", "length")
     assert answer.reasoning
@@ -145,7 +145,7 @@ def test_a_thought_that_was_cut_off_is_no_answer(decoder):
 
 def test_a_model_by_name(decoder, tmp_path):
     random_models.save_llava(tmp_path / "llava")
-    model = Answerer(str(tmp_path / "llava"), device="cpu", max_tokens=6)
+    model = LocalModel(str(tmp_path / "llava"), device="cpu", max_tokens=6)
     request = lmm.messages(prefix_of(decoder, [3, 9]), "What?", "llava-onevision", video=decoder)
     assert read_by(model, request).count("<image>") == 32
     assert len(model.answer(request).text) == 6
@@ -157,8 +157,8 @@ def test_remote_code_as_llava_onevision_2_brings_it(decoder, tmp_path, monkeypat
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
     random_models.save_remote_code_llava(tmp_path / "ov2")
     with pytest.raises(ModelError, match="trust_remote_code"):
-        Answerer(str(tmp_path / "ov2"))
-    model = Answerer(str(tmp_path / "ov2"), trust_remote_code=True, max_tokens=6)
+        LocalModel(str(tmp_path / "ov2"))
+    model = LocalModel(str(tmp_path / "ov2"), trust_remote_code=True, max_tokens=6)
     assert model.style == "llava-onevision"
     request = lmm.messages(prefix_of(decoder, [3, 9]), "What?", model.style, video=decoder)
     text = read_by(model, request)
@@ -168,9 +168,9 @@ def test_remote_code_as_llava_onevision_2_brings_it(decoder, tmp_path, monkeypat
 
 def test_trouble(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="cannot be loaded"):
-        Answerer(str(tmp_path / "nothing"))
+        LocalModel(str(tmp_path / "nothing"))
     with pytest.raises(ModelError, match="needs its processor"):
-        Answerer(random_models.internvl()[0])
+        LocalModel(random_models.internvl()[0])
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'framenest\[local\]'"):
-        Answerer("any")
+        LocalModel("any")

@@ -196,14 +196,14 @@ def test_a_lone_frame_is_sent_twice_where_a_pair_is_needed(constant):
 def test_pictures_are_original_unless_limited(constant):
     prefix = prefix_of(constant, [3])
     assert lmm.messages(prefix, QUESTION, "internvl").pictures[0].size == (192, 128)
-    small = lmm.messages(prefix, QUESTION, "internvl", limits=lmm.Limits(max_side=96))
+    small = lmm.messages(prefix, QUESTION, "internvl", limits=lmm.ImageLimits(max_side=96))
     assert small.pictures[0].size == (96, 64)
     assert number_in(np.asarray(small.pictures[0])) == 3
-    few = lmm.messages(prefix, QUESTION, "internvl", limits=lmm.Limits(max_pixels=3000))
+    few = lmm.messages(prefix, QUESTION, "internvl", limits=lmm.ImageLimits(max_pixels=3000))
     assert few.pictures[0].width * few.pictures[0].height <= 3000
-    coarse = lmm.messages(prefix, QUESTION, limits=lmm.Limits(quality=10))
+    coarse = lmm.messages(prefix, QUESTION, limits=lmm.ImageLimits(quality=10))
     assert len(coarse.dumps()) < 0.6 * len(
-        lmm.messages(prefix, QUESTION, limits=lmm.Limits(quality=95)).dumps()
+        lmm.messages(prefix, QUESTION, limits=lmm.ImageLimits(quality=95)).dumps()
     )
 
 
@@ -243,7 +243,7 @@ def test_refusals(constant, variable):
     with pytest.raises(ConfigError, match="a server takes openai or vllm-video"):
         lmm.messages(prefix, QUESTION, "qwen").body()
     with pytest.raises(ConfigError, match="quality = 0"):
-        lmm.Limits(quality=0)
+        lmm.ImageLimits(quality=0)
 
 
 def test_a_prefix_alone_is_enough_and_a_changed_video_is_refused(tmp_path):

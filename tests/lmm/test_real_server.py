@@ -17,7 +17,7 @@ from random_models import save_in_hub_layout
 
 from framenest import ModelError, Prefix, Selection, lmm, open_video
 from framenest.cli import main as cli_main
-from framenest.lmm import ask as ask_module
+from framenest.lmm import ladder as ladder_module
 from framenest.lmm.client import Client
 
 for package in ("openai", "torch", "transformers"):
@@ -112,9 +112,9 @@ def test_several_turns(url, chosen):
 def test_the_ladder_costs_what_the_server_counts(url, chosen, ladder, monkeypatch):
     """A random model never says that it cannot tell: that one verdict is put in its mouth."""
     decoder, selection = chosen
-    monkeypatch.setattr(ask_module, "cannot_tell", lambda _: True)
+    monkeypatch.setattr(ladder_module, "cannot_tell", lambda _: True)
     with Client(url, MODEL, max_tokens=8) as client:
-        asked = ask_module.ask(client, selection, "What is it?", [2, 4], ladder=ladder, video=decoder)
+        asked = ladder_module.ask(client, selection, "What is it?", [2, 4], ladder=ladder, video=decoder)
     assert [step.sent for step in asked.steps] == ([2, 4] if ladder == "resend" else [2, 2])
     assert [step.cannot_tell for step in asked.steps] == [True, False]
     costs = [step.answer.usage.prompt_tokens for step in asked.steps]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from framenest import Prefix, lmm, open_video
-from framenest.lmm.local import Answerer
+from framenest.lmm.local import LocalModel
 from media import numbered_picture, numbered_video
 
 pytest.importorskip("transformers", reason="needs transformers and torchvision; run: make test-lmms-eval")
@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "qwen_transformers.py"
 
 @pytest.fixture(scope="module")
 def model():
-    return Answerer(*random_models.qwen3_5(torchvision=True), max_tokens=8)
+    return LocalModel(*random_models.qwen3_5(torchvision=True), max_tokens=8)
 
 
 @pytest.fixture(scope="module", params=["constant", "variable"])

@@ -10,8 +10,8 @@ from framenest import MEC, MECConfig
 from framenest.errors import ConfigError
 from framenest.report.document import document, preset_of
 from framenest.selectors import load_selector
+from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
-from framenest.workspace import Workspace
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_presets_are_recognised_by_their_settings():
 
 def test_labels_name_what_differs(video, scorer):
     mec, ablation = MEC(scorer=scorer), MEC(MECConfig.preset("no-zoom"), scorer=scorer)
-    selection = load_selector("uniform", Workspace(scorer)).select(video, "Where?", [4, 8])
+    selection = load_selector("uniform", Session(scorer)).select(video, "Where?", [4, 8])
 
     def labels(*results, names=()):
         return [entry["label"] for entry in document(results, names=names)["rankings"]]
@@ -89,7 +89,7 @@ def test_labels_name_what_differs(video, scorer):
 
 
 def test_a_selection_keeps_its_budgets(video, scorer):
-    selection = load_selector("uniform", Workspace(scorer)).select(video, "Where?", [8, 4])
+    selection = load_selector("uniform", Session(scorer)).select(video, "Where?", [8, 4])
     entry = document([selection])["rankings"][0]
     assert list(entry["budgets"]) == ["4", "8"]
     assert entry["budgets"]["4"]["frames"] == selection.prefix(4).frames.tolist()

@@ -11,10 +11,10 @@ from framenest import MEC, MECConfig
 from framenest.cli import main
 from framenest.errors import ConfigError
 from framenest.report import figure
-from framenest.report.pictures import read_pictures
+from framenest.report.thumbnails import read_pictures
 from framenest.selectors import load_selector
+from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
-from framenest.workspace import Workspace
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -66,11 +66,11 @@ def test_the_png_shows_the_colours_of_the_ranks(video):
 
 
 def test_selections_say_what_they_drop(video):
-    selection = load_selector("uniform", Workspace(TableScorer({1: 1.0}))).select(video, "Where?", [8, 16])
+    selection = load_selector("uniform", Session(TableScorer({1: 1.0}))).select(video, "Where?", [8, 16])
     rows = figure.rows_of(selection)
     kept = len(np.intersect1d(selection.prefixes[8].frames, selection.prefixes[16].frames))
     assert rows[1].notes == (f"{kept} of 8 kept", f"{16 - kept} new")
-    long = load_selector("uniform", Workspace(TableScorer({1: 1.0}))).select(video, "Where?", [64])
+    long = load_selector("uniform", Session(TableScorer({1: 1.0}))).select(video, "Where?", [64])
     with pytest.raises(ConfigError, match="up to 32"):
         figure.rows_of(long)
 

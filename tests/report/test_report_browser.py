@@ -9,11 +9,11 @@ from framenest import MEC, MECConfig, Ranking
 from framenest.cli import main
 from framenest.report.document import document
 from framenest.report.page import view_script
-from framenest.selection import Selection, load_result
 from framenest.selectors import load_selector
+from framenest.selectors.selection import Selection, load_result
+from framenest.session import Session
 from framenest.testing import TableScorer
 from framenest.video import open_video
-from framenest.workspace import Workspace
 
 HOSTILE = (
     "</script><script>window.ran=1</script>"
@@ -37,7 +37,7 @@ def files(clip, tmp_path_factory):
     MEC(MECConfig.preset("evidence-only"), scorer=scorer).rank(clip, HOSTILE).save(folder / "evidence.json")
     opened = open_video(clip)
     for name in ("uniform", "top-k"):
-        selector = load_selector(name, Workspace(scorer))
+        selector = load_selector(name, Session(scorer))
         selector.select(opened, HOSTILE, [8, 16, 32]).save(folder / f"{name}.json")
     names = ["mec", "evidence", "uniform", "top-k"]
     write(folder, ["mec"], "one.html")

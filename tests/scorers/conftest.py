@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.models.hub import from_folder
 from framenest.scorers import load_scorer
-from framenest.store import DirectoryStore
 
 CPU = ScorerConfig(device="cpu")
 MADE = {
@@ -30,7 +30,7 @@ def tiny_models(tmp_path_factory):
             path = tmp_path_factory.mktemp(name) / "model"
             if name == "onnx":
                 pytest.importorskip("onnxscript", reason="writing ONNX needs the extra `export`")
-                from framenest.scorers.export import export_onnx
+                from framenest.scorers.onnx_export import export_onnx
 
                 export_onnx(from_folder(folder("siglip2"), DirectoryStore(path.parent)), path)
             else:

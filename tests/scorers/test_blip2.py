@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from framenest import MEC, FrameBatch, MECConfig, ScorerError
+from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig, ScorerConfig
 from framenest.models.hub import from_folder
-from framenest.store import DirectoryStore
 from framenest.video import open_video
 
 torch = pytest.importorskip("torch", reason="needs the extra `blip2`")

@@ -7,8 +7,8 @@ import importlib.util
 import pytest
 
 from framenest import MissingExtra, ScorerError, StoreError, models, scorers
+from framenest.cache.directory import DirectoryStore
 from framenest.models import CATALOGUE, HubRepo
-from framenest.store import DirectoryStore
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def machine(monkeypatch, cache):
     """A machine with these scorers installed and with weights, and a GPU or none."""
 
     def made(installed, weights, gpu=False):
-        monkeypatch.setattr(models.Entry, "installed", lambda entry: entry.name in installed)
-        monkeypatch.setattr(models.Entry, "here", lambda entry, _: entry.name in weights)
+        monkeypatch.setattr(models.ModelEntry, "installed", lambda entry: entry.name in installed)
+        monkeypatch.setattr(models.ModelEntry, "here", lambda entry, _: entry.name in weights)
         monkeypatch.setattr(scorers, "_gpu", lambda: gpu)
         return DirectoryStore(cache)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from framenest import FrameBatch, ImageSpec, ScorerError
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.models.hub import from_folder
-from framenest.store import DirectoryStore
 
 torch = pytest.importorskip("torch", reason="needs the extra `siglip2`")
 pytest.importorskip("transformers", reason="needs the extra `siglip2`")
@@ -21,7 +21,7 @@ import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
 from framenest.scorers.dual import ClipScorer, SiglipScorer  # noqa: E402
-from framenest.scorers.pictures import Pictures  # noqa: E402
+from framenest.scorers.preprocessing import Preprocessing  # noqa: E402
 
 QUESTION = "a red dog"
 PLAIN = ScorerConfig(device="cpu", calibration="none")
@@ -97,7 +97,7 @@ def test_vectors_for_selectors(siglip):
 def exported(request, tmp_path_factory):
     """The torch scorer and the folder of its ONNX export."""
     pytest.importorskip("onnxscript", reason="writing ONNX needs the extra `export`")
-    from framenest.scorers.export import export_onnx
+    from framenest.scorers.onnx_export import export_onnx
 
     make, kind = {"siglip2": (tiny.random_siglip, SiglipScorer), "clip": (tiny.random_clip, ClipScorer)}[
         request.param
@@ -110,7 +110,7 @@ def exported(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("question", [QUESTION, "", "dog " * 30, "собака"])
-@pytest.mark.filterwarnings("ignore::framenest.scorers.text.CutQuestion")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.truncation.CutQuestion")
 def test_onnx_equals_torch(exported, question):
     from framenest.scorers.onnx import OnnxScorer
 
@@ -129,7 +129,7 @@ def test_onnx_needs_no_torch(exported, tmp_path):
         "import sys, numpy as np\n"
         "from framenest import FrameBatch\n"
         "from framenest.scorers import load_scorer\n"
-        "from framenest.store import DirectoryStore\n"
+        "from framenest.cache.directory import DirectoryStore\n"
         f"scorer = load_scorer('onnx:{folder.path}', DirectoryStore({str(tmp_path)!r}))\n"
         "pixels = np.zeros((2, 28, 28, 3), 'u1')\n"
         "encoded = scorer.encode(FrameBatch(np.arange(2), np.arange(2.0), (pixels,)))\n"
@@ -159,10 +159,10 @@ def test_older_checkpoints_write_sizes_as_numbers(tmp_path):
     settings = {"size": 224, "crop_size": 224, "do_center_crop": True, "resample": 3}
     settings |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
-    assert Pictures.load(tmp_path).spec == ImageSpec.crop(224, 224, 224, "bicubic")
+    assert Preprocessing.load(tmp_path).spec == ImageSpec.crop(224, 224, 224, "bicubic")
     settings["do_center_crop"] = False
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
-    assert Pictures.load(tmp_path).spec == ImageSpec.squash(224, 224, "bicubic")
+    assert Preprocessing.load(tmp_path).spec == ImageSpec.squash(224, 224, "bicubic")
 
 
 def test_onnx_pads_as_the_tokenizer_does(exported, tmp_path):

@@ -10,11 +10,11 @@ import pytest
 
 from framenest import FrameBatch
 from framenest.config import ScorerConfig
-from framenest.features import Features
 from framenest.protocols import Scorer
+from framenest.scorers.features import Features
 from framenest.scorers.table import TableScorer
-from framenest.scorers.text import CutQuestion
-from framenest.workspace import scorer_name
+from framenest.scorers.truncation import CutQuestion
+from framenest.session import scorer_name
 
 NAMES = ["table", "tags", "blip2", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]
 MODELS = ["blip2", "siglip2", "clip", "onnx", "qwen3-vl-reranker"]
@@ -113,7 +113,7 @@ class TestEveryScorer:
         assert np.isfinite(relevance).all()
 
     def test_kept_equals_fresh(self, make, name, tmp_path):
-        from framenest.store import DirectoryStore
+        from framenest.cache.directory import DirectoryStore
 
         scorer, store = make(name), DirectoryStore(tmp_path)
         fresh = scorer.encode(batch(scorer, 4))

@@ -8,10 +8,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from framenest import MEC, MECConfig, Ranking
 from framenest.config import DiscoveryConfig, IndexConfig, ScorerConfig
-from framenest.discovery import evidence
-from framenest.reading import Reading, spread
+from framenest.method.discovery import evidence
+from framenest.scorers.screen_text import ScreenText, spread
 from framenest.scorers.table import TableScorer
-from framenest.scorers.words import Item, items, likeness, matching
+from framenest.scorers.words import Phrase, items, likeness, matching
 from media import encode_video
 
 pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")
@@ -19,14 +19,17 @@ pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")
 
 def test_what_a_question_names():
     assert items('When does "OPEN 24h" appear near the Louvre in 1889?') == [
-        Item("open 24h", "phrase"), Item("1889", "number"), Item("near", "word"), Item("louvre", "name"),
-    ]  # fmt: skip
+        Phrase("open 24h", "phrase"),
+        Phrase("1889", "number"),
+        Phrase("near", "word"),
+        Phrase("louvre", "name"),
+    ]
     assert items("What is shown on the screen?") == []
 
 
 def test_likeness_by_hand():
     """One letter of seven wrong is 85.7 %, which counts 10.7 of 25; a number must be exact."""
-    wanted = [Item("platform", "word"), Item("42", "number"), Item("grand hotel", "phrase")]
+    wanted = [Phrase("platform", "word"), Phrase("42", "number"), Phrase("grand hotel", "phrase")]
     texts = ["PLATFORM 42", "Platfomm 420", "the Grand Hotel, 1912", ""]
     found = likeness(wanted, texts)
     assert found[0] == pytest.approx([1, 1, 0], abs=0.2)
@@ -38,7 +41,7 @@ def test_likeness_by_hand():
 
 def test_what_stands_on_every_frame_tells_nothing():
     """A channel's name in the corner: 1 − (1 − 0.8·(1 − 1)) = 0; on one frame of four 0.8·0.75."""
-    wanted = [Item("orient", "name")]
+    wanted = [Phrase("orient", "name")]
     everywhere = ["orient"] * 4
     assert matching(wanted, everywhere, everywhere).tolist() == [0, 0, 0, 0]
     once = ["orient", "", "", "other"]
@@ -101,7 +104,7 @@ def test_off_it_changes_nothing(station):
 def test_the_budget_of_seconds_is_kept(monkeypatch):
     """A clock that jumps ten seconds at each look: after three groups of four, thirty seconds are gone."""
     now = iter(range(0, 10000, 10))
-    monkeypatch.setattr("framenest.reading.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("framenest.scorers.screen_text.time.monotonic", lambda: next(now))
 
     class FakeSight:
         def __init__(self):
@@ -111,7 +114,7 @@ def test_the_budget_of_seconds_is_kept(monkeypatch):
             self.frames = np.sort(np.concatenate([self.frames, frames]))
 
     sight = FakeSight()
-    reading = Reading(sight, None, 30)
+    reading = ScreenText(sight, None, 30)
     reading.read(np.arange(64), "text")
     assert len(sight.frames) == 12
     assert np.diff(sight.frames).max() <= 8

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image, ImageOps
 
 from framenest import MEC, FrameBatch, MissingExtra, ScorerError, models
+from framenest.cache.directory import DirectoryStore
 from framenest.protocols import Scorer
 from framenest.scorers.calibration import logistic, standardise
-from framenest.scorers.text import CutQuestion
-from framenest.store import DirectoryStore
+from framenest.scorers.truncation import CutQuestion
 from media import encode_video
 
 
@@ -74,7 +74,7 @@ def test_relevance_is_measured_against_the_reference(scorer):
     assert np.allclose(scorer.match(some, "a cat", reference=encoded), together[5:], atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::framenest.scorers.text.CutQuestion")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.truncation.CutQuestion")
 @pytest.mark.parametrize("question", ["?", "word " * 2000, "Где собака?", "猫在哪里？", "🐈"])
 def test_odd_questions(scorer, question):
     encoded = scorer.encode(pictures(np.random.default_rng(3), 4, scorer))

@@ -8,11 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from framenest import BudgetError, ConfigError, ScorerError, Selection, Workspace
+from framenest import BudgetError, ConfigError, ScorerError, Selection, Session
 from framenest.protocols import Selector
-from framenest.selection import load_result
 from framenest.selectors import load_selector, selector_names
-from framenest.selectors.candidates import Scored, every_second, exactly, nearest_seconds, whole_seconds
+from framenest.selectors.candidates import (
+    ScoredCandidates,
+    every_second,
+    exactly,
+    nearest_seconds,
+    whole_seconds,
+)
+from framenest.selectors.selection import load_result
 from framenest.testing import TableScorer
 
 SCORES = {n: 0.1 + 0.8 * (150 <= n < 170) for n in range(0, 300, 5)}
@@ -30,8 +36,8 @@ class Vectors(TableScorer):
 
 
 @pytest.fixture
-def workspace():
-    return Workspace(Vectors(SCORES))
+def session():
+    return Session(Vectors(SCORES))
 
 
 OURS = ["mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3", "facility-location"]
@@ -40,13 +46,13 @@ OURS = ["mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp
 def test_all_are_found_by_name():
     assert selector_names()[: len(OURS)] == OURS
     with pytest.raises(ConfigError, match="there is no selector 'best'; choose from mec, uniform"):
-        load_selector("best", Workspace(None))
+        load_selector("best", Session(None))
 
 
 @pytest.mark.parametrize("name", [n for n in OURS if n != "aks-released"])
 @pytest.mark.parametrize("budgets", [[1], [8, 4], [12, 16, 64]])
-def test_exactly_k_distinct_frames_in_time_order(workspace, clip, name, budgets):
-    selector = load_selector(name, workspace)
+def test_exactly_k_distinct_frames_in_time_order(session, clip, name, budgets):
+    selector = load_selector(name, session)
     assert isinstance(selector, Selector)
     assert selector.name == name
     made = selector.select(clip, "Where is it?", budgets)
@@ -60,56 +66,54 @@ def test_exactly_k_distinct_frames_in_time_order(workspace, clip, name, budgets)
     assert made.stats["candidates"] >= 0
 
 
-def test_aks_as_released_is_short_below_32(workspace, clip):
-    made = load_selector("aks-released", workspace).select(clip, "Where?", [8])
+def test_aks_as_released_is_short_below_32(session, clip):
+    made = load_selector("aks-released", session).select(clip, "Where?", [8])
     assert len(made.prefix(8)) < 8
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_short_video_gives_all_its_frames(workspace, frames, name):
+def test_a_short_video_gives_all_its_frames(session, frames, name):
     from framenest import open_video
 
-    made = load_selector(name, workspace).select(open_video(frames[:5], fps=25), "Where?", [8])
+    made = load_selector(name, session).select(open_video(frames[:5], fps=25), "Where?", [8])
     assert len(made.prefix(8)) <= 5
     if name not in ("aks-released",):
         assert made.prefix(8).frames.tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("name", ["top-k", "mdp3", "facility-location"])
-def test_those_that_rank_nest(workspace, clip, name):
-    made = load_selector(name, workspace).select(clip, "Where?", [4, 8])
+def test_those_that_rank_nest(session, clip, name):
+    made = load_selector(name, session).select(clip, "Where?", [4, 8])
     assert set(made.prefix(4).frames.tolist()) <= set(made.prefix(8).frames.tolist())
 
 
-def test_top_k_takes_the_most_relevant(workspace, clip):
-    assert set(load_selector("top-k", workspace).select(clip, "Where?", [1]).prefix(1).frames.tolist()) == {
-        150
-    }
+def test_top_k_takes_the_most_relevant(session, clip):
+    assert set(load_selector("top-k", session).select(clip, "Where?", [1]).prefix(1).frames.tolist()) == {150}
 
 
 def test_mdp3_refuses_a_scorer_without_vectors(clip):
-    selector = load_selector("mdp3", Workspace(TableScorer(SCORES)))
+    selector = load_selector("mdp3", Session(TableScorer(SCORES)))
     with pytest.raises(ScorerError, match="mdp3 needs frame and text vectors, which scorer 'table' has not"):
         selector.select(clip, "Where?", [4])
 
 
 def test_wfs_sb_says_what_its_diversity_is(clip):
-    with_vectors = load_selector("wfs-sb", Workspace(Vectors(SCORES))).select(clip, "Where?", [4])
-    without = load_selector("wfs-sb", Workspace(TableScorer(SCORES))).select(clip, "Where?", [4])
+    with_vectors = load_selector("wfs-sb", Session(Vectors(SCORES))).select(clip, "Where?", [4])
+    without = load_selector("wfs-sb", Session(TableScorer(SCORES))).select(clip, "Where?", [4])
     assert with_vectors.stats["diversity"] == "the scorer's frame vectors"
     assert without.stats["diversity"] == "distance in time, since the scorer has no vectors"
 
 
-def test_budgets_are_checked(workspace, clip):
+def test_budgets_are_checked(session, clip):
     with pytest.raises(BudgetError, match="1 or more"):
-        load_selector("uniform", workspace).select(clip, "x", [0])
-    made = load_selector("uniform", workspace).select(clip, "x", [4])
+        load_selector("uniform", session).select(clip, "x", [0])
+    made = load_selector("uniform", session).select(clip, "x", [4])
     with pytest.raises(BudgetError, match="holds budgets 4, not 8"):
         made.prefix(8)
 
 
-def test_a_selection_round_trips(workspace, clip, tmp_path):
-    made = load_selector("top-k", workspace).select(clip, "Where? – <b>", [4, 8])
+def test_a_selection_round_trips(session, clip, tmp_path):
+    made = load_selector("top-k", session).select(clip, "Where? – <b>", [4, 8])
     made.save(tmp_path / "s.json")
     for loaded in (Selection.load(tmp_path / "s.json"), load_result(tmp_path / "s.json")):
         assert (loaded.selector, loaded.question, loaded.scorer) == (
@@ -132,7 +136,7 @@ def test_candidates_by_hand():
 
 def test_topping_up_by_hand():
     """Duplicates go; the best unchosen come; then frames spread over the video."""
-    scored = Scored(np.array([0, 10, 20]), np.array([0.1, 0.9, 0.5]), np.zeros((3, 1), np.float32))
+    scored = ScoredCandidates(np.array([0, 10, 20]), np.array([0.1, 0.9, 0.5]), np.zeros((3, 1), np.float32))
     assert exactly(np.array([0, 0]), scored, 2, 30).tolist() == [0, 10]
     assert exactly(np.array([], dtype=np.int64), scored, 1, 30).tolist() == [10]
     assert len(exactly(np.array([0]), scored, 7, 30)) == 7
@@ -151,9 +155,9 @@ def test_a_selector_of_ones_own_is_found_through_its_entry_point(tmp_path, clip)
     code = f"""
 import sys, json
 sys.path[:0] = [{str(tmp_path)!r}, {str(example)!r}]
-from framenest import Workspace
+from framenest import Session
 from framenest.selectors import load_selector, selector_names
-made = load_selector("middle-out", Workspace(None)).select({str(clip)!r}, None, [3])
+made = load_selector("middle-out", Session(None)).select({str(clip)!r}, None, [3])
 print(json.dumps([selector_names()[-1], made.prefix(3).frames.tolist(), made.prefix(3).ranks.tolist()]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from framenest.config import ScorerConfig
-from framenest.corpus.workers import Limits
+from framenest.corpus.workers import ProcessLimits
 from framenest.errors import StoreError, VideoError
 from framenest.server import incoming, service
 from framenest.server.incoming import Incoming
-from framenest.server.parts import Part, Room
+from framenest.server.parts import Part, UploadSpace
 from framenest.server.refusals import Forbidden, NotReady, TooLarge, Unusable
 from framenest.server.service import Service
 from framenest.server.settings import MIB, Settings
@@ -80,8 +80,8 @@ def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatc
 
 
 @pytest.mark.parametrize(("limits", "told"), [
-    (Limits(seconds=0.001), "not done after 0.001 s"),
-    (Limits(memory=1), "MiB allowed"),
+    (ProcessLimits(seconds=0.001), "not done after 0.001 s"),
+    (ProcessLimits(memory=1), "MiB allowed"),
 ])  # fmt: skip
 def test_work_over_its_limits_is_ended(scores, limits, told):
     worker = Worker(scores, ScorerConfig(), None, limits)
@@ -131,7 +131,7 @@ def test_a_full_disk_is_told_as_such(serve):
 
 
 def test_parts_share_the_room(tmp_path):
-    room = Room(tmp_path, 100)
+    room = UploadSpace(tmp_path, 100)
     first, second = Part(tmp_path, 100, room), Part(tmp_path, 100, room)
     first.write(bytes(60))
     with pytest.raises(TooLarge, match="no room"):

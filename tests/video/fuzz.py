@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from framenest import FramenestError, ImageSpec, open_video
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
 from media import numbered_video
 
 TRIALS = 150

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, VideoError, open_video
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
 from media import number_in, numbered_video
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from framenest import VideoError, open_video
-from framenest.store import DirectoryStore
+from framenest.cache.directory import DirectoryStore
 from framenest.video import scan as scanning
 from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.scan import scan

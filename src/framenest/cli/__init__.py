@@ -10,14 +10,14 @@ import framenest
 from framenest.cli.ask import ask
 from framenest.cli.batch import index
 from framenest.cli.evaluate import evaluate
+from framenest.cli.evaluate_qa import qa, table
 from framenest.cli.export import export
 from framenest.cli.lmms_eval import lmms_eval
-from framenest.cli.qa import qa, table
-from framenest.cli.ranks import rank
+from framenest.cli.rank import rank
 from framenest.cli.report import report
-from framenest.cli.results import extract, show
-from framenest.cli.selection import compare, select
+from framenest.cli.select import compare, select
 from framenest.cli.serve import serve
+from framenest.cli.show import extract, show
 from framenest.cli.terminal import fail, warnings_as_notes
 from framenest.cli.upkeep import cache, models
 from framenest.errors import FramenestError

@@ -8,20 +8,20 @@ from typing import Literal
 import rich_click as click
 
 from framenest import lmm
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import asking, options
-from framenest.cli.answers import Said, print_asked
+from framenest.cli.answer_output import Said, print_asked
 from framenest.cli.terminal import Bars, note, out
 from framenest.config import RankingConfig, ScorerConfig
 from framenest.errors import ConfigError
-from framenest.lmm.ask import LADDERS, Ladder
-from framenest.lmm.ask import ask as ask_with
 from framenest.lmm.client import KEY_VARIABLE, Client
+from framenest.lmm.ladder import LADDERS, Ladder
+from framenest.lmm.ladder import ask as ask_with
 from framenest.lmm.prompt import CITE, prompt
 from framenest.lmm.styles import check_style
 from framenest.selectors import load_selector
-from framenest.store import DirectoryStore
+from framenest.session import Session
 from framenest.video import open_video
-from framenest.workspace import Workspace
 
 MOST = RankingConfig().horizon
 ANSWER_TOKENS = {True: 8192, False: 1024}
@@ -113,7 +113,7 @@ def ask(
     key_variable: str,
     selector: str,
     pairing: lmm.Pairing,
-    limits: lmm.Limits,
+    limits: lmm.ImageLimits,
     tell_times: bool | None,
     fps: float | None,
     stream: int | None,
@@ -147,7 +147,7 @@ def ask(
         temperature=temperature,
     )
     bars, said = Bars(quiet), Said()
-    space = Workspace(scorer, store=cache, progress=bars, scoring=scoring)
+    space = Session(scorer, store=cache, progress=bars, scoring=scoring)
     budgets = budget_ladder or [16 if budget is None else budget]
     with client:
         greet(client)

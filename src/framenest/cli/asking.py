@@ -13,7 +13,7 @@ import rich_click as click
 from framenest.cli.options import Command
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
-from framenest.lmm import PAIRINGS, Limits, Pairing
+from framenest.lmm import PAIRINGS, ImageLimits, Pairing
 from framenest.lmm.tokens import estimate, largest_budget
 
 _NEGATIVE = re.compile(r"-[.]?\d")  # a choice may be a number below zero
@@ -55,7 +55,7 @@ def pictures(command: Callable[..., None]) -> Callable[..., None]:
     def with_limits(
         *args: Any, max_side: int | None, max_pixels: int | None, quality: int, **kwargs: Any
     ) -> None:
-        command(*args, limits=Limits(max_side, max_pixels, quality), **kwargs)
+        command(*args, limits=ImageLimits(max_side, max_pixels, quality), **kwargs)
 
     made: Callable[..., None] = with_limits
     for option in (
@@ -98,7 +98,7 @@ class Room:
 
     video: VideoInfo
     style: str
-    limits: Limits
+    limits: ImageLimits
     pairing: Pairing
     per_frame: int | None
     max_tokens: int

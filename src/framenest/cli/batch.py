@@ -10,18 +10,18 @@ from typing import Any
 
 import rich_click as click
 
+from framenest.cache.directory import DirectoryStore
+from framenest.cache.remote import RemoteStore
 from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, duration_text, fail, note, out
 from framenest.config import ScorerConfig
-from framenest.corpus.job import Group, Job, Outcome
+from framenest.corpus.job import BatchJob, Group, ItemOutcome
 from framenest.corpus.manifest import find_videos, index_groups
-from framenest.corpus.report import Report
-from framenest.corpus.workers import Limits, machine_memory, run_here
+from framenest.corpus.run_report import RunReport
+from framenest.corpus.workers import ProcessLimits, machine_memory, run_here
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.scorers import choose, runs_on_gpu
-from framenest.shared import SharedStore
-from framenest.store import DirectoryStore
 from framenest.video.parallel import cores
 
 TIME_LIMIT = 1800.0
@@ -54,40 +54,40 @@ class Batch:
     def report(self) -> Path:
         return Path(self.failures or "failures.jsonl")
 
-    def outcomes(self, job: Job, groups: list[Group]) -> Iterator[list[Outcome]]:
+    def outcomes(self, job: BatchJob, groups: list[Group]) -> Iterator[list[ItemOutcome]]:
         seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
         memory = int(self.memory) if self.memory else None
         if self.engine == "ray":
-            from framenest.cluster import run_on_ray
+            from framenest.corpus.ray import run_on_ray
 
-            limits = Limits(seconds, memory)
+            limits = ProcessLimits(seconds, memory)
             return run_on_ray(
                 job, groups, limits, address=self.address, jobs=self.jobs, encoders=self.encoders
             )
         if self.address is not None or self.encoders is not None:
             raise ConfigError("--address and --encoders are for --engine ray")
         jobs = min(self.jobs or _workers_for(job), len(groups))
-        limits = Limits(seconds, memory or machine_memory() // jobs or None)
+        limits = ProcessLimits(seconds, memory or machine_memory() // jobs or None)
         return run_here(job, groups, jobs, limits)
 
 
-def _workers_for(job: Job) -> int:
+def _workers_for(job: BatchJob) -> int:
     """One per core; one alone where each would hold its own copy of a model on the GPU."""
     name = choose(job.store())[0] if job.scorer == "auto" else job.scorer
     return 1 if name is not None and runs_on_gpu(name) and job.scoring.device != "cpu" else cores()
 
 
-def job_for(cache: DirectoryStore, **settings: Any) -> Job:
+def job_for(cache: DirectoryStore, **settings: Any) -> BatchJob:
     """The job whose results go to this store."""
-    if isinstance(cache, SharedStore):
-        return Job(url=cache.url, **settings)  # every machine has its own directory for the rest
-    return Job(root=str(cache.root.absolute()), **settings)
+    if isinstance(cache, RemoteStore):
+        return BatchJob(url=cache.url, **settings)  # every machine has its own directory for the rest
+    return BatchJob(root=str(cache.root.absolute()), **settings)
 
 
-def run(job: Job, groups: list[Group], batch: Batch, quiet: bool, what: str) -> Report:
+def run(job: BatchJob, groups: list[Group], batch: Batch, quiet: bool, what: str) -> RunReport:
     """Do all groups, tell how it goes, and sum up."""
     check_writable(batch.report)
-    report, total = Report(batch.report), sum(map(len, groups))
+    report, total = RunReport(batch.report), sum(map(len, groups))
     bars, told = Bars(quiet), time.monotonic()
     with bars:
         for outcomes in batch.outcomes(job, groups):
@@ -106,7 +106,7 @@ def run(job: Job, groups: list[Group], batch: Batch, quiet: bool, what: str) -> 
     return report
 
 
-def _tell(outcome: Outcome, quiet: bool) -> None:
+def _tell(outcome: ItemOutcome, quiet: bool) -> None:
     for text in outcome.notes:
         note(text)
     if outcome.status == "failed":
@@ -115,7 +115,7 @@ def _tell(outcome: Outcome, quiet: bool) -> None:
         out.print(f"{outcome.item.video}: {outcome.text}", soft_wrap=True, markup=False)
 
 
-def _said(report: Report) -> str:
+def _said(report: RunReport) -> str:
     bad = f", {report.counts['failed']:,} failed" if report.counts["failed"] else ""
     return f"{_video_time(report.hours_a_minute)} of video a minute{bad}"
 
@@ -124,7 +124,7 @@ def _video_time(hours: float) -> str:
     return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
 
 
-def _sum_up(report: Report, what: str) -> None:
+def _sum_up(report: RunReport, what: str) -> None:
     done, already, bad = (report.counts[status] for status in ("done", "already", "failed"))
     said = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
     if done:
@@ -193,7 +193,7 @@ def index(
     return int(report.counts["failed"] > 0)
 
 
-def _index_here(job: Job, video: str, quiet: bool) -> int:
+def _index_here(job: BatchJob, video: str, quiet: bool) -> int:
     """A single video needs no worker, and shows how far it is."""
     bars = Bars(quiet)
     with bars:

@@ -10,7 +10,8 @@ import rich_click as click
 from rich import box
 from rich.table import Table
 
-from framenest.archive import write_atomic
+from framenest.cache.archive import write_atomic
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out
@@ -21,8 +22,7 @@ from framenest.evaluation.questions import READERS, load_questions
 from framenest.evaluation.run import ablations as run_ablations
 from framenest.evaluation.run import evaluate as run_recall
 from framenest.selectors import FILE, selector_names
-from framenest.store import DirectoryStore
-from framenest.workspace import Workspace
+from framenest.session import Session
 
 BUDGETS = "4,8,16,32,64,128,256"
 
@@ -98,7 +98,7 @@ def recall(
     entries = load_questions(questions, kind=kind, videos=videos)
     snr = _snr(scorer)
     bars = Bars(quiet)
-    space = Workspace(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
+    space = Session(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
     with bars:
         result = run_recall(entries, names, budgets, space, snr=snr, weights=weights, progress=bars)
     result = {"scorer": scorer, **result}
@@ -202,7 +202,7 @@ def ablations(
     entries = load_questions(questions, kind=kind, videos=videos)
     bars = Bars(quiet)
     snr = _snr(scorer)
-    space = Workspace(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
+    space = Session(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
     with bars:
         result = {"scorer": scorer} | run_ablations(entries, space, snr=snr, progress=bars)
     for title in ("components", "schedules"):

@@ -9,17 +9,18 @@ from pathlib import Path
 import rich_click as click
 
 from framenest import extract as extraction
-from framenest import frame_lists, lmm
-from framenest.archive import write_atomic
+from framenest import lmm
+from framenest.cache.archive import write_atomic
+from framenest.cache.directory import DirectoryStore, size_text
 from framenest.cli import asking, options
 from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, note, out
 from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
-from framenest.prefix import Prefix
-from framenest.result import Ranking
-from framenest.selection import Selection, load_result
-from framenest.store import DirectoryStore, size_text
+from framenest.method.prefix import Prefix
+from framenest.method.ranking import Ranking
+from framenest.selectors import frame_lists
+from framenest.selectors.selection import Selection, load_result
 
 LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
@@ -55,7 +56,7 @@ def export(
     question: str | None,
     choices: tuple[str, ...],
     pairing: lmm.Pairing,
-    limits: lmm.Limits,
+    limits: lmm.ImageLimits,
     tell_times: bool | None,
     tokens_per_frame: int | None,
     max_tokens: int | None,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import rich_click as click
 
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.terminal import out
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
-from framenest.store import DirectoryStore
 
 
 @click.group("lmms-eval")

@@ -10,12 +10,12 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import rich_click as click
 
+from framenest.cache.remote import open_store
 from framenest.cli.terminal import note
 from framenest.cli.units import Duration, Size
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import ConfigError, ScorerError
 from framenest.scorers import choose
-from framenest.shared import open_store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Fields = TypeVar("Fields")

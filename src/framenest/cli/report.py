@@ -7,16 +7,16 @@ from pathlib import Path
 import rich_click as click
 
 from framenest import extract as extraction
-from framenest.archive import write_atomic
+from framenest.cache.archive import write_atomic
+from framenest.cache.directory import DirectoryStore, size_text
 from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, out
 from framenest.report import figure
 from framenest.report.document import document
 from framenest.report.page import page
-from framenest.report.pictures import embed, read_pictures
-from framenest.selection import load_result
-from framenest.store import DirectoryStore, size_text
+from framenest.report.thumbnails import embed, read_pictures
+from framenest.selectors.selection import load_result
 
 
 @click.command()

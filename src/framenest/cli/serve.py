@@ -8,11 +8,11 @@ from pathlib import Path
 import rich_click as click
 from platformdirs import user_data_path
 
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.terminal import err
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, MissingExtra
-from framenest.store import DirectoryStore
 
 
 @click.command()

@@ -25,11 +25,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from framenest.prefix import Prefix
+from framenest.cache.directory import CacheWarning
+from framenest.method.prefix import Prefix
+from framenest.method.ranking import Ranking
 from framenest.report.sheet import clock
-from framenest.result import Ranking
-from framenest.scorers.text import CutQuestion
-from framenest.store import CacheWarning
+from framenest.scorers.truncation import CutQuestion
 
 TOLD = (CacheWarning, CutQuestion)
 out = Console(highlight=False)

@@ -10,15 +10,15 @@ from rich import box
 from rich.table import Table
 
 from framenest import models as model_files
-from framenest import upkeep
+from framenest.cache import gc as upkeep
+from framenest.cache.directory import DirectoryStore, size_text
 from framenest.cli import options
 from framenest.cli.files import check_writable_folder
 from framenest.cli.terminal import Bars, note, out
 from framenest.cli.units import Duration, Size
 from framenest.errors import ScorerError
 from framenest.scorers import choose
-from framenest.scorers.export import export_onnx
-from framenest.store import DirectoryStore, size_text
+from framenest.scorers.onnx_export import export_onnx
 
 
 @click.group(invoke_without_command=True)
@@ -50,7 +50,7 @@ def models(context: click.Context, cache: DirectoryStore, quiet: bool) -> None:
         note(str(error))
 
 
-def _state(entry: model_files.Entry, cache: DirectoryStore) -> str:
+def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
     if not entry.installed():
         return f"needs \\[{entry.extra}]"
     return "[green]ready[/]" if entry.here(cache) else "no weights"

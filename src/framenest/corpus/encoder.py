@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.corpus.job import Job
+from framenest.corpus.job import BatchJob
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Scorer
@@ -36,7 +36,7 @@ class Traits:
 class BatchingEncoder:
     """An actor around a scorer. While it encodes, what comes in waits and is then encoded together."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BatchJob) -> None:
         self._job = job
         self._loaded: Scorer | None = None
         self._waiting: list[_Asked] = []

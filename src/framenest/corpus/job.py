@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 
+from framenest.cache.directory import CacheWarning, DirectoryStore, UnwritableCache, digest
+from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import FramenestError, StoreError
-from framenest.index import SparseIndex
-from framenest.mec import MEC, index_key
+from framenest.method.index import SparseIndex
+from framenest.method.mec import MEC, index_key
+from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder, Progress, Scorer
 from framenest.report.sheet import clock
-from framenest.result import Ranking
 from framenest.scorers import load_scorer
-from framenest.scorers.text import CutQuestion
-from framenest.shared import SharedStore
-from framenest.sight import features_key
-from framenest.store import CacheWarning, DirectoryStore, UnwritableCache, digest
+from framenest.scorers.feature_cache import features_key
+from framenest.scorers.truncation import CutQuestion
+from framenest.session import Session
 from framenest.video import open_video
-from framenest.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class Item:
+class WorkItem:
     """One piece of work: index a video, or with a `target` rank it for a question and write that there."""
 
     video: str
@@ -36,15 +36,15 @@ class Item:
     """Answers to choose from."""
 
 
-Group = tuple[Item, ...]
+Group = tuple[WorkItem, ...]
 """Items of one video, which one worker does one after the other."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ItemOutcome:
     """How an item ended. `seconds` of work; `duration` of the video; `text` for a person."""
 
-    item: Item
+    item: WorkItem
     status: str
     """"done", "already" (an earlier run did it) or "failed"."""
     seconds: float = 0.0
@@ -58,12 +58,12 @@ class Outcome:
     """What a person should know beside."""
 
 
-def failed(item: Item, error: str, text: str, *, stops: bool = False) -> Outcome:
-    return Outcome(item, "failed", text=" ".join(text.split()), error=error, stops=stops)
+def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> ItemOutcome:
+    return ItemOutcome(item, "failed", text=" ".join(text.split()), error=error, stops=stops)
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     """Everything a worker needs to know beside its items; small, and travels between machines.
 
     scorer: a name, or None to index without features. `url` is where entries are shared, None where they
@@ -81,7 +81,7 @@ class Job:
     scoring: ScorerConfig = field(default_factory=ScorerConfig)
 
     def store(self) -> DirectoryStore:
-        return SharedStore(self.url, self.root) if self.url else DirectoryStore(self.root)
+        return RemoteStore(self.url, self.root) if self.url else DirectoryStore(self.root)
 
     def open(self, scorer: Scorer | None = None) -> Work:
         """Get ready to work: load the scorer, unless one is given."""
@@ -94,11 +94,11 @@ class Job:
 class Work:
     """Does groups of items, one video at a time, and forgets each video afterwards."""
 
-    def __init__(self, job: Job, store: DirectoryStore, scorer: Scorer | None) -> None:
+    def __init__(self, job: BatchJob, store: DirectoryStore, scorer: Scorer | None) -> None:
         self.job = job
         self.store = store
         self.scorer = scorer
-        self._models = Workspace(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
+        self._models = Session(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
 
     def __call__(
         self,
@@ -106,12 +106,12 @@ class Work:
         progress: Progress = lambda *_: None,
         *,
         done: Callable[[], None] = lambda: None,
-    ) -> list[Outcome]:
+    ) -> list[ItemOutcome]:
         """The outcome of each item; only errors that are no fault of a video are raised. `done` is called
         after each item."""
         space = self._models.anew()
         space.progress = progress
-        mec = MEC(self.job.config, workspace=space)
+        mec = MEC(self.job.config, session=space)
         outcomes = []
         try:
             for item in group:
@@ -121,7 +121,7 @@ class Work:
         finally:
             self.store.release()
 
-    def _outcome(self, mec: MEC, item: Item) -> Outcome:
+    def _outcome(self, mec: MEC, item: WorkItem) -> ItemOutcome:
         began = time.monotonic()
         try:
             with warnings.catch_warnings(record=True) as caught:
@@ -138,7 +138,7 @@ class Work:
                 )
                 status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)
         except UnwritableCache as error:
-            full = not isinstance(self.store, SharedStore)  # at an address, the next one may be kept
+            full = not isinstance(self.store, RemoteStore)  # at an address, the next one may be kept
             return failed(item, StoreError.__name__, str(error), stops=full)
         except FramenestError as error:
             return failed(item, type(error).__name__, str(error))
@@ -149,7 +149,7 @@ class Work:
         told = [w for w in caught if issubclass(w.category, (CacheWarning, CutQuestion))]
         said = dict.fromkeys(str(warning.message) for warning in told)
         notes = (*said, *(f"{item.video}: {text}" for text in decoder.info.notes))
-        return Outcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
+        return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
     def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
         """An index is finished when a note says so and the entries it names are there."""
@@ -179,7 +179,7 @@ def describe(index: SparseIndex) -> str:
     )
 
 
-def _rank(mec: MEC, decoder: Decoder, item: Item) -> tuple[str, str]:
+def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
     """A ranking is finished when its file is there, of this video and by this scorer."""
     target = Path(str(item.target))
     if target.exists():
@@ -187,7 +187,7 @@ def _rank(mec: MEC, decoder: Decoder, item: Item) -> tuple[str, str]:
             known = Ranking.load(target)
         except FramenestError:
             known = None  # of another version
-        scorer = mec.workspace.scoring_name(item.question)
+        scorer = mec.session.scoring_name(item.question)
         made_by = None if known is None else (known.video.fingerprint, known.scorer)
         if made_by == (decoder.info.fingerprint, scorer):
             return "already", target.name

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from framenest.corpus.job import Group, Item
+from framenest.cache.directory import digest
+from framenest.corpus.job import Group, WorkItem
 from framenest.errors import ConfigError, MissingExtra, StoreError
-from framenest.rows import SUFFIXES, read_rows
-from framenest.store import digest
-from framenest.video.remote import is_remote
+from framenest.records import SUFFIXES, read_rows
+from framenest.video.address import is_remote
 
 VIDEOS = (
     *("3gp", "asf", "avi", "divx", "f4v", "flv", "h264", "h265", "hevc", "ivf", "m2ts", "m2v", "m4v", "mkv"),
@@ -87,7 +87,7 @@ def _located(video: str, folder: Path) -> str:
 
 def index_groups(videos: Sequence[str]) -> list[Group]:
     """One group per video, to be indexed."""
-    return [(Item(video),) for video in videos]
+    return [(WorkItem(video),) for video in videos]
 
 
 def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: bool = False) -> list[Group]:
@@ -97,7 +97,7 @@ def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: b
     under names that say video and question and depend on `settings`, so that other settings never take a
     ranking for finished.
     """
-    groups: dict[str, list[Item]] = {}
+    groups: dict[str, list[WorkItem]] = {}
     for row in _rows(file):
         video = _located(row["video"], file.parent)
         question = None if no_question else row.get("question")
@@ -108,7 +108,7 @@ def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: b
             raise ConfigError(f"{file}: {options!r} is not a list of answers (video {row['video']})")
         name = f"{_slug(Path(video).stem)}-{_slug(question or 'no question')}"
         target = folder / f"{name}-{digest(video, question, options, settings)[:10]}.json"
-        item = Item(video, question, str(target), tuple(options))
+        item = WorkItem(video, question, str(target), tuple(options))
         if item not in groups.setdefault(video, []):
             groups[video].append(item)
     if not groups:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from framenest.corpus.job import Group, Job, Outcome, failed
+from framenest.corpus.job import BatchJob, Group, ItemOutcome, failed
 from framenest.errors import ConfigError, FramenestError
 from framenest.video.parallel import cores
 
@@ -28,7 +28,7 @@ POLL = 0.2
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """What one worker may take. seconds: for one item, None for no limit; memory: bytes of its own."""
 
     seconds: float | None = None
@@ -68,7 +68,9 @@ def machine_memory() -> int:
     return min(found, default=0)
 
 
-def run_here(job: Job, groups: Iterable[Group], jobs: int, limits: Limits) -> Iterator[list[Outcome]]:
+def run_here(
+    job: BatchJob, groups: Iterable[Group], jobs: int, limits: ProcessLimits
+) -> Iterator[list[ItemOutcome]]:
     """Do all groups in `jobs` processes; outcomes come as they end.
 
     A group in which a worker dies or is stopped is done again item by item; a single item then fails.
@@ -86,7 +88,7 @@ def run_here(job: Job, groups: Iterable[Group], jobs: int, limits: Limits) -> It
 class _Crew:
     """The workers, and what is still to do."""
 
-    def __init__(self, job: Job, groups: Iterator[Group], jobs: int, limits: Limits) -> None:
+    def __init__(self, job: BatchJob, groups: Iterator[Group], jobs: int, limits: ProcessLimits) -> None:
         self._job, self._groups, self._jobs, self._limits = job, groups, jobs, limits
         self._again: deque[Group] = deque()
         self._workers: list[_Worker] = []
@@ -104,7 +106,7 @@ class _Crew:
             idle.pop().give(group)
         return [worker for worker in self._workers if worker.group is not None]
 
-    def answers(self, worker: _Worker) -> Iterator[list[Outcome]]:
+    def answers(self, worker: _Worker) -> Iterator[list[ItemOutcome]]:
         answer = worker.look()
         if isinstance(answer, list):
             yield answer
@@ -124,7 +126,7 @@ class _Crew:
 class _Worker:
     """One process, and what it is at."""
 
-    def __init__(self, job: Job, threads: int, limits: Limits) -> None:
+    def __init__(self, job: BatchJob, threads: int, limits: ProcessLimits) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, job, threads), daemon=True)
@@ -140,7 +142,7 @@ class _Worker:
         with suppress(OSError):  # it has died; `look` will tell
             self.pipe.send(group)
 
-    def look(self) -> list[Outcome] | tuple[str, str] | None:
+    def look(self) -> list[ItemOutcome] | tuple[str, str] | None:
         """Outcomes, or why the worker must go (class, line), or None while it works."""
         try:
             while self.pipe.poll():
@@ -180,7 +182,7 @@ def _cause(code: int | None) -> str:
     return f"the worker ended with code {code}"
 
 
-def _serve(pipe: Connection[Any, Any], job: Job, threads: int) -> None:
+def _serve(pipe: Connection[Any, Any], job: BatchJob, threads: int) -> None:
     """What a worker does: open the job, then answer each group with its outcomes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=end_with_parent, daemon=True).start()

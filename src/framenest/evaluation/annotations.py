@@ -9,7 +9,7 @@ from typing import Any
 
 from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion
-from framenest.rows import read_rows
+from framenest.records import read_rows
 
 
 def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuestion]:

@@ -17,21 +17,21 @@ from framenest.errors import (
     VideoError,
 )
 from framenest.evaluation.annotations import Folder
-from framenest.evaluation.answers import chosen_letter
 from framenest.evaluation.benchmarks import BenchmarkQuestion
-from framenest.evaluation.kept import KeptSelections
+from framenest.evaluation.letters import chosen_letter
 from framenest.evaluation.results import Record, Results
+from framenest.evaluation.selection_cache import SelectionCache
 from framenest.evaluation.subtitles import subtitle_text, with_subtitles
 from framenest.lmm.answer import Answer, Answerer
-from framenest.lmm.pictures import Limits
+from framenest.lmm.images import ImageLimits
 from framenest.lmm.request import Request
 from framenest.lmm.styles import messages
 from framenest.lmm.times import Pairing
-from framenest.mec import with_options
+from framenest.method.mec import with_options
+from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
-from framenest.result import Ranking
-from framenest.selection import Selection
 from framenest.selectors import FILE
+from framenest.selectors.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class QaSettings:
     query: str = "question"
     style: str = "openai"
     pairing: Pairing = "pairs"
-    limits: Limits = field(default_factory=Limits)
+    limits: ImageLimits = field(default_factory=ImageLimits)
     subtitles: bool = False
     tell_times: bool | None = None
     annotations: str | None = None
@@ -73,7 +73,7 @@ class QaRun:
         self,
         settings: QaSettings,
         answerer: Answerer,
-        kept: KeptSelections,
+        kept: SelectionCache,
         videos: Folder,
         results: Results,
         *,

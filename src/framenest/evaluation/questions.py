@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
-from framenest.rows import read_rows
-from framenest.video.remote import is_remote
+from framenest.records import read_rows
+from framenest.video.address import is_remote
 
 
 @dataclass(frozen=True)

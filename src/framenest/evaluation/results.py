@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from framenest.cache.directory import digest
 from framenest.errors import ConfigError, StoreError
 from framenest.evaluation.benchmarks import BenchmarkQuestion
-from framenest.store import digest
 
 Record = dict[str, Any]
 Key = tuple[str, str, str, int]

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from framenest import appearance
 from framenest.config import PRESETS, MECConfig
 from framenest.evaluation import recall
 from framenest.evaluation.questions import GroundedQuestion
 from framenest.evaluation.truth import NoisyTruthScorer
-from framenest.prefix import Prefix
+from framenest.method import appearance
+from framenest.method.prefix import Prefix
 from framenest.protocols import Progress, Selector
-from framenest.selection import Selection
 from framenest.selectors import load_selector
 from framenest.selectors.published import THUMBNAIL, MecSelector
-from framenest.workspace import Workspace
+from framenest.selectors.selection import Selection
+from framenest.session import Session
 
-Make = Callable[[Workspace], Selector]
+Make = Callable[[Session], Selector]
 
 COMPONENTS = (
     "uniform",
@@ -52,7 +52,7 @@ def evaluate(
     questions: Sequence[GroundedQuestion],
     selectors: Sequence[str],
     budgets: Sequence[int],
-    workspace: Workspace,
+    session: Session,
     *,
     snr: float | None = None,
     seed: int = 0,
@@ -61,7 +61,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """{"questions": n, "selectors": {name: summary}}. With `snr`, relevance is noisy truth."""
     makers: dict[str, Make] = {name: _named(name) for name in selectors}
-    outcomes = collect(questions, makers, budgets, workspace, snr=snr, seed=seed, progress=progress)
+    outcomes = collect(questions, makers, budgets, session, snr=snr, seed=seed, progress=progress)
     return {
         "questions": len(questions),
         "selectors": {name: recall.summarise(rows, weights) for name, rows in outcomes.items()},
@@ -69,14 +69,14 @@ def evaluate(
 
 
 def _named(name: str) -> Make:
-    return lambda workspace: load_selector(name, workspace)
+    return lambda session: load_selector(name, session)
 
 
 def collect(
     questions: Sequence[GroundedQuestion],
     makers: Mapping[str, Make],
     budgets: Sequence[int],
-    workspace: Workspace,
+    session: Session,
     *,
     snr: float | None = None,
     seed: int = 0,
@@ -84,14 +84,14 @@ def collect(
 ) -> dict[str, list[recall.Outcome]]:
     """Every selector on every question, in the order of the questions."""
     outcomes: dict[str, list[recall.Outcome]] = {name: [] for name in makers}
-    ready = {name: make(workspace) for name, make in makers.items()} if snr is None else {}
+    ready = {name: make(session) for name, make in makers.items()} if snr is None else {}
     for done, entry in enumerate(questions):
         progress("questions", done, len(questions))
         if snr is not None:
-            space = workspace.with_scorer(NoisyTruthScorer(entry.intervals, snr, seed))
+            space = session.with_scorer(NoisyTruthScorer(entry.intervals, snr, seed))
             ready = {name: make(space) for name, make in makers.items()}
         else:
-            space = workspace
+            space = session
         for name, selector in ready.items():
             began = time.perf_counter()
             selection = selector.select(entry.video, entry.question, budgets)
@@ -101,12 +101,10 @@ def collect(
     return outcomes
 
 
-def judge(
-    selection: Selection, entry: GroundedQuestion, workspace: Workspace, spent: float
-) -> recall.Outcome:
+def judge(selection: Selection, entry: GroundedQuestion, session: Session, spent: float) -> recall.Outcome:
     """All measures of one selection."""
     outcome = recall.Outcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
-    looks = _looks(selection, workspace)
+    looks = _looks(selection, session)
     largest: Prefix | None = None
     for budget, prefix in selection.prefixes.items():
         there = np.searchsorted(looks[0], prefix.frames[np.isin(prefix.frames, looks[0])])
@@ -127,10 +125,10 @@ def judge(
     return outcome
 
 
-def _looks(selection: Selection, workspace: Workspace) -> tuple[Any, Any]:
+def _looks(selection: Selection, session: Session) -> tuple[Any, Any]:
     """(frames, appearance) of everything selected."""
     frames = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
-    sight = workspace.sight(workspace.open(selection.video.path), None, THUMBNAIL)
+    sight = session.sight(session.open(selection.video.path), None, THUMBNAIL)
     seen = sight.see(frames, "selected frames")
     return seen.frames, appearance.encode(seen.thumbnails)
 
@@ -138,18 +136,18 @@ def _looks(selection: Selection, workspace: Workspace) -> tuple[Any, Any]:
 def _preset(name: str, horizon: int | None = None) -> Make:
     """MEC at a preset, as a selector."""
 
-    def make(workspace: Workspace) -> Selector:
+    def make(session: Session) -> Selector:
         if name == "uniform":
-            return load_selector(name, workspace)
+            return load_selector(name, session)
         settings = dict(PRESETS[name]) | ({"horizon": horizon} if horizon else {})
-        return MecSelector(workspace, MECConfig().with_settings(settings))
+        return MecSelector(session, MECConfig().with_settings(settings))
 
     return make
 
 
 def ablations(
     questions: Sequence[GroundedQuestion],
-    workspace: Workspace,
+    session: Session,
     *,
     snr: float | None = None,
     progress: Progress = lambda *_: None,
@@ -158,14 +156,14 @@ def ablations(
     budgets = [k for group in recall.REGIMES.values() for k in group]
     names = dict.fromkeys((*COMPONENTS, *SCHEDULES))
     outcomes = collect(
-        questions, {name: _preset(name) for name in names}, budgets, workspace, snr=snr, progress=progress
+        questions, {name: _preset(name) for name in names}, budgets, session, snr=snr, progress=progress
     )
     rows = {name: _row(recall.summarise(found), budgets) for name, found in outcomes.items()}
     horizons: dict[str, dict[str, float]] = {}
     for horizon in HORIZONS:
         fitting = [k for k in budgets if k <= horizon]
         makers = {"paper": _preset("paper", horizon)}
-        found = collect(questions, makers, fitting, workspace, snr=snr, progress=progress)["paper"]
+        found = collect(questions, makers, fitting, session, snr=snr, progress=progress)["paper"]
         summary = recall.summarise(found)
         horizons[str(horizon)] = {str(k): summary[str(k)]["hit"] for k in fitting}
     return {

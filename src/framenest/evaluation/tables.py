@@ -13,7 +13,7 @@ Row = dict[str, Any]
 """Cells by column; numbers, texts, or None for an empty cell."""
 
 
-class Scored:
+class ScoredRun:
     """The answers of some result files, by how they were made, selector, budget and benchmark.
 
     An answer that is in several files counts once: the last, unless it failed. Annotations are part of how
@@ -37,9 +37,9 @@ class Scored:
             key = (how, record["selector"], record["budget"], runs[record["run"]]["dataset"])
             self._answers.setdefault(key, []).append(record)
 
-    def only(self, how: str) -> Scored:
+    def only(self, how: str) -> ScoredRun:
         """The answers that were made this way."""
-        part = Scored([])
+        part = ScoredRun([])
         part.settings = {how: self.settings[how]}
         part._answers = {key: records for key, records in self._answers.items() if key[0] == how}
         return part
@@ -97,7 +97,7 @@ def _ways(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, Row]]:
     return hows
 
 
-def main_table(scored: Scored) -> list[Row]:
+def main_table(scored: ScoredRun) -> list[Row]:
     """The paper's main table: a row per budget and selector, eight columns."""
     rows = []
     for how in scored.settings:
@@ -113,7 +113,7 @@ def main_table(scored: Scored) -> list[Row]:
     return rows
 
 
-def regime_table(scored: Scored, column: str = "Overall") -> list[Row]:
+def regime_table(scored: ScoredRun, column: str = "Overall") -> list[Row]:
     """One score averaged over small, medium and large budgets, as in the paper's ablations."""
     dataset, score = MAIN_TABLE[column]
     groups: dict[str, Sequence[int]] = dict(zip(("Low", "Med.", "High"), REGIMES.values(), strict=True))
@@ -130,7 +130,7 @@ def regime_table(scored: Scored, column: str = "Overall") -> list[Row]:
     return rows
 
 
-def budget_table(scored: Scored, column: str = "Overall") -> list[Row]:
+def budget_table(scored: ScoredRun, column: str = "Overall") -> list[Row]:
     """One score over the budgets: a row per selector."""
     dataset, score = MAIN_TABLE[column]
     return [
@@ -146,7 +146,7 @@ def budget_table(scored: Scored, column: str = "Overall") -> list[Row]:
     ]
 
 
-def cost_table(scored: Scored) -> list[Row]:
+def cost_table(scored: ScoredRun) -> list[Row]:
     """Means per question: candidates, and seconds of selecting, of reading frames, of the model's answer.
 
     Selections that were kept from an earlier run cost nothing and are left out of their mean.

@@ -4,7 +4,7 @@ messages(prefix, question, style=…) makes a Request. `framenest.lmm.client` se
 `framenest.lmm.local` to a transformers model in this process.
 """
 
-from framenest.lmm.pictures import Limits
+from framenest.lmm.images import ImageLimits
 from framenest.lmm.request import Request
 from framenest.lmm.styles import FOR_SERVERS, STYLES, messages
 from framenest.lmm.times import PAIRINGS, Pairing
@@ -16,7 +16,7 @@ __all__ = [
     "FOR_SERVERS",
     "PAIRINGS",
     "STYLES",
-    "Limits",
+    "ImageLimits",
     "Pairing",
     "Request",
     "Tokens",

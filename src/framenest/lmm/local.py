@@ -20,7 +20,7 @@ _STYLES = {
 }
 
 
-class Answerer:
+class LocalModel:
     """A model and its processor, behind the same `answer` as a server's client.
 
     model: a name or folder for transformers, or a model that is loaded; then its processor too.
@@ -28,7 +28,7 @@ class Answerer:
     checkpoint's. thinking: for chat templates that switch it. trust_remote_code: needed by models that
     bring their own code, such as LLaVA-OneVision-2; it runs that code. settings go to `generate`.
 
-    >>> model = Answerer("Qwen/Qwen3.5-4B", device="cuda")                         # doctest: +SKIP
+    >>> model = LocalModel("Qwen/Qwen3.5-4B", device="cuda")                         # doctest: +SKIP
     >>> model.answer(messages(prefix, "What is fired?", model.style)).text         # doctest: +SKIP
     """
 

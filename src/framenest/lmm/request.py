@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from framenest.archive import write_atomic
+from framenest.cache.archive import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.lmm.pictures import JPEG, from_data_url, jpeg
+from framenest.lmm.images import JPEG, from_data_url, jpeg
 from framenest.lmm.tokens import Tokens
-from framenest.prefix import Prefix
-from framenest.result import FORMAT, load_file
+from framenest.method.prefix import Prefix
+from framenest.method.ranking import FORMAT, load_file
 
 Message = dict[str, Any]
 

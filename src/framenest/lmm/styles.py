@@ -9,17 +9,17 @@ from typing import Any
 
 from PIL import Image
 
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError
 from framenest.extract import reopen
 from framenest.lmm import times
-from framenest.lmm.pictures import JPEG, Limits, jpeg, read_pictures
+from framenest.lmm.images import JPEG, ImageLimits, jpeg, read_pictures
 from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
 from framenest.lmm.tokens import estimate
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder, Progress
-from framenest.store import DirectoryStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ def messages(
     options: Sequence[str] = (),
     instructions: Sequence[str] = (),
     pairing: Pairing = "pairs",
-    limits: Limits | None = None,
+    limits: ImageLimits | None = None,
     tell_times: bool | None = None,
     video: Decoder | str | os.PathLike[str] | None = None,
     store: DirectoryStore | None = None,
@@ -156,7 +156,7 @@ def messages(
     """
     check_style(style, pairing)
     prefix.must_hold_frames()
-    limits = limits or Limits()
+    limits = limits or ImageLimits()
     told = style not in WRITTEN_BY_PROCESSOR or pairing == "images" if tell_times is None else tell_times
     decoder = video if isinstance(video, Decoder) else reopen(prefix.video, path=video, store=store)
     text = "\n".join([prompt(question, options), *instructions])

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from framenest.errors import ConfigError
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 
 Pairing = Literal["pairs", "duplicate", "images"]
 PAIRINGS: tuple[Pairing, ...] = ("pairs", "duplicate", "images")

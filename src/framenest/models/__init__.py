@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import ScorerError
-from framenest.models.catalogue import CATALOGUE, Entry
+from framenest.models.catalogue import CATALOGUE, ModelEntry
 from framenest.models.hub import Checkpoint, HubRepo, from_folder
 from framenest.models.wheels import TAGS, WheelFile, wheel
 from framenest.protocols import Progress
-from framenest.store import DirectoryStore
 
 __all__ = [
     "CATALOGUE",
     "TAGS",
     "Checkpoint",
-    "Entry",
     "HubRepo",
+    "ModelEntry",
     "WheelFile",
     "entry_of",
     "fetch",
@@ -79,7 +79,7 @@ def _not_here(scorer: str, checkpoint: str) -> ScorerError:
     )
 
 
-def entry_of(wanted: str, *also: str) -> tuple[Entry, str]:
+def entry_of(wanted: str, *also: str) -> tuple[ModelEntry, str]:
     """A scorer's entry and the checkpoint named with it; `also` is what else could have been named.
 
     >>> entry_of("clip:org/name")[1]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 
+from framenest.cache.directory import DirectoryStore
 from framenest.models.hub import HubRepo
 from framenest.models.wheels import TAGS, WheelFile
-from framenest.store import DirectoryStore
 
 GB = 10**9
 
 
 @dataclass(frozen=True)
-class Entry:
+class ModelEntry:
     """A scorer as `framenest models` shows it."""
 
     name: str
@@ -50,10 +50,10 @@ class Entry:
         return ", ".join(sorted({f.licence for f in self.files or ()})) or "Apache-2.0"
 
 
-CATALOGUE: dict[str, Entry] = {
+CATALOGUE: dict[str, ModelEntry] = {
     entry.name: entry
     for entry in (
-        Entry(
+        ModelEntry(
             "blip2",
             "image-text matching, as in the paper",
             "blip2",
@@ -62,7 +62,7 @@ CATALOGUE: dict[str, Entry] = {
             "GPU",
             "framenest.scorers.blip2:Blip2Scorer",
         ),
-        Entry(
+        ModelEntry(
             "siglip2",
             "dual encoder",
             "siglip2",
@@ -71,7 +71,7 @@ CATALOGUE: dict[str, Entry] = {
             "GPU; slow on CPU",
             "framenest.scorers.dual:SiglipScorer",
         ),
-        Entry(
+        ModelEntry(
             "onnx",
             "SigLIP or CLIP without torch",
             "onnx",
@@ -86,7 +86,7 @@ CATALOGUE: dict[str, Entry] = {
             "CPU",
             "framenest.scorers.onnx:OnnxScorer",
         ),
-        Entry(
+        ModelEntry(
             "clip",
             "dual encoder",
             "clip",
@@ -95,7 +95,7 @@ CATALOGUE: dict[str, Entry] = {
             "GPU or CPU",
             "framenest.scorers.dual:ClipScorer",
         ),
-        Entry(
+        ModelEntry(
             "tags",
             "names of what is seen",
             "tags",
@@ -105,7 +105,7 @@ CATALOGUE: dict[str, Entry] = {
             "framenest.scorers.tags:TagScorer",
             ("ai_edge_litert",),
         ),
-        Entry(
+        ModelEntry(
             "qwen3-vl-reranker",
             "question and frame together",
             "reranker",
@@ -114,7 +114,7 @@ CATALOGUE: dict[str, Entry] = {
             "GPU, slow",
             "framenest.scorers.reranker:RerankerScorer",
         ),
-        Entry(
+        ModelEntry(
             "ocr",
             "text on screen",
             "ocr",

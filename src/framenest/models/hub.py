@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from framenest.cache.directory import DirectoryStore, digest
 from framenest.errors import MissingExtra, ScorerError, StoreError
-from framenest.store import DirectoryStore, digest
 
 WEIGHTS = ("*.safetensors", "*.onnx")
 FILES = [*WEIGHTS, "*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja"]

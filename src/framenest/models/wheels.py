@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from framenest.archive import write_atomic
+from framenest.cache.archive import write_atomic
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import StoreError
-from framenest.store import DirectoryStore
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 from framenest.report.sheet import ACCENT, FAINT, INK, PAPER, clock
 
 WIDTH, LABEL, MARGIN, AXIS, SHOWN = 1200, 150, 16, 34, 8

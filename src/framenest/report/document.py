@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.prefix import Prefix
-from framenest.probes import segments
-from framenest.ranking import evidence_weight
-from framenest.result import Ranking
-from framenest.selection import Selection
+from framenest.method.greedy import evidence_weight
+from framenest.method.prefix import Prefix
+from framenest.method.probes import segments
+from framenest.method.ranking import Ranking
+from framenest.selectors.selection import Selection
 
 FORMAT = 1
 Result = Ranking | Selection

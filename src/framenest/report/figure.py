@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from framenest.errors import ConfigError
 from framenest.frames import Pixels, VideoInfo
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 from framenest.report.canvas import Canvas, Colour, PixelCanvas, SvgCanvas
 from framenest.report.document import Result, document
 from framenest.report.sheet import FAINT, INK, clock
-from framenest.selection import Selection
+from framenest.selectors.selection import Selection
 
 BUDGETS = (8, 16, 32)
 BANDS: tuple[Colour, ...] = ((190, 60, 30), (214, 143, 0), (16, 132, 126))

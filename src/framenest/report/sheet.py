@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 
 TILE_WIDTH = 320
 GAP = 12

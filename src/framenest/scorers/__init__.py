@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError
 from framenest.models import CATALOGUE, HubRepo, entry_of, locate
 from framenest.protocols import Progress, Scorer
 from framenest.scorers.table import TableScorer
-from framenest.store import DirectoryStore
 
 BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")
 """The order in which "auto" looks."""

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid
-from framenest.scorers.pictures import Pictures
-from framenest.scorers.text import tell_truncation
-from framenest.store import DirectoryStore
+from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.truncation import tell_truncation
 
 MATCH_ON_GPU, MATCH_ON_CPU = 640, 32
 """Frames that the Q-Former takes at a time."""
@@ -56,7 +56,7 @@ class Blip2Scorer(Calibrated):
             from framenest.scorers.device import Devices
         except ImportError as error:
             raise MissingExtra("blip2", error.name or "torch") from error
-        pictures = Pictures.load(checkpoint.path)
+        pictures = Preprocessing.load(checkpoint.path)
         self._on = Devices(config, pictures, progress)
         self._models = self._on.place(Blip2ForImageTextRetrieval.from_pretrained, checkpoint)
         if self._on.dtype == torch.float16:

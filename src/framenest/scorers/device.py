@@ -14,7 +14,7 @@ from framenest.errors import ScorerError
 from framenest.frames import Array, Pixels
 from framenest.models import Checkpoint
 from framenest.protocols import Progress
-from framenest.scorers.pictures import Pictures
+from framenest.scorers.preprocessing import Preprocessing
 from framenest.timing import Timing
 
 ON_GPU, ON_CPU = 128, 8
@@ -70,7 +70,7 @@ def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
 class Devices:
     """A model on each of the devices that were asked for."""
 
-    def __init__(self, config: ScorerConfig, pictures: Pictures | None, progress: Progress) -> None:
+    def __init__(self, config: ScorerConfig, pictures: Preprocessing | None, progress: Progress) -> None:
         self.devices = _devices(config.device)
         self.dtype = _dtype(config, self.first)
         self.batch = config.batch or (ON_CPU if self.first.type == "cpu" else ON_GPU)

@@ -10,15 +10,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import Calibration, ScorerConfig
 from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid
-from framenest.scorers.pictures import Pictures
-from framenest.scorers.text import tell_truncation
-from framenest.store import DirectoryStore
+from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.truncation import tell_truncation
 
 
 class DualScorer(Calibrated):
@@ -69,7 +69,7 @@ class TorchDualScorer(DualScorer):
             from framenest.scorers.device import Devices
         except ImportError as error:
             raise MissingExtra(self.extra, error.name or "torch") from error
-        pictures = Pictures.load(checkpoint.path)
+        pictures = Preprocessing.load(checkpoint.path)
         self._on = Devices(config, pictures, progress)
         self._models = self._on.place(AutoModel.from_pretrained, checkpoint)
         self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)

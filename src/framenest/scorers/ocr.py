@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.words import items, matching
-from framenest.store import DirectoryStore
 
 LONGEST = 1024
 """Bytes of text kept of a frame."""

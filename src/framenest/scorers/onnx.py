@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
@@ -22,9 +23,8 @@ from framenest.models import Checkpoint, locate
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
 from framenest.scorers.dual import DualScorer, half_cosine
-from framenest.scorers.pictures import Pictures
-from framenest.scorers.text import tell_truncation
-from framenest.store import DirectoryStore
+from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
 from framenest.video.parallel import cores
 
@@ -45,7 +45,7 @@ class OnnxScorer(DualScorer):
         self._words = onnx_session(_find(checkpoint.path, "text_model.onnx"), "onnx")
         self._tokenizer = _tokenizer(checkpoint.path / "tokenizer.json")
         self._pad = self._padding_of(checkpoint.path)
-        self._pictures = Pictures.load(checkpoint.path)
+        self._pictures = Preprocessing.load(checkpoint.path)
         self.inputs: tuple[ImageSpec, ...] = (self._pictures.spec,)
         self.batch = config.batch or AT_ONCE
         self.timing = Timing()

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid
-from framenest.store import DirectoryStore
 
 SHORT_SIDE = 336
 """Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import digest
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded
-from framenest.store import digest
 
 
 class TableScorer:

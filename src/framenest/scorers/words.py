@@ -26,31 +26,31 @@ _COMMON = frozenset(
 
 
 @dataclass(frozen=True)
-class Item:
+class Phrase:
     """Something to look for: a quoted phrase, a name (a capital inside the sentence), a number, a word."""
 
     text: str
     kind: str
 
 
-def items(question: str) -> list[Item]:
+def items(question: str) -> list[Phrase]:
     """What to look for on screen.
 
     >>> [i.text for i in items('Who opens the "Café Lumière" at 7:30?')]
     ['café lumière', '7:30', 'opens']
     >>> items("Where does the Orient stop?")[0]
-    Item(text='orient', kind='name')
+    Phrase(text='orient', kind='name')
     """
-    found = [Item((a or b).strip().casefold(), "phrase") for a, b in _QUOTED.findall(question)]
+    found = [Phrase((a or b).strip().casefold(), "phrase") for a, b in _QUOTED.findall(question)]
     rest = _QUOTED.sub(" ", question)
-    found += [Item(text, "number") for text in _NUMBER.findall(rest)]
+    found += [Phrase(text, "number") for text in _NUMBER.findall(rest)]
     for place, word in enumerate(_WORD.findall(rest)):
         if word.casefold() not in _COMMON:
-            found.append(Item(word.casefold(), "name" if place and word[0].isupper() else "word"))
+            found.append(Phrase(word.casefold(), "name" if place and word[0].isupper() else "word"))
     return list(dict.fromkeys(found))
 
 
-def likeness(wanted: Sequence[Item], texts: Sequence[str]) -> NDArray[np.float32]:
+def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
     """(n, items) how well each text has each item, in [0, 1]; numbers must be there exactly."""
     try:
         from rapidfuzz import fuzz
@@ -71,7 +71,9 @@ def likeness(wanted: Sequence[Item], texts: Sequence[str]) -> NDArray[np.float32
     return result
 
 
-def matching(wanted: Sequence[Item], texts: Sequence[str], everywhere: Sequence[str]) -> NDArray[np.float32]:
+def matching(
+    wanted: Sequence[Phrase], texts: Sequence[str], everywhere: Sequence[str]
+) -> NDArray[np.float32]:
     """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
 
     rare: the share of the texts `everywhere` that do not have the item, so that a channel's name in the

@@ -1,6 +1,6 @@
 """Frame selectors behind one protocol: MEC and its rivals, and yours.
 
-A selector is a class with a `name` that is made with a Workspace and has
+A selector is a class with a `name` that is made with a Session and has
 `select(video, question, budgets) -> Selection`. Those of Framenest are found the same way as anybody's:
 through the entry-point group `framenest.selectors`.
 """
@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 
 from framenest.errors import ConfigError
 from framenest.protocols import Selector
-from framenest.workspace import Workspace
+from framenest.session import Session
 
 GROUP = "framenest.selectors"
 FILE = "file:"
@@ -25,15 +25,15 @@ def selector_names() -> list[str]:
     return own + sorted(set(found) - set(own))
 
 
-def load_selector(name: str, workspace: Workspace) -> Selector:
+def load_selector(name: str, session: Session) -> Selector:
     """A selector by name, or file:PATH for frames chosen before; ready to select."""
     if name.startswith(FILE):
         from framenest.selectors.listed import FileSelector
 
-        return FileSelector(workspace, name.removeprefix(FILE))
+        return FileSelector(session, name.removeprefix(FILE))
     for point in entry_points(group=GROUP):
         if point.name == name:
-            selector: Selector = point.load()(workspace)
+            selector: Selector = point.load()(session)
             return selector
     raise ConfigError(f"there is no selector {name!r}; choose from {', '.join(selector_names())}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.probes import probe_grid
+from framenest.method.probes import probe_grid
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ def nearest_seconds(num_frames: int, fps: float) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredCandidates:
     """Candidates that decoded, with what a rule may look at.
 
     frames: (n,) int64 ascending; scores: (n,) float64 relevance; appearance: (n, d) float32;
@@ -45,7 +45,7 @@ class Scored:
     text: Floats | None = None
 
 
-def exactly(positions: Ints, scored: Scored, count: int, num_frames: int) -> Ints:
+def exactly(positions: Ints, scored: ScoredCandidates, count: int, num_frames: int) -> Ints:
     """Frame numbers of a rule's choice without duplicates, topped up to `count`, ascending.
 
     First with the best candidates not chosen (ties to the earlier), then, where the candidates run out,

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, VideoError
-from framenest.frame_lists import find_frames, read_rows
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder
-from framenest.selection import Selection, load_result
+from framenest.selectors.frame_lists import find_frames, read_rows
 from framenest.selectors.published import checked
-from framenest.workspace import Video, Workspace
+from framenest.selectors.selection import Selection, load_result
+from framenest.session import Session, Video
 
 
 class FileSelector:
@@ -22,8 +22,8 @@ class FileSelector:
     {k} in the path stands for the budget, for selectors that write one file per budget.
     """
 
-    def __init__(self, workspace: Workspace, where: str) -> None:
-        self._workspace = workspace
+    def __init__(self, session: Session, where: str) -> None:
+        self._workspace = session
         path, mark, row = where.rpartition("#")
         self._row = int(row) if mark and row.isdigit() else None
         self._path = path if self._row is not None else where

@@ -10,27 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from framenest import appearance
 from framenest.config import IndexConfig, MECConfig
 from framenest.errors import BudgetError, ScorerError
 from framenest.frames import VideoInfo
-from framenest.mec import MEC
-from framenest.prefix import Prefix
-from framenest.probes import probe_grid
+from framenest.method import appearance
+from framenest.method.mec import MEC
+from framenest.method.prefix import Prefix
+from framenest.method.probes import probe_grid
 from framenest.protocols import Decoder, Embedder
-from framenest.selection import Selection
 from framenest.selectors import rules
 from framenest.selectors.candidates import (
     Floats,
     Ints,
-    Scored,
+    ScoredCandidates,
     every_second,
     exactly,
     nearest_seconds,
     whole_seconds,
 )
+from framenest.selectors.selection import Selection
 from framenest.selectors.wavelet import wfs_sb
-from framenest.workspace import Video, Workspace, scorer_name
+from framenest.session import Session, Video, scorer_name
 
 THUMBNAIL = IndexConfig().thumbnail
 POOL = 1000  # candidates of the greedy selectors, at the most
@@ -41,8 +41,8 @@ class MecSelector:
 
     name = "mec"
 
-    def __init__(self, workspace: Workspace, config: MECConfig | None = None) -> None:
-        self._mec = MEC(config, workspace=workspace)
+    def __init__(self, session: Session, config: MECConfig | None = None) -> None:
+        self._mec = MEC(config, session=session)
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         began = time.perf_counter()
@@ -57,8 +57,8 @@ class UniformSelector:
 
     name = "uniform"
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, session: Session) -> None:
+        self._workspace = session
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         began = time.perf_counter()
@@ -83,8 +83,8 @@ class RuleSelector(ABC):
     ranks = False
     """Whether the rule takes frames one after the other, each budget extending the smaller."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, session: Session) -> None:
+        self._workspace = session
 
     def candidates(self, video: VideoInfo) -> Ints:
         return every_second(video.num_frames, video.fps)
@@ -94,7 +94,7 @@ class RuleSelector(ABC):
         return "the scorer's frame vectors" if vectors else "thumbnails, since the scorer has no vectors"
 
     @abstractmethod
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         """Positions among the candidates."""
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
@@ -122,7 +122,7 @@ class RuleSelector(ABC):
             vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
         looks = appearance.encode(seen.thumbnails)
-        scored = Scored(seen.frames, scores.astype(np.float64), looks, vectors, text)
+        scored = ScoredCandidates(seen.frames, scores.astype(np.float64), looks, vectors, text)
         prefixes = self._choose(decoder, scored, budgets)
         stats: dict[str, Any] = {
             "candidates": len(seen.frames),
@@ -134,18 +134,20 @@ class RuleSelector(ABC):
             stats["diversity"] = self.diversity(vectors is not None)
         return Selection(decoder.info, question, self.name, scorer_name(scorer), prefixes, stats)
 
-    def _choose(self, decoder: Decoder, scored: Scored, budgets: Sequence[int]) -> dict[int, Prefix]:
+    def _choose(
+        self, decoder: Decoder, scored: ScoredCandidates, budgets: Sequence[int]
+    ) -> dict[int, Prefix]:
         if self.ranks:
             order = self.rule(scored, max(budgets))
             return {budget: self._ranked(decoder, scored, order, budget) for budget in budgets}
         return {budget: self._one(decoder, scored, self.rule(scored, budget), budget) for budget in budgets}
 
-    def _one(self, decoder: Decoder, scored: Scored, positions: Ints, budget: int) -> Prefix:
+    def _one(self, decoder: Decoder, scored: ScoredCandidates, positions: Ints, budget: int) -> Prefix:
         if not self.exact:
             return _prefix(decoder, budget, scored.frames[positions])
         return _prefix(decoder, budget, exactly(positions, scored, budget, decoder.info.num_frames))
 
-    def _ranked(self, decoder: Decoder, scored: Scored, order: Ints, budget: int) -> Prefix:
+    def _ranked(self, decoder: Decoder, scored: ScoredCandidates, order: Ints, budget: int) -> Prefix:
         if len(order) < budget:  # the candidates ran out: what is added has no rank
             return self._one(decoder, scored, order, budget)
         place = np.argsort(order[:budget], kind="stable")
@@ -158,7 +160,7 @@ class TopKSelector(RuleSelector):
     name = "top-k"
     ranks = True
 
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         return rules.top_k(scored.scores, budget)
 
 
@@ -170,7 +172,7 @@ class AksSelector(RuleSelector):
     def candidates(self, video: VideoInfo) -> Ints:
         return whole_seconds(video.num_frames, video.fps)
 
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         return rules.aks(scored.scores, budget, depth=min(5, int(math.log2(budget))))
 
 
@@ -180,7 +182,7 @@ class AksReleasedSelector(AksSelector):
     name = "aks-released"
     exact = False
 
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         return rules.aks(scored.scores, budget)
 
 
@@ -193,7 +195,7 @@ class WaveletSelector(RuleSelector):
     def diversity(self, vectors: bool) -> str:
         return super().diversity(vectors) if vectors else "distance in time, since the scorer has no vectors"
 
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         return wfs_sb(scored.scores, budget, scored.vectors)
 
 
@@ -205,7 +207,7 @@ class BoltSelector(RuleSelector):
     def candidates(self, video: VideoInfo) -> Ints:
         return nearest_seconds(video.num_frames, video.fps)
 
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         return rules.bolt(scored.scores, budget)
 
 
@@ -219,7 +221,7 @@ class Mdp3Selector(RuleSelector):
     def candidates(self, video: VideoInfo) -> Ints:
         return _thinned(every_second(video.num_frames, video.fps))
 
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         assert scored.vectors is not None
         assert scored.text is not None
         return rules.mdp3(scored.vectors, scored.text, budget)
@@ -235,7 +237,7 @@ class FacilityLocationSelector(RuleSelector):
     def candidates(self, video: VideoInfo) -> Ints:
         return _thinned(every_second(video.num_frames, video.fps))
 
-    def rule(self, scored: Scored, budget: int) -> Ints:
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         looks = scored.appearance if scored.vectors is None else scored.vectors
         similarity = looks.astype(np.float64) @ looks.astype(np.float64).T
         return rules.facility_location(scored.scores, similarity, budget, alpha=0.5, beta=1.0)

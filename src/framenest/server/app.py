@@ -14,7 +14,7 @@ import framenest
 from framenest.errors import FramenestError
 from framenest.server.guard import Guard
 from framenest.server.refusals import Refusal, status_of
-from framenest.server.routes import jobs, rankings, site, videos
+from framenest.server.routes import job_routes, ranking_routes, site_routes, video_routes
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -40,7 +40,7 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for part in (videos, rankings, jobs, site):
+    for part in (video_routes, ranking_routes, job_routes, site_routes):
         app.include_router(part.router)
     app.add_exception_handler(FramenestError, _refused)
     app.add_exception_handler(RequestValidationError, _misunderstood)

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from framenest.errors import StoreError
 from framenest.server.library import Library, Video
-from framenest.server.parts import Part, Room, on_disk
+from framenest.server.parts import Part, UploadSpace, on_disk
 from framenest.server.refusals import Busy, Forbidden, Unusable
 from framenest.server.settings import MIB, Settings
 
@@ -30,7 +30,7 @@ class Incoming:
         self._settings = settings
         self._library = library
         self._places = threading.BoundedSemaphore(AT_ONCE)
-        self._room = Room(settings.uploads, settings.max_stored)
+        self._room = UploadSpace(settings.uploads, settings.max_stored)
         self._hosts = {host.lower() for host in settings.hosts}
         for left in settings.uploads.glob("*.part"):  # of a server that was stopped
             left.unlink()

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from framenest.cache.directory import digest
 from framenest.server.check import check_video
 from framenest.server.journal import Journal
 from framenest.server.refusals import Busy, Forbidden, NotReady, Unknown
 from framenest.server.settings import Settings
-from framenest.store import digest
 
 SUFFIXES = {".mp4", ".m4v", ".mov", ".3gp", ".mkv", ".webm", ".avi", ".ts", ".m2ts", ".mts", ".mpg", ".mpeg"}
 SUFFIXES |= {".vob", ".flv", ".wmv", ".asf", ".ogv", ".mxf", ".gif"}

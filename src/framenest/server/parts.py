@@ -15,7 +15,7 @@ from framenest.server.refusals import TooLarge
 SUFFIX = ".part"
 
 
-class Room:
+class UploadSpace:
     """Bytes that a folder may hold: what lies there, and what is coming in, counted together."""
 
     def __init__(self, folder: Path, most: int) -> None:
@@ -43,7 +43,7 @@ class Room:
 class Part:
     """A file that is still coming in; gone when closed, unless it was moved."""
 
-    def __init__(self, folder: Path, most: int, room: Room) -> None:
+    def __init__(self, folder: Path, most: int, room: UploadSpace) -> None:
         self.path = folder / f"{secrets.token_hex(8)}{SUFFIX}"
         self.hash = hashlib.blake2b(digest_size=16)
         self.size, self._most, self._room = 0, most, room

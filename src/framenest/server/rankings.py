@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from framenest.result import Ranking
+from framenest.method.ranking import Ranking
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
 from framenest.server.kept import Kept

@@ -10,23 +10,23 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from framenest.cache.directory import digest
 from framenest.config import MECConfig
-from framenest.corpus.workers import Limits, machine_memory
+from framenest.corpus.workers import ProcessLimits, machine_memory
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
-from framenest.result import FORMAT
-from framenest.server.answers import Answers
+from framenest.method.ranking import FORMAT
+from framenest.server.answering import Answers
+from framenest.server.frame_images import FrameImages
 from framenest.server.incoming import Incoming
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
 from framenest.server.library import Library, Video, plain_error
 from framenest.server.metrics import Metrics
-from framenest.server.pictures import Pictures
 from framenest.server.rankings import Rankings
 from framenest.server.refusals import Busy, NotReady, Unknown
 from framenest.server.settings import Settings
 from framenest.server.worker import Cancelled, Worker
-from framenest.store import digest
 
 ANSWER_SIDE = 768  # pixels of the longer side of pictures sent to the model
 PICTURE_SECONDS = 120.0  # for one group of pictures, or the messages for one model
@@ -49,10 +49,10 @@ class Service:
         self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
         how = (settings.scorer, settings.scoring, settings.cache)
         share = machine_memory() // settings.workers or None
-        limits = Limits(settings.max_job, share)
+        limits = ProcessLimits(settings.max_job, share)
         self.workers = [Worker(*how, limits) for _ in range(settings.workers)]
-        self.picture_worker = Worker(*how, Limits(PICTURE_SECONDS, share))
-        self.pictures = Pictures(self.picture_worker)
+        self.picture_worker = Worker(*how, ProcessLimits(PICTURE_SECONDS, share))
+        self.pictures = FrameImages(self.picture_worker)
         self.answers = Answers(settings)
         self.scorer = ""
         self._packing = threading.BoundedSemaphore(2)

@@ -6,9 +6,9 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
-from framenest.store import DirectoryStore
 
 MIB = 2**20
 SHORTEST_TOKEN = 16

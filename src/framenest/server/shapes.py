@@ -102,7 +102,7 @@ class Registered(BaseModel):
     job: JobOut | None = Field(description="The job that indexes it; null when that is done.")
 
 
-class Asked(BaseModel):
+class RankingRequested(BaseModel):
     ranking: str
     ready: bool
     job: JobOut | None = Field(description="The job that makes the ranking; null when it is there.")

@@ -12,16 +12,16 @@ from typing import Any
 
 from PIL import Image
 
+from framenest.cache.remote import open_store
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import ConfigError
 from framenest.extract import reopen
 from framenest.frames import ImageSpec, VideoInfo
-from framenest.lmm import Limits, Request, messages
-from framenest.mec import MEC
+from framenest.lmm import ImageLimits, Request, messages
+from framenest.method.mec import MEC
+from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
-from framenest.result import Ranking
-from framenest.shared import open_store
-from framenest.workspace import Workspace
+from framenest.session import Session
 
 OPEN_VIDEOS = 8  # videos kept open, with their features in memory
 QUALITY = 85
@@ -32,10 +32,10 @@ class Desk:
 
     def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Progress) -> None:
         self._store = open_store(cache)
-        self._models = Workspace(
+        self._models = Session(
             scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
         )
-        self._spaces: OrderedDict[str, Workspace] = OrderedDict()
+        self._spaces: OrderedDict[str, Session] = OrderedDict()
 
     def scorer(self) -> str:
         """Load what scores; its name and version."""
@@ -43,14 +43,14 @@ class Desk:
 
     def index(self, path: str) -> dict[str, Any]:
         """Index a video; what is known of it then."""
-        return {"video": MEC(workspace=self._space(path)).index(path).video.to_json()}
+        return {"video": MEC(session=self._space(path)).index(path).video.to_json()}
 
     def rank(
         self, path: str, question: str | None, options: list[str], preset: str, horizon: int, target: str
     ) -> dict[str, Any]:
         """Rank a video for a question into a file; how many frames that decoded."""
         config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        ranking = MEC(config, workspace=self._space(path)).rank(path, question, options=options)
+        ranking = MEC(config, session=self._space(path)).rank(path, question, options=options)
         ranking.save(target)
         return {"decoded": ranking.stats["decoded"], "video": ranking.video.to_json()}
 
@@ -75,7 +75,7 @@ class Desk:
             loaded.question,
             style,
             options=loaded.options,
-            limits=Limits(max_side=max_side),
+            limits=ImageLimits(max_side=max_side),
             store=self._store,
         )
 
@@ -83,7 +83,7 @@ class Desk:
         """The same as JSON text, as `framenest export` writes it."""
         return self.request(ranking, k, style, max_side).dumps()
 
-    def _space(self, path: str) -> Workspace:
+    def _space(self, path: str) -> Session:
         if path not in self._spaces:
             self._spaces[path] = self._models.anew()
         self._spaces.move_to_end(path)

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from framenest.config import ScorerConfig
-from framenest.corpus.workers import Limits, end_with_parent
+from framenest.corpus.workers import ProcessLimits, end_with_parent
 from framenest.errors import FramenestError, VideoError
 from framenest.protocols import Progress
 from framenest.server.work import Desk
@@ -30,11 +30,11 @@ class Cancelled(Exception):
 class Worker:
     """Does one task at a time. Safe to call from several threads; they wait for each other.
 
-    >>> worker = Worker("tags", ScorerConfig(), None, Limits(seconds=3600))   # doctest: +SKIP
+    >>> worker = Worker("tags", ScorerConfig(), None, ProcessLimits(seconds=3600))   # doctest: +SKIP
     >>> worker.call("index", "kiln.mp4", progress=print)                  # doctest: +SKIP
     """
 
-    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, limits: Limits) -> None:
+    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, limits: ProcessLimits) -> None:
         self._arguments = (scorer, scoring, cache)
         self._limits = limits
         self._context = multiprocessing.get_context("spawn")

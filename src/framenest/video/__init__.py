@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, VideoError
 from framenest.protocols import Decoder
-from framenest.store import DirectoryStore
-from framenest.video.pictures import ArrayDecoder, ImageFolderDecoder
+from framenest.video.address import find, is_remote
 from framenest.video.pyav import PyAVDecoder
-from framenest.video.remote import find, is_remote
 from framenest.video.source import Source, check_file
+from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
 __all__ = ["ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video"]
 

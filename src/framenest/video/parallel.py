@@ -17,7 +17,7 @@ HELD_BYTES = 32 * 2**20
 """Items that one task may be ahead of the reader, at least one."""
 
 
-class Worker(Protocol[Task_contra, Item_co]):
+class TaskWorker(Protocol[Task_contra, Item_co]):
     """Turns tasks into items, in one thread."""
 
     def __call__(self, task: Task_contra, /) -> Iterator[Item_co]: ...
@@ -32,7 +32,7 @@ def cores() -> int:
 
 
 def ordered(
-    tasks: Sequence[Task], workers: Sequence[Worker[Task, Item]], *, item_bytes: int
+    tasks: Sequence[Task], workers: Sequence[TaskWorker[Task, Item]], *, item_bytes: int
 ) -> Iterator[Item]:
     """All items of all tasks, in the order of the tasks; each worker runs in a thread of its own.
 
@@ -53,7 +53,7 @@ def ordered(
 
 
 class _Pool(Generic[Task, Item]):
-    def __init__(self, tasks: Sequence[Task], workers: Sequence[Worker[Task, Item]], depth: int) -> None:
+    def __init__(self, tasks: Sequence[Task], workers: Sequence[TaskWorker[Task, Item]], depth: int) -> None:
         self._tasks = tasks
         self._results: list[queue.Queue[tuple[str, Any]]] = [queue.Queue(depth) for _ in tasks]
         self._todo = iter(range(len(tasks)))
@@ -81,7 +81,7 @@ class _Pool(Generic[Task, Item]):
         for thread in self._threads:
             thread.join()
 
-    def _run(self, worker: Worker[Task, Item]) -> None:
+    def _run(self, worker: TaskWorker[Task, Item]) -> None:
         try:
             while self._ahead.acquire() and not self._stopped.is_set():
                 with self._lock:
@@ -92,7 +92,7 @@ class _Pool(Generic[Task, Item]):
         finally:
             worker.close()
 
-    def _do(self, worker: Worker[Task, Item], place: int) -> None:
+    def _do(self, worker: TaskWorker[Task, Item], place: int) -> None:
         try:
             for item in worker(self._tasks[place]):
                 self._put(place, "item", item)

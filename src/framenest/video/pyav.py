@@ -9,10 +9,10 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import digest, keep
 from framenest.errors import VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.protocols import Store
-from framenest.store import digest, keep
 from framenest.video import x264
 from framenest.video.batches import (
     Picture,
@@ -101,7 +101,9 @@ class PyAVDecoder:
         frame_bytes = 2 * self._info.width * self._info.height
         count = max(1, min(cores(), len(runs), _MEMORY // (_REFERENCES * frame_bytes)))
         workers = [
-            _Worker(self._source.path, Reader(self._source, self.timeline, self._message), self.scaler(sizes))
+            _DecodeWorker(
+                self._source.path, Reader(self._source, self.timeline, self._message), self.scaler(sizes)
+            )
             for _ in range(count)
         ]
         shapes = picture_shapes(self._info.width, self._info.height, sizes)
@@ -148,7 +150,7 @@ class PyAVDecoder:
         }
 
 
-class _Worker:
+class _DecodeWorker:
     """Decodes and scales runs in one thread."""
 
     def __init__(self, path: str, reader: Reader, scaler: Scaler) -> None:

@@ -23,8 +23,8 @@ from framenest.video.batches import (
     in_asked_order,
     picture_shapes,
 )
-from framenest.video.pictures import resized
 from framenest.video.pyav import PyAVDecoder
+from framenest.video.stills import resized
 
 
 class TorchCodecDecoder:

@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image
 
 from framenest.errors import BudgetError, FramenestError
-from framenest.evaluation.lmms_eval.manifest import SUFFIX, Manifest, frames_of
+from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, frames_of
 from framenest.extract import reopen
-from framenest.lmm.pictures import Limits, read_pictures
+from framenest.lmm.images import ImageLimits, read_pictures
 from framenest.lmm.times import copies, video_metadata
-from framenest.prefix import Prefix
+from framenest.method.prefix import Prefix
 
 Element = Mapping[str, Any]
 Reader = Callable[[Element], Any]
@@ -95,7 +95,7 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     """
     import torch
 
-    manifest = Manifest.read(element["video"])
+    manifest = VideoManifest.read(element["video"])
     prefix = frames_of(manifest, budget_of(element))
     repeat = copies(manifest.pairing, len(prefix))
     pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix, manifest.video)])
@@ -106,4 +106,4 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
 
 def pictures_of(prefix: Prefix, video: str) -> list[Image.Image]:
     """The original frames, in time order. A kept ranking may name another place than the video's own."""
-    return list(read_pictures(reopen(prefix.video, path=video), prefix, Limits()))
+    return list(read_pictures(reopen(prefix.video, path=video), prefix, ImageLimits()))

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import framenest
-from framenest.archive import write_atomic
+from framenest.cache.archive import write_atomic
+from framenest.cache.directory import DirectoryStore, digest
 from framenest.errors import MissingExtra
-from framenest.evaluation.kept import check_selector
-from framenest.evaluation.lmms_eval.rows import DURATIONS
-from framenest.evaluation.lmms_eval.settings import NATIVE
-from framenest.store import DirectoryStore, digest
+from framenest.evaluation.lmms_eval.task_functions import DURATIONS
+from framenest.evaluation.lmms_eval.task_settings import NATIVE
+from framenest.evaluation.selection_cache import check_selector
 
-ROWS = "framenest.evaluation.lmms_eval.rows"
+ROWS = "framenest.evaluation.lmms_eval.task_functions"
 UPSTREAM = "lmms_eval.tasks"
 SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 

@@ -1,0 +1,1 @@
+"""Where indexes, features and timelines are kept between runs."""

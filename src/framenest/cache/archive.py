@@ -1,0 +1,130 @@
+"""Arrays and a JSON header in one file: safetensors, with a format number and a checksum; no pickles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from framenest.cache.compression import restore, squeeze
+from framenest.cache.in_use import share
+from framenest.errors import StoreError
+from framenest.frames import Array
+
+# safetensors' own loader copies; these are the kinds of arrays that Framenest writes.
+_KINDS = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
+    "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
+
+
+class DamagedFile(Exception):
+    """The bytes are not what was written."""
+
+
+def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bool = False) -> bytes:
+    """One self-checking byte string; uncompressed, arrays can be mapped into memory from it.
+
+    >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
+    >>> header["format"], arrays["x"].tolist()
+    (1, [0, 1, 2])
+    """
+    text = json.dumps(header, sort_keys=True)  # in ASCII: a path may hold bytes that are no text
+    whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
+    metadata = {"header": text, "checksum": _checksum(text, whole)}
+    if compress:
+        recipes = {}
+        for name, array in whole.items():
+            whole[name], recipes[name] = squeeze(array)
+        metadata["packed"] = json.dumps(recipes)
+    return _in_order(save(whole, metadata=metadata))
+
+
+def unpack(data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and arrays of `pack`; DamagedFile where any byte has changed.
+
+    The arrays are views of `data`: those of a memory-mapped file stay on disk until they are used.
+    """
+    try:
+        start = 8 + int.from_bytes(data[:8], "little")
+        entries = json.loads(data[8:start])
+        metadata = entries.pop("__metadata__")
+        text, checksum = metadata["header"], metadata["checksum"]
+        if start + max((entry["data_offsets"][1] for entry in entries.values()), default=0) != len(data):
+            raise ValueError("its length is not what its header says")
+        arrays = {name: _view(data, start, entry) for name, entry in entries.items()}
+        for name, recipe in json.loads(metadata.get("packed", "{}")).items():
+            arrays[name] = restore(arrays[name], recipe)
+    except Exception as error:  # what a damaged header makes go wrong has no common base
+        raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
+    if checksum != _checksum(text, arrays):
+        raise DamagedFile("its checksum does not match")
+    header: dict[str, Any] = json.loads(text)
+    return header, arrays
+
+
+def _view(data: bytes | mmap.mmap, start: int, entry: Mapping[str, Any]) -> Array:
+    first, end = entry["data_offsets"]
+    kind = np.dtype(_KINDS[entry["dtype"]])
+    count = math.prod(entry["shape"])
+    if end - first != count * kind.itemsize:
+        raise ValueError("an array's size is not what its shape says")
+    if not count:
+        return np.zeros(entry["shape"], dtype=kind)
+    return np.frombuffer(data, dtype=kind, count=count, offset=start + first).reshape(entry["shape"])
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same file with its metadata sorted, so that equal values are equal files: safetensors writes it
+    in any order."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    described = json.loads(data[8:end])
+    described["__metadata__"] = dict(sorted(described["__metadata__"].items()))
+    text = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # arrays stay aligned
+    return len(text).to_bytes(8, "little") + text + data[end:]
+
+
+def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that others see the old one or the whole new one, never a part.
+
+    A symbolic link keeps pointing where it does; a device or pipe is written to as it is.
+    """
+    try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                share(file)  # tells who cleans up that this is being written
+                file.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(temporary).chmod(0o666 & ~mask)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error

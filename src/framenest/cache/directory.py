@@ -1,0 +1,258 @@
+"""Where indexes and features are kept between runs: a directory of self-checking files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from platformdirs import user_cache_path
+
+from framenest.cache.archive import DamagedFile, pack, unpack, write_atomic
+from framenest.cache.in_use import InUse, note_use, remove_unused, touch
+from framenest.errors import StoreError, VideoError
+from framenest.frames import Array
+from framenest.protocols import Store, StoreEntry
+
+SUFFIX = ".safetensors"
+DOWNLOADS = "remote/"
+"""Videos whose servers give them only whole."""
+ABANDONED = 3600.0
+"""Seconds after which a temporary file that nobody holds counts as left behind."""
+
+
+class CacheWarning(UserWarning):
+    """The cache does not do what it should; work goes on without it."""
+
+
+class DamagedEntry(CacheWarning):
+    """A cache entry was damaged; it is made anew."""
+
+
+class UnwritableCache(CacheWarning):
+    """An entry could not be kept; the next run makes it again."""
+
+
+def cache_dir() -> Path:
+    """FRAMENEST_CACHE where that is a directory, or the user's cache directory."""
+    chosen = os.environ.get("FRAMENEST_CACHE", "")
+    return Path(chosen).expanduser() if chosen and "://" not in chosen else user_cache_path("framenest")
+
+
+def digest(*parts: object) -> str:
+    """A short stable name for what the parts say; they must be made of JSON values."""
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def size_text(count: int) -> str:
+    """Bytes for people.
+
+    >>> size_text(14_246_826)
+    '13.6 MiB'
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"
+
+
+def entry_name(key: str) -> str:
+    """Where a key's entry lies below the store's root: spread over 256 folders per kind.
+
+    >>> entry_name("index/3f2a9c")
+    'index/3f/3f2a9c.safetensors'
+    """
+    kind, name = key.split("/")
+    return f"{kind}/{name[:2]}/{name}{SUFFIX}"
+
+
+def compressed(key: str) -> bool:
+    """Features are left as they are, so that they can be mapped into memory."""
+    return not key.startswith("features/")
+
+
+def unpack_or_warn(data: bytes | mmap.mmap, where: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
+    """The value of an entry; where it is damaged, say so and go on without it."""
+    try:
+        return unpack(data)
+    except DamagedFile as error:
+        warnings.warn(f"{where}: damaged cache entry, made anew: {error}", DamagedEntry, stacklevel=3)
+        return None
+
+
+def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Put a value that can be made again; where that fails, say so and go on."""
+    try:
+        store.put(key, header, arrays)
+    except StoreError as error:
+        warnings.warn(f"not kept for the next run: {error}", UnwritableCache, stacklevel=2)
+
+
+MAPPED = 2**20
+"""Entries that are not compressed are mapped into memory from this many bytes on, instead of read."""
+
+
+def _contents(file: BinaryIO, key: str) -> bytes | mmap.mmap:
+    if compressed(key) or os.fstat(file.fileno()).st_size < MAPPED:
+        return file.read()
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+class DirectoryStore:
+    """One file per key under a directory; safe with many processes, since files are renamed into place.
+
+    No process waits for another, and none leaves a lock behind. Entries lie in 256 folders per kind.
+
+    >>> store = DirectoryStore("cache")                     # doctest: +SKIP
+    >>> store.put("index/ab12", {"format": 1}, {"x": x})    # doctest: +SKIP
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
+        self.root = Path(root).expanduser() if root is not None else cache_dir()
+        self._in_use = InUse()
+
+    @property
+    def location(self) -> str:
+        """Where entries lie, as a person would write it."""
+        return str(self.root)
+
+    def path(self, key: str) -> Path:
+        return self.root / (key if key.startswith(DOWNLOADS) else entry_name(key))
+
+    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        path = self.path(key)
+        try:
+            file = path.open("rb")
+            data = _contents(file, key)
+            touch(file)
+            self._in_use.hold(path, file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
+        return unpack_or_warn(data, str(path))
+
+    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        write_atomic(self.path(key), pack(header, arrays, compress=compressed(key)))
+        self._in_use.hold(self.path(key))
+
+    def has(self, key: str) -> bool:
+        return self.path(key).is_file()
+
+    def entries(self) -> Iterator[StoreEntry]:
+        now = self._now()
+        for path in (*self.root.glob(f"*/??/*{SUFFIX}"), *self.root.glob(f"{DOWNLOADS}*")):
+            with suppress(OSError):  # gone meanwhile
+                stat = path.stat()
+                key = f"{path.parts[-3]}/{path.stem}" if path.suffix == SUFFIX else f"{DOWNLOADS}{path.name}"
+                yield StoreEntry(key, stat.st_size, max(0.0, now - max(stat.st_atime, stat.st_mtime)))
+
+    def check(self, key: str) -> str | None:
+        if key.startswith(DOWNLOADS):  # a video as it came; it carries no checksum
+            return None
+        try:
+            with self.path(key).open("rb") as file:
+                stat = os.fstat(file.fileno())
+                data = _contents(file, key)
+                note_use(file, stat.st_atime_ns, stat.st_mtime_ns)  # looking after it is not using it
+            unpack(data)
+        except FileNotFoundError:  # removed meanwhile
+            return None
+        except DamagedFile as error:
+            return str(error)
+        except OSError as error:
+            return f"cannot be read ({error.strerror})"
+        return None
+
+    def remove(self, key: str) -> bool:
+        return remove_unused(self.path(key))
+
+    def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
+        """Remove what nothing reads any more: temporary files of killed processes, and fingerprints of
+        files that are gone. Returns files and bytes."""
+        now, count, freed = self._now(), 0, 0
+        notes = self.root.glob(f"fingerprints/??/*{SUFFIX}")
+        stale = [path for path in notes if _is_stale(path)]
+        for path in (*self.root.glob("*/??/.*.tmp"), *stale):
+            with suppress(OSError):  # gone meanwhile
+                stat = path.stat()
+                if path.suffix == ".tmp" and now - stat.st_mtime < ABANDONED:
+                    continue
+                if dry_run or remove_unused(path):
+                    count, freed = count + 1, freed + stat.st_size
+        return count, freed
+
+    def hold(self, path: Path) -> None:
+        """Mark a file as in use by this process."""
+        self._in_use.hold(path)
+
+    def release(self) -> None:
+        """Nothing read or written so far is in use any more."""
+        self._in_use.release()
+
+    def size(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes by kind of entry."""
+        sizes: dict[str, tuple[int, int]] = {}
+        for kind in sorted(p for p in self.root.glob("*") if p.is_dir()):
+            files = [f.stat().st_size for f in kind.rglob("*") if f.is_file()]
+            sizes[kind.name] = (len(files), sum(files))
+        return sizes
+
+    def clear(self, kinds: tuple[str, ...]) -> int:
+        """Remove all entries of some kinds; returns the bytes freed."""
+        freed = 0
+        for kind, (_, size) in self.size().items():
+            if kind in kinds:
+                shutil.rmtree(self.root / kind, ignore_errors=True)
+                freed += size
+        return freed
+
+    def fingerprint(self, path: str) -> str:
+        """Hash of a file's whole content, remembered by (path, size, modification time, inode)."""
+        try:
+            stat = Path(path).stat()
+        except OSError as error:
+            raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+        seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
+        note = f"fingerprints/{digest(seen[0])}"
+        kept = self.get(note)
+        if kept is not None and kept[0].get("seen") == seen:
+            return str(kept[0]["fingerprint"])
+        try:
+            with Path(path).open("rb") as file:
+                hashed = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        except OSError as error:
+            raise VideoError(f"{path}: cannot be read ({error.strerror})") from error
+        fingerprint = hashed.hexdigest()
+        with suppress(StoreError):  # a read-only cache only costs the next run this hash
+            self.put(note, {"seen": seen, "fingerprint": fingerprint}, {})
+        return fingerprint
+
+    def _now(self) -> float:
+        """The time of the file system that the store is on, which need not be this machine's."""
+        try:
+            with tempfile.TemporaryFile(dir=self.root) as file:
+                return os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return time.time()
+
+
+def _is_stale(note: Path) -> bool:
+    """Whether a fingerprint's file is gone; a damaged note is of no use either."""
+    try:
+        return not Path(unpack(note.read_bytes())[0]["seen"][0]).exists()
+    except (DamagedFile, KeyError, IndexError, TypeError):
+        return True
+    except OSError:  # of somebody else's folders one cannot tell
+        return False

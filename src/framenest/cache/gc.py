@@ -1,0 +1,90 @@
+"""Looking after a store: checking every entry, and removing what is old, too much or of no use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from framenest.protocols import Progress, Store, StoreEntry
+
+
+@dataclass
+class Verified:
+    """What `verify` found: entries and bytes by kind, and what is wrong with damaged ones."""
+
+    entries: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    damaged: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Collected:
+    """What `collect` removed: entries and bytes by reason; `in_use` could not go."""
+
+    removed: Counter[str] = field(default_factory=Counter)
+    freed: int = 0
+    kept: int = 0
+    in_use: int = 0
+
+
+def verify(store: Store, *, progress: Progress = lambda *_: None) -> Verified:
+    """Read every entry and compare it with its checksum."""
+    found = Verified()
+    entries = list(store.entries())
+    for done, entry in enumerate(entries):
+        progress("entries", done, len(entries))
+        kind = entry.key.split("/")[0]
+        found.entries[kind] += 1
+        found.sizes[kind] += entry.size
+        wrong = store.check(entry.key)
+        if wrong is not None:
+            found.damaged[entry.key] = wrong
+    progress("entries", len(entries), len(entries))
+    return found
+
+
+def collect(
+    store: Store,
+    *,
+    older_than: float | None = None,
+    max_bytes: float | None = None,
+    dry_run: bool = False,
+) -> Collected:
+    """Remove entries unused for `older_than` seconds; then, while the rest is above `max_bytes`, those
+    unused for longest. What some process has in use stays.
+
+    Always removed: what killed processes left behind, and fingerprints of files that are gone. Entries
+    of other versions are never read again, and so go by age.
+
+    >>> collect(open_store("cache"), older_than=30 * 86400)    # doctest: +SKIP
+    """
+    done = Collected()
+    count, done.freed = store.sweep(dry_run=dry_run)
+    done.removed["left behind"] += count
+    entries = sorted(store.entries(), key=lambda entry: -entry.idle)
+    total = sum(entry.size for entry in entries)
+    for entry, reason in _condemned(entries, older_than, max_bytes, total):
+        if dry_run or store.remove(entry.key):
+            done.removed[reason] += 1
+            done.freed += entry.size
+            total -= entry.size
+        else:
+            done.in_use += 1
+    done.kept = total
+    return done
+
+
+def _condemned(
+    entries: list[StoreEntry], older_than: float | None, max_bytes: float | None, total: int
+) -> Iterator[tuple[StoreEntry, str]]:
+    """Entries to remove, longest unused first. An entry that turns out to be in use frees nothing, but is
+    not made up for by a younger one."""
+    for entry in entries:
+        if older_than is not None and entry.idle >= older_than:
+            yield entry, "unused for too long"
+        elif max_bytes is not None and total > max_bytes:
+            yield entry, "above the size"
+        else:
+            continue
+        total -= entry.size

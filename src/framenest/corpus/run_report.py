@@ -1,0 +1,87 @@
+"""What became of a run: counts, hours, and every failure in a file that the next run replaces."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from framenest.cache.archive import write_atomic
+from framenest.corpus.job import Group, ItemOutcome
+from framenest.errors import StoreError
+
+PATIENCE = 10
+"""Failures to keep anything, one after the other, after which going on is of no use."""
+
+
+@dataclass
+class RunReport:
+    """Counts outcomes and writes failures as they come, one JSON object a line: video, question (of a
+    ranking), error (its class) and message (one line). Seconds are those of a clock that never jumps.
+
+    >>> report = RunReport(Path("failures.jsonl"))      # doctest: +SKIP
+    """
+
+    failures: Path
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    hours: float = 0.0
+    """Of video, of what this run did itself."""
+    stopped: str = ""
+    """Why nothing more could be kept."""
+    _unkept: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        try:
+            self.failures.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
+
+    def add(self, outcome: ItemOutcome, new_video: bool = True) -> None:
+        self.counts[outcome.status] += 1
+        if outcome.status == "done" and new_video:
+            self.hours += outcome.duration / 3600
+        if outcome.status == "failed":
+            self.errors[outcome.error] += 1
+            self._write(outcome)
+        self._unkept = self._unkept + 1 if outcome.error == StoreError.__name__ else 0
+        if outcome.stops or self._unkept >= PATIENCE:
+            self.stopped = outcome.text
+
+    def _write(self, outcome: ItemOutcome) -> None:
+        item = outcome.item
+        asked = {"question": item.question} if item.target is not None else {}
+        line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
+        try:
+            with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def hours_a_minute(self) -> float:
+        return self.hours / max(self.seconds / 60, 1e-9)
+
+
+def write_rankings(folder: Path, groups: Iterable[Group]) -> Path:
+    """Which file holds which ranking: one JSON object a line, `ranking` null where there is none."""
+    lines = []
+    for item in (item for group in groups for item in group):
+        target = Path(str(item.target))
+        there = target.name if target.exists() else None
+        lines.append(json.dumps({"video": item.video, "question": item.question, "ranking": there}))
+    path = folder / "rankings.jsonl"
+    write_atomic(path, ("\n".join(lines) + "\n").encode())
+    return path

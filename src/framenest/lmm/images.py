@@ -1,0 +1,86 @@
+"""The frames of a prefix as pictures for a model: original size unless limited, JPEG where they travel."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from PIL import Image
+
+from framenest.errors import ConfigError, VideoError
+from framenest.extract import read_prefix
+from framenest.frames import ImageSpec
+from framenest.method.prefix import Prefix
+from framenest.protocols import Decoder, Progress
+
+JPEG = "data:image/jpeg;base64,"
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """How large the pictures may be, and how they are packed.
+
+    max_side: pixels of the longer side; max_pixels: width × height; None is the original size. The
+    aspect ratio is kept, and nothing is ever enlarged. quality: JPEG, 1 to 100.
+
+    >>> ImageLimits(max_side=640).size(1920, 1080)
+    (640, 360)
+    >>> ImageLimits(max_pixels=320 * 320).size(1920, 1080)
+    (426, 240)
+    """
+
+    max_side: int | None = None
+    max_pixels: int | None = None
+    quality: int = 90
+
+    def __post_init__(self) -> None:
+        for name in ("max_side", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} = {value} is not allowed; it must be 1 or more")
+        if not 1 <= self.quality <= 100:
+            raise ConfigError(f"quality = {self.quality} is not allowed; it must be from 1 to 100")
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) of a picture within the limits."""
+        scale = 1.0
+        if self.max_side is not None:
+            scale = min(scale, self.max_side / max(width, height))
+        if self.max_pixels is not None:
+            scale = min(scale, math.sqrt(self.max_pixels / (width * height)))
+        if scale == 1.0:
+            return width, height
+        return max(1, int(width * scale + 1e-9)), max(1, int(height * scale + 1e-9))
+
+
+def read_pictures(
+    decoder: Decoder, prefix: Prefix, limits: ImageLimits, progress: Progress = lambda *_: None
+) -> Iterator[Image.Image]:
+    """The frames of a prefix in time order; an error where one does not decode any more."""
+    video = decoder.info
+    size = limits.size(video.width, video.height)
+    spec = None if size == (video.width, video.height) else ImageSpec.squash(*size)
+    done = 0
+    for batch in read_prefix(decoder, prefix, spec):
+        for pixels in batch.pixels[0]:
+            done += 1
+            progress("decoding", done, len(prefix))
+            yield Image.fromarray(pixels)
+    if done < len(prefix):
+        raise VideoError(f"{len(prefix) - done} of {len(prefix)} frames could not be decoded any more")
+
+
+def jpeg(image: Image.Image, quality: int) -> str:
+    """A picture as base64 of a JPEG file."""
+    packed = io.BytesIO()
+    image.save(packed, "JPEG", quality=quality)
+    return base64.b64encode(packed.getvalue()).decode()
+
+
+def from_data_url(url: str) -> Image.Image:
+    """The picture in a data URL that `jpeg` made."""
+    with Image.open(io.BytesIO(base64.b64decode(url.removeprefix(JPEG)))) as image:
+        return image.convert("RGB")

@@ -1,0 +1,156 @@
+"""Asking with growing prefixes: the small one first, more frames only if the model cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from framenest.errors import BudgetError
+from framenest.lmm.answer import Answer, Answerer, OnText
+from framenest.lmm.images import ImageLimits
+from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
+from framenest.lmm.request import Request
+from framenest.lmm.styles import WRITTEN_BY_PROCESSOR, check_style, messages
+from framenest.lmm.times import Pairing, pair_seconds
+from framenest.method.prefix import Prefix
+from framenest.method.ranking import Ranking
+from framenest.protocols import Decoder, Progress
+from framenest.selectors.selection import Selection
+
+Ladder = Literal["resend", "continue"]
+LADDERS: tuple[Ladder, ...] = ("resend", "continue")
+MORE = "Here are more frames of the same video."
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One rung: its budget, how many frames were sent for it, what the model said, what that cost."""
+
+    prefix: Prefix
+    sent: int
+    answer: Answer
+    cannot_tell: bool
+    estimated_tokens: int
+
+    @property
+    def budget(self) -> int:
+        return self.prefix.budget
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "budget": self.budget,
+            "frames_sent": self.sent,
+            "estimated_tokens": self.estimated_tokens,
+            **self.answer.usage.to_json(),
+            "cannot_tell": self.cannot_tell,
+            "answer": self.answer.text,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What came of a question: the steps up to the answer; `cited` are places in the last prefix."""
+
+    question: str
+    steps: list[Step]
+    cited: list[int]
+
+    @property
+    def answer(self) -> Answer:
+        return self.steps[-1].answer
+
+    @property
+    def prefix(self) -> Prefix:
+        return self.steps[-1].prefix
+
+    def to_json(self) -> dict[str, Any]:
+        prefix, answer = self.prefix, self.answer
+        ranks = [None] * len(prefix) if prefix.ranks is None else prefix.ranks.tolist()
+        rows = zip(prefix.frames.tolist(), prefix.seconds.tolist(), ranks, strict=True)
+        return {
+            "question": self.question,
+            "answer": answer.text,
+            "reasoning": answer.reasoning,
+            "finish_reason": answer.finish_reason,
+            "model": answer.model,
+            "budget": prefix.budget,
+            "frames": [
+                {"frame": frame, "seconds": seconds, "rank": rank, "cited": place in self.cited}
+                for place, (frame, seconds, rank) in enumerate(rows)
+            ],
+            "steps": [step.to_json() for step in self.steps],
+        }
+
+
+def ask(
+    answerer: Answerer,
+    chosen: Ranking | Selection,
+    question: str,
+    budgets: Sequence[int],
+    *,
+    options: Sequence[str] = (),
+    style: str = "openai",
+    pairing: Pairing = "pairs",
+    limits: ImageLimits | None = None,
+    tell_times: bool | None = None,
+    ladder: Ladder = "resend",
+    video: Decoder | None = None,
+    progress: Progress = lambda *_: None,
+    on_text: OnText | None = None,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> Asked:
+    """Ask with the smallest budget; go on to the next where the model says that it cannot tell.
+
+    ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames that
+    are new, as another turn. On the last rung the model is not offered the way out. An open question
+    asks for the times of the frames that show the answer; `Asked.cited` are those it gave.
+
+    >>> asked = ask(client, ranking, "What happens after firing?", [8, 16, 32])     # doctest: +SKIP
+    >>> asked.answer.text, [step.answer.usage.prompt_tokens for step in asked.steps]  # doctest: +SKIP
+    """
+    rungs = sorted(set(budgets))
+    if not rungs:
+        raise BudgetError("give at least one frame budget")
+    check_style(style, pairing, grows=ladder == "continue" and len(rungs) > 1)
+    steps: list[Step] = []
+    before: Request | None = None
+    for budget in rungs:
+        prefix = chosen.prefix(budget)
+        last = budget == rungs[-1] or prefix.complete
+        instructions = ([] if options else [CITE]) + ([] if last else [OTHERWISE])
+        shown = prefix
+        if before is not None and ladder == "continue":
+            shown = _new(prefix, steps[-1].prefix)
+            instructions = [MORE, *instructions]
+        request = messages(
+            shown, question, style, options=options, instructions=instructions, pairing=pairing,
+            limits=limits,
+            tell_times=tell_times, video=video, progress=progress,
+        )  # fmt: skip
+        if before is not None and ladder == "continue":
+            request = before.then(steps[-1].answer.text, request)
+        answer = answerer.answer(request, on_text=on_text)
+        stuck = not last and cannot_tell(answer.text)
+        steps.append(Step(prefix, len(shown), answer, stuck, request.tokens.total))
+        on_step(steps[-1])
+        if not stuck:
+            break
+        before = request
+    seconds = steps[-1].prefix.seconds.tolist()
+    named = cited(steps[-1].answer.text, seconds)
+    if style in WRITTEN_BY_PROCESSOR and pairing == "pairs":  # the model reads one time for two frames
+        halfway = cited(steps[-1].answer.text, pair_seconds(seconds))
+        named = sorted({*halfway, *named}) if tell_times else halfway
+    return Asked(question, steps, named)
+
+
+def _new(prefix: Prefix, before: Prefix) -> Prefix:
+    """The frames of a prefix that the smaller one did not have."""
+    new = ~np.isin(prefix.frames, before.frames)
+    if not new.any():
+        raise BudgetError(f"a budget of {prefix.budget} adds no frame to {before.budget}")
+    ranks = None if prefix.ranks is None else prefix.ranks[new]
+    return Prefix(prefix.video, prefix.budget, prefix.frames[new], prefix.seconds[new], ranks)

@@ -1,0 +1,209 @@
+"""FeatureCache: a video as one scorer sees it. Decodes and encodes each frame once, and remembers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.cache.directory import CacheWarning, digest, keep, size_text
+from framenest.frames import FrameBatch, ImageSpec
+from framenest.protocols import Decoder, Progress, Scorer, Store
+from framenest.scorers.features import FORMAT, Features
+from framenest.timing import Timing
+
+KEPT_BY_DEFAULT = 64 * 2**20
+"""Features of one video up to this many bytes go to the store; larger ones only when asked for."""
+
+
+class LargeFeatures(CacheWarning):
+    """Says how large a video's features are before they are kept, or that they are not."""
+
+
+class FeatureCache:
+    """Thumbnails and question-free features of any frames of a video, decoded only when not seen before.
+
+    Features lie in parts, in memory and in the store alike: those of the probes first, then those of
+    zoom frames as questions ask for them, small parts merged into larger ones. So what is kept of a
+    thousand questions is a handful of files, and a new question never writes the probes again.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        scorer: Scorer | None,
+        thumbnail: int,
+        store: Store,
+        progress: Progress,
+        timing: Timing,
+        *,
+        keep_all: bool = False,
+    ) -> None:
+        self.decoder = decoder
+        self._scorer = scorer
+        self._thumbnail = ImageSpec.short_side(thumbnail)
+        self._pictures = (self._thumbnail, *(scorer.inputs if scorer else ()))
+        self._store = store
+        self._progress = progress
+        self._timing = timing
+        self._keep_all = keep_all
+        self._told = False
+        self._key = partial(features_key, decoder, scorer, thumbnail)
+        self._parts = [*self._kept()]
+        self._decoded = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all features held."""
+        return sum(part.nbytes for part in self._parts)
+
+    @property
+    def frames(self) -> NDArray[np.int64]:
+        """The frames seen so far, ascending."""
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *(part.frames for part in self._parts)]))
+
+    def see(self, frames: NDArray[np.int64], stage: str) -> Features:
+        """Features of those of the frames that decode, in ascending order."""
+        wanted = frames
+        for part in self._parts:
+            wanted = part.missing(wanted)
+        if len(wanted) or not self._parts:
+            new = Features.gather([self._nothing(), *self._decode(wanted, stage)])
+            if len(new.frames) or not self._parts:
+                self._add(new)
+        held = [(part, np.intersect1d(frames, part.frames)) for part in self._parts]
+        found = [part.take(mine) for part, mine in held if len(mine)]
+        return Features.gather(found or [self._nothing()])
+
+    def decodable(
+        self, wanted: NDArray[np.int64], probes: NDArray[np.int64], stage: str, first: int = 0
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Frames to use for those wanted, and (wanted, used) pairs where they differ.
+
+        For a frame that will not decode, the nearest earlier one that does stands in, if it lies after
+        the probe before (from `first` on where there is none) and is not taken already; else the frame
+        is dropped, and used is −1.
+        """
+        seen = self.see(wanted, stage).frames
+        used = set(seen.tolist())
+        taken = used | set(probes.tolist())
+        pairs = []
+        for number in wanted[~np.isin(wanted, seen)].tolist():
+            before = probes[probes < number]
+            stretch = range(int(before[-1]) + 1 if len(before) else first, number)
+            found = [n for n in self._decodes(stretch) if n not in taken]
+            pairs.append((number, found[-1] if found else -1))
+            if found:
+                used.add(found[-1])
+                taken.add(found[-1])
+        frames = np.array(sorted(used), dtype=np.int64)
+        self.see(frames, stage)
+        return frames, np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    def take_decoded(self) -> int:
+        """How many frames were decoded since this was last asked."""
+        decoded, self._decoded = self._decoded, 0
+        return decoded
+
+    def _add(self, new: Features) -> None:
+        """Remember a part, merged with the smaller ones before it, and keep it where that is wanted."""
+        while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
+            new = Features.gather([self._parts.pop(), new])
+        if self._keep_all or self.nbytes + new.nbytes < KEPT_BY_DEFAULT:
+            number = len(self._parts)
+            other = self._part(number)  # another process may have kept something there meanwhile
+            new = new if other is None else Features.gather([new, other])
+            keep(self._store, self._key(number), new.header(), new.arrays())
+        self._parts.append(new)
+
+    def _tell_size(self, new: int) -> None:
+        """Say once, before the work, how large features that do not simply fit will be."""
+        empty = self._nothing().arrays().values()
+        size = self.nbytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in empty)
+        if size < KEPT_BY_DEFAULT or self._told:
+            return
+        self._told = True
+        kept = "are kept on disk" if self._keep_all else "are not kept on disk (--keep-features keeps them)"
+        text = f"the features of this video take {size_text(size)} and {kept}"
+        warnings.warn(text, LargeFeatures, stacklevel=2)
+
+    def _kept(self) -> Iterator[Features]:
+        """The parts in the store, in their order, without those that were merged into earlier ones."""
+        seen = np.zeros(0, np.int64)
+        for number in count():
+            part = self._part(number)
+            if part is None or (number and np.isin(part.frames, seen).all()):
+                return
+            seen = np.union1d(seen, part.frames)
+            yield part
+
+    def _part(self, number: int) -> Features | None:
+        """A part in the store, its features where the scorer wants them."""
+        kept = self._store.get(self._key(number))
+        part = Features.from_parts(*kept) if kept else None
+        hold = getattr(self._scorer, "hold", dict)
+        return None if part is None else replace(part, encoded=hold(part.encoded))
+
+    def _decode(self, frames: NDArray[np.int64], stage: str) -> Iterator[Features]:
+        if not len(frames):
+            return
+        self._tell_size(len(frames))
+        done = 0
+        self._progress(stage, 0, len(frames))
+        for batch in self._batches(frames):
+            yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
+            done += len(batch)
+            self._progress(stage, done, len(frames))
+        self._progress(stage, len(frames), len(frames))
+        self._decoded += done
+
+    def _batches(self, frames: NDArray[np.int64]) -> Iterator[FrameBatch]:
+        """The decoder's batches, joined to as many frames as the scorer likes at once."""
+        size = getattr(self._scorer, "batch", 1)
+        decoded = self.decoder.read(frames, sizes=self._pictures)
+        waiting: list[FrameBatch] = []
+        while True:
+            with self._timing("decode"):
+                batch = next(decoded, None)
+            if batch is not None:
+                waiting.append(batch)
+            if waiting and (batch is None or sum(map(len, waiting)) >= size):
+                yield FrameBatch.join(waiting)
+                waiting = []
+            if batch is None:
+                return
+
+    def _encode(self, batch: FrameBatch, timed: str = "encode") -> Features:
+        thumbnails, *pictures = batch.pixels
+        if self._scorer is None:
+            return Features(batch.frames, thumbnails, {})
+        with self._timing(timed, getattr(self._scorer, "timing", None)):
+            encoded = self._scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(pictures)))
+        return Features(batch.frames, thumbnails, dict(encoded))
+
+    def _decodes(self, frames: Sequence[int]) -> list[int]:
+        """Those of the frames that decode."""
+        if not frames:
+            return []
+        found = self.decoder.read(list(frames), sizes=(self._thumbnail,))
+        return [number for batch in found for number in batch.frames.tolist()]
+
+    def _nothing(self) -> Features:
+        """No frames, in the shapes that this scorer's features have."""
+        info = self.decoder.info
+        sizes = [spec.size(info.width, info.height) for spec in self._pictures]
+        pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
+        return self._encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))
+
+
+def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int, part: int = 0) -> str:
+    """Under which a store keeps what this scorer has seen of the video; part 0 holds the first probes."""
+    who = [scorer.name, scorer.version] if scorer else None
+    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part, FORMAT)
+    return f"features/{name}"

@@ -1,0 +1,111 @@
+"""Files of other selectors: AKS and WFS-SB keep a list of frame numbers per question, a file per budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from framenest.errors import ConfigError, StoreError
+from framenest.method.prefix import Prefix
+
+Row = dict[str, Any]
+KEYS = ("keyframe_indices", "frame_idx")
+"""Where rows hold the frames: WFS-SB's name, then AKS's."""
+
+
+def aks(prefixes: Sequence[Prefix], rows: Sequence[Row] | None = None) -> list[Any]:
+    """AKS: a list of lists in the order of the dataset, or the dataset's rows with frame_idx added.
+
+    use_topk tells its loader to take the listed frames instead of a uniform grid.
+    """
+    lists = [prefix.frames.tolist() for prefix in prefixes]
+    if rows is None:
+        return lists
+    return [
+        {**row, "frame_idx": frames, "frame_num": prefix.budget, "use_topk": True}
+        for row, frames, prefix in zip(_as_many(rows, prefixes), lists, prefixes, strict=True)
+    ]
+
+
+def wfs_sb(
+    prefixes: Sequence[Prefix], questions: Sequence[str | None], rows: Sequence[Row] | None = None
+) -> list[Row]:
+    """WFS-SB: the dataset's rows, or rows of video and question, with keyframe_indices added."""
+    if rows is None:
+        rows = [
+            {"video": Path(prefix.video.path).stem, "question": question}
+            for prefix, question in zip(prefixes, questions, strict=True)
+        ]
+    return [
+        {**row, "keyframe_indices": prefix.frames.tolist()}
+        for row, prefix in zip(_as_many(rows, prefixes), prefixes, strict=True)
+    ]
+
+
+def read_rows(path: str | Path) -> list[Any]:
+    """The entries of a JSON list, or of a file with one JSON value per line."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: cannot be read ({error})") from error
+    try:
+        data = json.loads(text)
+    except ValueError:
+        try:
+            data = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise StoreError(f"{path}: neither JSON nor JSON lines ({error})") from error
+    return data if isinstance(data, list) else [data]
+
+
+def find_frames(
+    entries: Sequence[Any], question: str | None, video: str, *, where: str, row: int | None = None
+) -> list[int]:
+    """The frames listed for a question about a video.
+
+    Rows are found by their question, and by the video's name where several ask the same; `row` picks one
+    by number. A lone list needs neither.
+
+    >>> find_frames([[5, 2, 2]], None, "kiln.mp4", where="aks.json")
+    [2, 5]
+    """
+    if entries and all(isinstance(entry, int) for entry in entries):
+        entries = [list(entries)]
+    if row is not None:
+        if not 0 <= row < len(entries):
+            raise ConfigError(f"{where}: there is no row {row}; it has rows 0 to {len(entries) - 1}")
+        found = entries[row]
+    elif len(entries) == 1 and not isinstance(entries[0], dict):
+        found = entries[0]
+    else:
+        found = _asked(entries, question, video, where)
+    if isinstance(found, Mapping):
+        found = next((found[key] for key in KEYS if key in found), None)
+    if not isinstance(found, list) or not all(isinstance(n, int) and n >= 0 for n in found):
+        raise StoreError(f"{where}: holds no list of frame numbers ({' or '.join(KEYS)}) for this question")
+    return sorted(set(found))
+
+
+def _asked(entries: Sequence[Any], question: str | None, video: str, where: str) -> Mapping[str, Any]:
+    rows = [entry for entry in entries if isinstance(entry, dict)]
+    if not rows:
+        raise ConfigError(f"{where}: has {len(entries)} lists without questions; say which: file:{where}#0")
+    same = [row for row in rows if str(row.get("question", "")).strip() == (question or "").strip()]
+    if len(same) > 1:
+        names = {Path(video).name, Path(video).stem}
+        same = [row for row in same if any(Path(v).name in names for v in row.values() if isinstance(v, str))]
+    if len(same) != 1:
+        raise ConfigError(
+            f"{where}: {len(same)} rows match this question and video; say which: file:{where}#0"
+        )
+    return same[0]
+
+
+def _as_many(rows: Sequence[Row], prefixes: Sequence[Prefix]) -> Sequence[Row]:
+    if len(rows) != len(prefixes):
+        raise ConfigError(f"{len(rows)} dataset rows for {len(prefixes)} rankings; they must be as many")
+    if not all(isinstance(row, dict) for row in rows):
+        raise ConfigError("the dataset's rows must be JSON objects")
+    return rows

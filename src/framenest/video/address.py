@@ -1,0 +1,139 @@
+"""Videos at an address: http(s) with range requests, and whatever fsspec can open (s3://, gs://, …).
+
+A remote video is recognised by its address, its size and what the server says of its version, since
+hashing its content would mean fetching it all.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import re
+import shutil
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from framenest.cache.directory import DirectoryStore, digest
+from framenest.errors import MissingExtra, VideoError
+
+TIMEOUT = 30.0
+
+
+def is_remote(path: str) -> bool:
+    """
+    >>> is_remote("https://host/a.mp4"), is_remote("C:/a.mp4"), is_remote("a.mp4")
+    (True, False, False)
+    """
+    return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A remote video: how it is told from its other versions, and how it is read.
+
+    `local` is a path or address that FFmpeg opens itself; where it is None, `open_file` is read from.
+    """
+
+    fingerprint: str
+    local: str | None
+    open_file: Callable[[], BinaryIO] | None = None
+
+
+def find(url: str, store: DirectoryStore) -> Remote:
+    """Ask for a video at an address."""
+    return _http(url, store) if url.lower().startswith(("http://", "https://")) else _fsspec(url)
+
+
+def _http(url: str, store: DirectoryStore) -> Remote:
+    """Read in ranges where the server gives them; else fetched whole, once."""
+    with _request(url, "bytes=0-0") as answer:
+        headers = answer.headers
+        version = [headers.get("ETag"), headers.get("Last-Modified")]
+        size = (headers.get("Content-Range") or "").rpartition("/")[2]
+        if answer.status == 206 and size.isdecimal():
+            fingerprint = digest(url, size, version)
+            return Remote(fingerprint, url, lambda: io.BufferedReader(_HttpFile(url, int(size)), 2**16))
+        fingerprint = digest(url, headers.get("Content-Length"), version)
+        target = store.root / "remote" / fingerprint
+        if not target.is_file() or not any(version):
+            _download(url, answer, target)
+        store.hold(target)
+        return Remote(store.fingerprint(str(target)), str(target))
+
+
+def _download(url: str, answer: Any, target: Path) -> None:
+    """Fetch a whole file; kept only if all of it came."""
+    promised = answer.headers.get("Content-Length")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
+            shutil.copyfileobj(answer, part)
+            size = part.tell()
+        if promised is not None and size != int(promised):
+            Path(part.name).unlink()
+            raise VideoError(f"{url}: the connection broke off after {size} of {promised} bytes")
+        Path(part.name).replace(target)
+    except (OSError, http.client.HTTPException) as error:
+        raise VideoError(f"{url}: could not be fetched ({error})") from error
+
+
+def _request(url: str, wanted: str) -> Any:
+    address = urllib.parse.quote(url, safe=":/?#[]@!$&'()*+,;=%")
+    request = urllib.request.Request(address, headers={"Range": wanted, "User-Agent": "framenest"})
+    try:
+        return urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        raise VideoError(f"{url}: the server answers {error.code} {error.reason}") from error
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        raise VideoError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error
+
+
+class _HttpFile(io.RawIOBase):
+    """A file on a web server, read with range requests."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url, self._size, self._at = url, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        last = min(self._at + len(buffer), self._size) - 1
+        if last < self._at:
+            return 0
+        with _request(self._url, f"bytes={self._at}-{last}") as answer:
+            data = answer.read(len(buffer)) if answer.status == 206 else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _fsspec(url: str) -> Remote:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtra("remote", "fsspec") from error
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        version = system.ukey(path)
+    except ImportError as error:
+        raise VideoError(f"{url}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise VideoError(f"{url}: cannot be opened ({error})") from error
+    return Remote(digest(url, str(version)), None, lambda: cast(BinaryIO, system.open(path, "rb")))
