@@ -12,9 +12,9 @@ SOURCE = Path(framenest.__file__).parent
 
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
-    ["errors", "timing"],
+    ["errors", "text", "timing"],
     ["records"],
-    ["config", "frames"],
+    ["config", "frames", "processes"],
     ["protocols"],
     ["cache"],
     ["models"],

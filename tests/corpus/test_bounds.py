@@ -5,7 +5,8 @@ from pathlib import Path
 
 from framenest.corpus.job import BatchJob
 from framenest.corpus.manifest import index_groups
-from framenest.corpus.workers import ProcessLimits, run_here
+from framenest.corpus.workers import run_here
+from framenest.processes import ProcessLimits
 
 ROOT = Path(__file__).parents[2]
 

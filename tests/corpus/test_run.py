@@ -16,8 +16,9 @@ from framenest.cache.directory import DirectoryStore
 from framenest.corpus.job import ItemOutcome, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
 from framenest.corpus.run_report import RunReport
-from framenest.corpus.workers import ProcessLimits, own_memory, run_here
+from framenest.corpus.workers import run_here
 from framenest.errors import FramenestError
+from framenest.processes import ProcessLimits, own_memory
 from media import numbered_video
 from processes import children
 

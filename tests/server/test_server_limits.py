@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from framenest.config import ScorerConfig
-from framenest.corpus.workers import ProcessLimits
 from framenest.errors import StoreError, VideoError
+from framenest.processes import ProcessLimits
 from framenest.server import incoming, service
 from framenest.server.incoming import Incoming
 from framenest.server.parts import Part, UploadSpace

@@ -53,20 +53,6 @@ def digest(*parts: object) -> str:
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def size_text(count: int) -> str:
-    """Bytes for people.
-
-    >>> size_text(14_246_826)
-    '13.6 MiB'
-    """
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.2f} GiB"
-
-
 def entry_name(key: str) -> str:
     """Where a key's entry lies below the store's root: spread over 256 folders per kind.
 

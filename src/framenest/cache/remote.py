@@ -16,6 +16,7 @@ from framenest.cache.directory import SUFFIX, DirectoryStore, compressed, entry_
 from framenest.errors import MissingExtra, StoreError
 from framenest.frames import Array
 from framenest.protocols import StoreEntry
+from framenest.text import one_line
 
 WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
 """File systems on which a written object appears whole or not at all; on others it is renamed into place."""
@@ -79,14 +80,14 @@ class RemoteStore(DirectoryStore):
                     system.rm_file(unseen)
                 raise
         except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be written ({_line(error)})") from error
+            raise StoreError(f"{self._where(key)}: cannot be written ({one_line(error)})") from error
 
     def has(self, key: str) -> bool:
         system, root = self._place
         try:
             return bool(system.isfile(f"{root}/{entry_name(key)}"))
         except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be read ({_line(error)})") from error
+            raise StoreError(f"{self._where(key)}: cannot be read ({one_line(error)})") from error
 
     def entries(self) -> Iterator[StoreEntry]:
         now = self._now()
@@ -115,7 +116,7 @@ class RemoteStore(DirectoryStore):
         except FileNotFoundError:
             return True
         except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be removed ({_line(error)})") from error
+            raise StoreError(f"{self._where(key)}: cannot be removed ({one_line(error)})") from error
         return True
 
     def size(self) -> dict[str, tuple[int, int]]:
@@ -141,7 +142,7 @@ class RemoteStore(DirectoryStore):
         except (FileNotFoundError, NotADirectoryError):
             return None
         except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be read ({_line(error)})") from error
+            raise StoreError(f"{self._where(key)}: cannot be read ({one_line(error)})") from error
         return data
 
     def _where(self, key: str) -> str:
@@ -163,7 +164,7 @@ class RemoteStore(DirectoryStore):
         except FileNotFoundError:
             return []
         except Exception as error:
-            raise StoreError(f"{self.url}: cannot be listed ({_line(error)})") from error
+            raise StoreError(f"{self.url}: cannot be listed ({one_line(error)})") from error
 
     def _now(self) -> float:
         return time.monotonic() + self._offset
@@ -194,10 +195,6 @@ def _written(info: Mapping[str, Any]) -> float:
     if isinstance(value, datetime):
         return value.timestamp()
     return float(value) if value is not None else float("inf")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def open_store(where: str | os.PathLike[str] | None = None) -> DirectoryStore:

@@ -12,7 +12,7 @@ from rich.text import Text
 from framenest.cli.terminal import err, note, out
 from framenest.lmm.answer import Kind
 from framenest.lmm.ladder import Asked, Step
-from framenest.report.sheet import clock
+from framenest.text import clock
 
 
 class Said:

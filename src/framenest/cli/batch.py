@@ -14,15 +14,16 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cache.remote import RemoteStore
 from framenest.cli import options
 from framenest.cli.files import check_writable
-from framenest.cli.terminal import Bars, duration_text, fail, note, out
+from framenest.cli.terminal import Bars, fail, note, out
 from framenest.config import ScorerConfig
 from framenest.corpus.job import BatchJob, Group, ItemOutcome
 from framenest.corpus.manifest import find_videos, index_groups
 from framenest.corpus.run_report import RunReport
-from framenest.corpus.workers import ProcessLimits, machine_memory, run_here
+from framenest.corpus.workers import run_here
 from framenest.errors import ConfigError, FramenestError, StoreError
+from framenest.processes import ProcessLimits, cores, machine_memory
 from framenest.scorers import choose, runs_on_gpu
-from framenest.video.parallel import cores
+from framenest.text import duration_text
 
 TIME_LIMIT = 1800.0
 """Seconds for one video or question, unless the command line says otherwise."""

@@ -11,7 +11,7 @@ import rich_click as click
 from framenest import extract as extraction
 from framenest import lmm
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore, size_text
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import asking, options
 from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, note, out
@@ -21,6 +21,7 @@ from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
+from framenest.text import size_text
 
 LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from framenest.method.index import choose_probes
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
+from framenest.text import slug
 from framenest.video import open_video
 
 TOP = 8
@@ -239,10 +239,6 @@ def _targets(output: str | None, asked: list[str | None], *, many: bool) -> list
         return [output]
     folder = Path(output)
     digits = len(str(len(asked)))
-    names = [f"{i + 1:0{digits}d}-{_slug(text or '')}.json" for i, text in enumerate(asked)]
+    names = [f"{i + 1:0{digits}d}-{slug(text or '', 'question')}.json" for i, text in enumerate(asked)]
     check_writable(folder / names[0])
     return [str(folder / name) for name in names]
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "question"

@@ -8,7 +8,7 @@ import rich_click as click
 
 from framenest import extract as extraction
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore, size_text
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, out
@@ -17,6 +17,7 @@ from framenest.report.document import document
 from framenest.report.page import page
 from framenest.report.thumbnails import embed, read_pictures
 from framenest.selectors.selection import load_result
+from framenest.text import size_text
 
 
 @click.command()

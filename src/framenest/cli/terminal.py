@@ -28,8 +28,8 @@ from rich.text import Text
 from framenest.cache.directory import CacheWarning
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.report.sheet import clock
 from framenest.scorers.truncation import CutQuestion
+from framenest.text import clock
 
 TOLD = (CacheWarning, CutQuestion)
 out = Console(highlight=False)
@@ -186,14 +186,3 @@ def print_prefix(prefix: Prefix) -> None:
     times = " ".join(clock(float(s)) for s in prefix.seconds)
     short = f" (all {len(prefix)} candidates of this short video)" if prefix.complete else ""
     out.print(f"[bold]K={prefix.budget}[/]{short}  {times}", soft_wrap=True)
-
-
-def duration_text(seconds: float) -> str:
-    """
-    >>> duration_text(42.21), duration_text(7322)
-    ('42.2 s', '2:02:02 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    whole = int(seconds + 0.5)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d} h"

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from framenest import models as model_files
 from framenest.cache import gc as upkeep
-from framenest.cache.directory import DirectoryStore, size_text
+from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.files import check_writable_folder
 from framenest.cli.terminal import Bars, note, out
@@ -19,6 +19,7 @@ from framenest.cli.units import Duration, Size
 from framenest.errors import ScorerError
 from framenest.scorers import choose
 from framenest.scorers.onnx_export import export_onnx
+from framenest.text import size_text
 
 
 @click.group(invoke_without_command=True)

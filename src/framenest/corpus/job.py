@@ -17,11 +17,11 @@ from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC, index_key
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder, Progress, Scorer
-from framenest.report.sheet import clock
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import features_key
 from framenest.scorers.truncation import CutQuestion
 from framenest.session import Session
+from framenest.text import clock, one_line
 from framenest.video import open_video
 
 
@@ -59,7 +59,7 @@ class ItemOutcome:
 
 
 def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> ItemOutcome:
-    return ItemOutcome(item, "failed", text=" ".join(text.split()), error=error, stops=stops)
+    return ItemOutcome(item, "failed", text=one_line(text), error=error, stops=stops)
 
 
 @dataclass(frozen=True)

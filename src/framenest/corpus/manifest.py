@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,9 @@ from framenest.cache.directory import digest
 from framenest.corpus.job import Group, WorkItem
 from framenest.errors import ConfigError, MissingExtra, StoreError
 from framenest.records import SUFFIXES, read_rows
+from framenest.text import one_line, slug
+from framenest.video import VIDEO_SUFFIXES
 from framenest.video.address import is_remote
-
-VIDEOS = (
-    *("3gp", "asf", "avi", "divx", "f4v", "flv", "h264", "h265", "hevc", "ivf", "m2ts", "m2v", "m4v", "mkv"),
-    *("mov", "mp4", "mpeg", "mpg", "mts", "mxf", "ogm", "ogv", "qt", "rm", "rmvb", "ts", "vob", "webm"),
-    *("wmv", "y4m"),
-)
-"""Name endings by which a walk through a folder finds videos."""
 
 
 def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
@@ -50,7 +44,7 @@ def _videos(source: str, pictures: bool) -> Iterator[str]:
 
 
 def _is_video(name: str) -> bool:
-    return not name.startswith(".") and name.rpartition(".")[2].lower() in VIDEOS
+    return not Path(name).name.startswith(".") and Path(name).suffix.lower() in VIDEO_SUFFIXES
 
 
 def _listed(url: str) -> list[str]:
@@ -73,7 +67,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
     except ValueError as error:
-        raise ConfigError(f"{file}: not a list of videos ({' '.join(str(error).split())})") from error
+        raise ConfigError(f"{file}: not a list of videos ({one_line(error)})") from error
     if rows and not all(isinstance(row.get("video"), str) and row["video"].strip() for row in rows):
         columns = ", ".join(map(str, rows[0]))
         raise ConfigError(f"{file}: every row needs a column `video`; its columns are {columns}")
@@ -106,7 +100,7 @@ def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: b
         options = row.get("options") or []
         if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
             raise ConfigError(f"{file}: {options!r} is not a list of answers (video {row['video']})")
-        name = f"{_slug(Path(video).stem)}-{_slug(question or 'no question')}"
+        name = f"{slug(Path(video).stem, 'video')}-{slug(question or 'no question', 'question')}"
         target = folder / f"{name}-{digest(video, question, options, settings)[:10]}.json"
         item = WorkItem(video, question, str(target), tuple(options))
         if item not in groups.setdefault(video, []):
@@ -114,7 +108,3 @@ def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: b
     if not groups:
         raise ConfigError(f"{file}: no rows in this file")
     return [tuple(items) for items in groups.values()]
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-") or "video"

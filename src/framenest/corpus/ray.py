@@ -18,8 +18,10 @@ from typing import Any
 
 from framenest.corpus.encoder import BatchingEncoder, RemoteScorer, Traits
 from framenest.corpus.job import BatchJob, Group, ItemOutcome, Work, failed
-from framenest.corpus.workers import POLL, ProcessLimits
+from framenest.corpus.workers import POLL
 from framenest.errors import ConfigError, FramenestError, MissingExtra
+from framenest.processes import ProcessLimits
+from framenest.text import one_line
 from framenest.video.address import is_remote
 
 RETRIES = 5
@@ -72,7 +74,7 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
     try:
         ray.init(log_to_driver=False, logging_level="error", **where)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise FramenestError(f"no Ray cluster at {address or 'this machine'} ({_line(error)})") from error
+        raise FramenestError(f"no Ray cluster at {address or 'this machine'} ({one_line(error)})") from error
 
 
 def _absolute(group: Group) -> Group:
@@ -158,11 +160,7 @@ class _Run:
 
 def _ours(error: Any) -> FramenestError:
     cause = getattr(error, "cause", None)
-    return FramenestError(str(cause) if isinstance(cause, FramenestError) else _line(cause or error))
-
-
-def _line(error: object) -> str:
-    return " ".join(str(error).split())[:300]
+    return FramenestError(str(cause) if isinstance(cause, FramenestError) else one_line(cause or error))
 
 
 _OPENED: dict[tuple[object, ...], Work] = {}

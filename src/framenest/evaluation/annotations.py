@@ -10,6 +10,7 @@ from typing import Any
 from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion
 from framenest.records import read_rows
+from framenest.video import VIDEO_SUFFIXES
 
 
 def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuestion]:
@@ -47,19 +48,13 @@ def _unique(questions: Sequence[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
     return result
 
 
-VIDEOS = frozenset(
-    (".mp4", ".m4v", ".mov", ".3gp", ".mkv", ".webm", ".avi", ".flv", ".wmv", ".ts", ".m2ts", ".mts", ".mpg",
-     ".mpeg", ".ogv", ".gif")
-)  # fmt: skip
-
-
 class Folder:
     """Files below a folder by the names that annotations use: a path, a file name, or one without suffix.
 
     suffixes: which files may stand for a name without one; subtitles and notes often lie beside a video.
     """
 
-    def __init__(self, root: str | Path, suffixes: Collection[str] = VIDEOS) -> None:
+    def __init__(self, root: str | Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
             raise StoreError(f"{self.root}: no such folder")

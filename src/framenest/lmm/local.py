@@ -9,6 +9,7 @@ from typing import Any
 from framenest.errors import MissingExtra, ModelError
 from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
 from framenest.lmm.request import Request
+from framenest.text import one_line
 
 _STYLES = {
     "qwen3_vl": "qwen",
@@ -139,10 +140,10 @@ class LocalModel:
                 name, dtype=dtype, trust_remote_code=trusted
             )
         except (OSError, ValueError, ImportError) as error:
-            said = " ".join(str(error).split())
+            said = one_line(error)
             if "custom code" in said and not trusted:
                 said = "it brings its own code; to run that, give trust_remote_code=True"
-            raise ModelError(f"{name}: cannot be loaded ({said[:300]})") from error
+            raise ModelError(f"{name}: cannot be loaded ({said})") from error
         return (model if device is None else model.to(device)), processor
 
 

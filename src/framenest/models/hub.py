@@ -9,6 +9,7 @@ from typing import Any
 
 from framenest.cache.directory import DirectoryStore, digest
 from framenest.errors import MissingExtra, ScorerError, StoreError
+from framenest.text import one_line
 
 WEIGHTS = ("*.safetensors", "*.onnx")
 FILES = [*WEIGHTS, "*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja"]
@@ -57,8 +58,7 @@ class HubRepo:
         except (hub.errors.LocalEntryNotFoundError, hub.errors.OfflineModeIsEnabled) as error:
             raise StoreError(f"{self.source}: no network, or the hub does not answer") from error
         except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
-            line = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise StoreError(f"{self.source}: could not be fetched ({line})") from error
+            raise StoreError(f"{self.source}: could not be fetched ({one_line(error)})") from error
 
     def locate(self, store: DirectoryStore) -> Checkpoint | None:
         """The newest revision that is here; None where there is none."""

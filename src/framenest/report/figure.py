@@ -15,8 +15,9 @@ from framenest.frames import Pixels, VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.report.canvas import Canvas, Colour, PixelCanvas, SvgCanvas
 from framenest.report.document import Result, document
-from framenest.report.sheet import FAINT, INK, clock
+from framenest.report.sheet import FAINT, INK
 from framenest.selectors.selection import Selection
+from framenest.text import clock
 
 BUDGETS = (8, 16, 32)
 BANDS: tuple[Colour, ...] = ((190, 60, 30), (214, 143, 0), (16, 132, 126))

@@ -10,24 +10,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
+from framenest.text import clock
 
 TILE_WIDTH = 320
 GAP = 12
 BAND = 30
 INK, PAPER, FAINT, ACCENT = (24, 28, 33), (250, 250, 248), (105, 112, 120), (190, 60, 30)
-
-
-def clock(seconds: float) -> str:
-    """Minutes and seconds, hours where needed.
-
-    >>> clock(83.25), clock(3683.5)
-    ('1:23.2', '1:01:23.5')
-    """
-    tenths = math.floor(seconds * 10)
-    minutes, rest = divmod(tenths, 600)
-    text = f"{rest // 10:02d}.{rest % 10}"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{text}" if hours else f"{minutes}:{text}"
 
 
 def contact_sheet(

@@ -15,6 +15,7 @@ from framenest.frames import Array, Pixels
 from framenest.models import Checkpoint
 from framenest.protocols import Progress
 from framenest.scorers.preprocessing import Preprocessing
+from framenest.text import one_line
 from framenest.timing import Timing
 
 ON_GPU, ON_CPU = 128, 8
@@ -168,8 +169,7 @@ def _loading(checkpoint: Checkpoint) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ScorerError(f"{checkpoint.path}: this model cannot be loaded ({line})") from error
+        raise ScorerError(f"{checkpoint.path}: this model cannot be loaded ({one_line(error)})") from error
 
 
 def _devices(text: str) -> list[torch.device]:

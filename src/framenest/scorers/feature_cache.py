@@ -12,10 +12,11 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import CacheWarning, digest, keep, size_text
+from framenest.cache.directory import CacheWarning, digest, keep
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.scorers.features import FORMAT, Features
+from framenest.text import size_text
 from framenest.timing import Timing
 
 KEPT_BY_DEFAULT = 64 * 2**20

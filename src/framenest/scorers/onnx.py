@@ -20,13 +20,13 @@ from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
+from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
 from framenest.scorers.dual import DualScorer, half_cosine
 from framenest.scorers.preprocessing import Preprocessing
 from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
-from framenest.video.parallel import cores
 
 AT_ONCE = 8  # frames: more do not run faster on a CPU
 

@@ -21,11 +21,11 @@ from framenest.cache.directory import DirectoryStore, digest, keep
 from framenest.config import Calibration, ScorerConfig
 from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
 from framenest.scorers.onnx import loading, onnx_session
 from framenest.scorers.truncation import tell_truncation
-from framenest.video.parallel import cores
 
 CLASSES, OBJECTS = 1000, 90
 PROMPT = "a photo of a "

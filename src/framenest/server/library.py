@@ -15,9 +15,8 @@ from framenest.server.check import check_video
 from framenest.server.journal import Journal
 from framenest.server.refusals import Busy, Forbidden, NotReady, Unknown
 from framenest.server.settings import Settings
+from framenest.video import VIDEO_SUFFIXES
 
-SUFFIXES = {".mp4", ".m4v", ".mov", ".3gp", ".mkv", ".webm", ".avi", ".ts", ".m2ts", ".mts", ".mpg", ".mpeg"}
-SUFFIXES |= {".vob", ".flv", ".wmv", ".asf", ".ogv", ".mxf", ".gif"}
 LISTED = 2000  # files of the folder that are listed
 
 
@@ -59,7 +58,7 @@ class Library:
             return []
         found = []
         for file in sorted(self._folder.rglob("*")):
-            if file.suffix.lower() in SUFFIXES and self._inside(file) and file.is_file():
+            if file.suffix.lower() in VIDEO_SUFFIXES and self._inside(file) and file.is_file():
                 with suppress(
                     FileNotFoundError, UnicodeEncodeError
                 ):  # removed just now; a name that is no text

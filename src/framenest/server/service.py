@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from framenest.cache.directory import digest
 from framenest.config import MECConfig
-from framenest.corpus.workers import ProcessLimits, machine_memory
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.method.ranking import FORMAT
+from framenest.processes import ProcessLimits, machine_memory
 from framenest.server.answering import Answers
 from framenest.server.frame_images import FrameImages
 from framenest.server.incoming import Incoming

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from framenest.config import ScorerConfig
-from framenest.corpus.workers import ProcessLimits, end_with_parent
 from framenest.errors import FramenestError, VideoError
+from framenest.processes import ProcessLimits, end_with_parent
 from framenest.protocols import Progress
 from framenest.server.work import Desk
 

@@ -16,7 +16,12 @@ from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import Source, check_file
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
-__all__ = ["ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video"]
+__all__ = ["VIDEO_SUFFIXES", "ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video"]
+
+VIDEO_SUFFIXES = frozenset(
+    [".3gp", ".asf", ".avi", ".divx", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf", ".m2ts", ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".ogm", ".ogv", ".qt", ".rm", ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m"]
+)
+"""By which a video is told from the other files of a folder."""
 
 
 def open_video(

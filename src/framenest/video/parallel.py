@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,13 +21,6 @@ class TaskWorker(Protocol[Task_contra, Item_co]):
 
     def __call__(self, task: Task_contra, /) -> Iterator[Item_co]: ...
     def close(self) -> None: ...
-
-
-def cores() -> int:
-    """Processors that this process may use: those it is given, FRAMENEST_THREADS of them at the most."""
-    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    most = os.environ.get("FRAMENEST_THREADS", "")
-    return min(given, max(1, int(most))) if most.isdecimal() else given
 
 
 def ordered(

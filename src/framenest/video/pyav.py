@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from framenest.cache.directory import digest, keep
 from framenest.errors import VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.processes import cores
 from framenest.protocols import Store
 from framenest.video import x264
 from framenest.video.batches import (
@@ -22,7 +23,7 @@ from framenest.video.batches import (
     picture_bytes,
     picture_shapes,
 )
-from framenest.video.parallel import cores, ordered
+from framenest.video.parallel import ordered
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler, display_size
 from framenest.video.scan import scan

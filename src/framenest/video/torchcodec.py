@@ -15,6 +15,7 @@ from PIL import Image
 
 from framenest.errors import MissingExtra, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.text import one_line
 from framenest.video.batches import (
     Picture,
     batch_size,
@@ -43,7 +44,7 @@ class TorchCodecDecoder:
         except ImportError as error:
             raise MissingExtra("torchcodec", "torchcodec") from error
         except (OSError, RuntimeError) as error:
-            raise VideoError(f"torchcodec cannot load FFmpeg's libraries ({_line(error)})") from error
+            raise VideoError(f"torchcodec cannot load FFmpeg's libraries ({one_line(error)})") from error
         self.version = f"{torchcodec.__version__}-{device.partition(':')[0]}-1"
         self._file = file
         try:
@@ -52,7 +53,7 @@ class TorchCodecDecoder:
             )
             count = len(self._decoder)
         except (RuntimeError, ValueError, TypeError) as error:
-            raise VideoError(f"{file.info.path}: torchcodec cannot read this ({_line(error)})") from error
+            raise VideoError(f"{file.info.path}: torchcodec cannot read this ({one_line(error)})") from error
         if count != file.info.num_frames:
             raise VideoError(
                 f"{file.info.path}: torchcodec sees {count} frames, the file has {file.info.num_frames}"
@@ -91,7 +92,7 @@ class TorchCodecDecoder:
         try:
             batch = self._decoder.get_frames_at(numbers.tolist())
         except (RuntimeError, ValueError, IndexError) as error:
-            raise VideoError(f"{self.info.path}: torchcodec failed ({_line(error)})") from error
+            raise VideoError(f"{self.info.path}: torchcodec failed ({one_line(error)})") from error
         times = np.asarray(batch.pts_seconds.cpu()) - self.info.start
         wrong = np.abs(times - self.seconds[numbers]) > 1e-3
         if wrong.any():
@@ -101,7 +102,3 @@ class TorchCodecDecoder:
                 f"the file's at {self.seconds[numbers[place]]:.3f} s"
             )
         return np.asarray(batch.data.permute(0, 2, 3, 1).cpu())
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

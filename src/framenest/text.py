@@ -1,0 +1,63 @@
+"""Numbers, times and messages as people read them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+
+def one_line(value: object, longest: int = 300) -> str:
+    """A message as one line; an error without a message is called by its class.
+
+    >>> one_line(ValueError("no such\\n  stream")), one_line(KeyError())
+    ('no such stream', 'KeyError')
+    """
+    return " ".join(str(value).split())[:longest] or type(value).__name__
+
+
+def slug(text: str, otherwise: str) -> str:
+    """A text as part of a file name; `otherwise` where nothing of it is left.
+
+    >>> slug("What is it?", "question"), slug("…", "question")
+    ('what-is-it', 'question')
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-") or otherwise
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, hours where needed.
+
+    >>> clock(83.25), clock(3683.5)
+    ('1:23.2', '1:01:23.5')
+    """
+    tenths = math.floor(seconds * 10)
+    minutes, rest = divmod(tenths, 600)
+    text = f"{rest // 10:02d}.{rest % 10}"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{text}" if hours else f"{minutes}:{text}"
+
+
+def duration_text(seconds: float) -> str:
+    """How long something takes or lasts.
+
+    >>> duration_text(42.21), duration_text(7322)
+    ('42.2 s', '2:02:02 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    whole = int(seconds + 0.5)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d} h"
+
+
+def size_text(count: int) -> str:
+    """A number of bytes.
+
+    >>> size_text(14_246_826)
+    '13.6 MiB'
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"
