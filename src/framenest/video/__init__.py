@@ -18,9 +18,11 @@ from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
 __all__ = ["VIDEO_SUFFIXES", "ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video"]
 
-VIDEO_SUFFIXES = frozenset(
-    [".3gp", ".asf", ".avi", ".divx", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf", ".m2ts", ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".ogm", ".ogv", ".qt", ".rm", ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m"]
-)
+VIDEO_SUFFIXES = frozenset((
+    ".3gp", ".asf", ".avi", ".divx", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf", ".m2ts",
+    ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".ogm", ".ogv", ".qt", ".rm",
+    ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m",
+))  # fmt: skip
 """By which a video is told from the other files of a folder."""
 
 
