@@ -97,7 +97,8 @@ class MEC:
             A ranking whose every prefix is a selection.
         """
         before = self.session.timing.seconds
-        cache = self._view(self.session.open(video, fps), question, self.config.index)
+        scorer = self.session.scorer_for(question)
+        cache = self.session.features(self.session.open(video, fps), scorer, self.config.index.thumbnail)
         decoded = cache.decoded
         index, probes = self._index(cache)
         pool = self._discover(cache, index, probes, question, tuple(options))
@@ -117,7 +118,8 @@ class MEC:
     ) -> CandidatePool:
         """Score the probes, zoom in where the evidence is, and gather all candidates."""
         before = self.session.timing.seconds
-        cache = self._view(self.session.reopen(index.video), question, index.config)
+        scorer = self.session.scorer_for(question)
+        cache = self.session.features(self.session.reopen(index.video), scorer, index.config.thumbnail)
         decoded = cache.decoded
         probes = cache.see(index.frames, "probes")
         pool = self._discover(cache, index, probes, question, tuple(options))
@@ -137,10 +139,6 @@ class MEC:
     def _measured(self, pool: CandidatePool, before: Mapping[str, float], decoded: int) -> CandidatePool:
         seconds = self.session.timing.since(before)
         return replace(pool, stats=replace(pool.stats, decoded=decoded, seconds=seconds))
-
-    def _view(self, decoder: Decoder, question: str | None, config: IndexConfig) -> FeatureCache:
-        """The video as the scorer for this question sees it."""
-        return self.session.features(decoder, self.session.scorer_for(question), config.thumbnail)
 
     def _index(self, cache: FeatureCache) -> tuple[SparseIndex, Features]:
         """The index of the video, and its probes as the scorer sees them."""
