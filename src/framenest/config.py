@@ -13,6 +13,7 @@ Probing = Literal["uniform", "keyframes"]
 RelevanceText = Literal["question", "question+options"]
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 Calibration = Literal["auto", "none", "logistic"]
+Rule = Literal["paper", "residual"]
 
 
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -116,8 +117,15 @@ class DiscoveryConfig(_Checked):
 
 @dataclass(frozen=True)
 class RankingConfig(_Checked):
-    """How evidence, coverage and diversity are traded at each rank."""
+    """How candidates are put in order.
 
+    `paper` trades evidence, coverage and diversity at each rank. `residual` takes the evidence that no chosen
+    frame shows yet; only `horizon` and the settings after `coverage_term` concern it.
+    """
+
+    rule: Rule = setting(
+        "paper", "The paper's weighted sum, or evidence that is not yet shown.", _one_of(Rule), "default"
+    )
     horizon: int = setting(
         256, "M: length of the ranking, and of the shift from evidence to context.", _whole(1)
     )
@@ -128,6 +136,21 @@ class RankingConfig(_Checked):
     coverage_term: bool = setting(
         True, "Reward frames far from those already chosen (off: an ablation).", _SWITCH
     )
+    evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", _POSITIVE, "default")
+    event_shortest: float = setting(3.0, "a: seconds that events last at least.", _POSITIVE, "default")
+    event_longest: float = setting(60.0, "b: seconds that events last at most.", _POSITIVE, "default")
+    scene_shortest: float = setting(
+        40.0, "The same where relevance does not dip between two frames.", _POSITIVE, "default"
+    )
+    scene_longest: float = setting(
+        240.0, "The same where relevance does not dip between two frames.", _POSITIVE, "default"
+    )
+    same_look_from: float = setting(
+        0.995,
+        "s₀: similarity of looks from which two frames may show the same thing.",
+        ("0 or more, less than 1", lambda value: _finite(value) and 0 <= value < 1),
+        "default",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,6 +159,9 @@ class RankingConfig(_Checked):
         for name in ("evidence_weight_start", "evidence_weight_end"):
             fits = getattr(self, name) <= most + 1e-12
             self._require(fits, name, f"between 0 and 1 - diversity_weight = {most:g}")
+        for longest, shortest in (("event_longest", "event_shortest"), ("scene_longest", "scene_shortest")):
+            least = getattr(self, shortest)
+            self._require(getattr(self, longest) > least, longest, f"more than {shortest} ({least:g})")
 
 
 @dataclass(frozen=True)
@@ -222,6 +248,7 @@ def _weights(start: float, end: float, diversity: float = 0.2) -> dict[str, Any]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
+    "residual": {"rule": "residual"},
     "static-weights": _weights(0.6, 0.6),
     "evidence-only": _weights(1.0, 1.0, diversity=0.0),
     "no-coverage": {"coverage_term": False},
@@ -237,4 +264,4 @@ PRESETS: dict[str, dict[str, Any]] = {
     "high-to-mid": _weights(0.7, 0.3),
     "mid-to-low": _weights(0.5, 0.1),
 }
-"""The paper's configuration and its ablations: what each changes."""
+"""The paper's configuration, the rule beyond it, and the paper's ablations: what each changes."""

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import digest, keep
-from framenest.config import IndexConfig, MECConfig, ScorerConfig
+from framenest.config import IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.method import appearance, discovery
 from framenest.method.candidate_pool import CandidatePool
-from framenest.method.greedy import greedy
+from framenest.method.greedy import Greedy, greedy
 from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes
 from framenest.method.observability import observability
 from framenest.method.ranking import Ranking
+from framenest.method.residual import residual
 from framenest.method.stats import Stats
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.scorers.feature_cache import FeatureCache
@@ -34,6 +35,7 @@ class MEC:
         config: the paper's settings unless told otherwise.
         scorer: a name ("auto" is the best one whose weights are on this machine), a Scorer, or None for
             rankings without a question.
+        preset: a config by name (PRESETS): "residual" shows no event twice before others were shown once.
         store: a directory, an address (s3://…) or a Store for indexes and features; by default the user's
             cache.
         progress: called as progress(stage, done, total) during long work.
@@ -42,7 +44,7 @@ class MEC:
         session: share open videos and the scorer with other selectors, instead of the arguments above.
 
     Raises:
-        ConfigError: a session was given together with what it already has.
+        ConfigError: a session was given together with what it already has, or a preset with a config.
 
     >>> mec = MEC()                                                       # doctest: +SKIP
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")      # doctest: +SKIP
@@ -54,6 +56,7 @@ class MEC:
         config: MECConfig | None = None,
         scorer: str | Scorer | None = "auto",
         *,
+        preset: str | None = None,
         store: Store | str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
         keep_features: bool = False,
@@ -66,7 +69,9 @@ class MEC:
                 "a session brings its own scorer, store, progress, keep_features and scoring; "
                 "give a session or those"
             )
-        self.config = config or MECConfig()
+        if preset is not None and config is not None:
+            raise ConfigError("a preset is a config; give one or the other")
+        self.config = config or MECConfig.preset(preset or "paper")
         self.session = session or Session(
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
         )
@@ -131,7 +136,7 @@ class MEC:
             raise ConfigError("this pool was read from a file, without appearance; rank the video again")
         timing = Timing()
         with timing("order"):
-            found = greedy(pool.frames, pool.evidence, pool.appearance, pool.num_frames, self.config.ranking)
+            found = _ordered(pool, pool.appearance, self.config.ranking)
         stats = replace(pool.stats, seconds={**pool.stats.seconds, **timing.seconds})
         config = replace(pool.config, ranking=self.config.ranking)
         return Ranking(replace(pool, config=config, stats=stats, appearance=None), found.order, found.terms)
@@ -255,6 +260,12 @@ class MEC:
         cache = session.features(decoder, reranker, self.config.index.thumbnail)
         seen = cache.see(frames[again], "rerank")
         return refine(relevance, again, cache.relevance(seen, asked, seen))
+
+
+def _ordered(pool: CandidatePool, looks: NDArray[np.float32], config: RankingConfig) -> Greedy:
+    if config.rule == "residual":
+        return residual(pool.seconds, pool.cues["relevance"], pool.evidence, looks, config)
+    return greedy(pool.frames, pool.evidence, looks, pool.num_frames, config)
 
 
 def _stored_index(store: Store, key: str) -> SparseIndex | None:
