@@ -77,6 +77,12 @@ class IndexConfig(_Checked):
         "τp: seconds of video at which all extra probes are used.",
         ("seconds, more than 0", _POSITIVE[1]),
     )
+    max_gap: float | None = setting(
+        None,
+        "Seconds: as many probes as it takes that no longer stretch goes unseen.",
+        ("seconds, more than 0", lambda value: value is None or (_finite(value) and value > 0)),
+        "default",
+    )
     probing: Probing = setting(
         "uniform", "Where probes lie: an exact grid, or on key frames (much faster).", _one_of(Probing)
     )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
+from framenest.method.appearance import similarity_rows
 
 Floats = NDArray[np.float64]
 
@@ -63,15 +64,14 @@ def greedy(
     horizon = min(config.horizon, size)
     places = frames.astype(np.float64)
     worth = evidence.astype(np.float64)
-    vectors = appearance.astype(np.float64)
-    similarities = vectors @ vectors.T
+    similarities = similarity_rows(appearance)
 
     order = np.empty(horizon, dtype=np.int64)
     seen = np.ones((3, horizon))
     chosen = int(np.argmax(worth))
     order[0], seen[2, 0] = chosen, worth[chosen]
     nearest = np.abs(places - places[chosen])
-    similarity = similarities[chosen].copy()
+    similarity = similarities(chosen).copy()
     taken = np.zeros(size)
     taken[chosen] = -np.inf
     covered = np.zeros(size)
@@ -91,5 +91,5 @@ def greedy(
         seen[:, place] = covered[chosen], diverse[chosen], utility[chosen]
         taken[chosen] = -np.inf
         np.minimum(nearest, np.abs(places - places[chosen]), out=nearest)
-        np.maximum(similarity, similarities[chosen], out=similarity)
+        np.maximum(similarity, similarities(chosen), out=similarity)
     return Greedy(order, dict(zip(("coverage", "diversity", "utility"), seen, strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import Pixels, VideoInfo
 from framenest.method import appearance
 from framenest.method.observability import observability
-from framenest.method.probes import probe_count, probe_grid, snap_to_keys
+from framenest.method.probes import fill_gaps, probe_count, probe_grid, snap_to_keys
 from framenest.protocols import Decoder
 
 INDEX_FORMAT = 1
@@ -170,5 +171,12 @@ def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int
     count = probe_count(
         last - first + 1, duration, config.base_probes, config.extra_probes, config.saturation
     )
-    grid = probe_grid(first, last, count)
-    return (first, last), snap_to_keys(grid, decoder.key_frames) if config.probing == "keyframes" else grid
+    if config.max_gap is not None:
+        even = math.ceil((float(seconds[last]) - float(seconds[first])) / config.max_gap - 1e-9) + 1
+        count = min(last - first + 1, max(count, even))
+    probes = probe_grid(first, last, count)
+    if config.probing == "keyframes":
+        probes = snap_to_keys(probes, decoder.key_frames)
+    if config.max_gap is not None:
+        probes = fill_gaps(probes, seconds, config.max_gap)
+    return (first, last), probes

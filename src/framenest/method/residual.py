@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
+from framenest.method.appearance import similarity_rows
 from framenest.method.greedy import Floats, Greedy
 
 LEAST = 1e-6
@@ -103,11 +104,9 @@ def residual(
     """
     size = len(seconds)
     horizon = min(config.horizon, size)
-    vectors = appearance.astype(np.float64)
     floor = np.maximum(relevance.astype(np.float64), LEAST)
     worth = evidence.astype(np.float64) + config.evidence_floor
-    similarities = vectors @ vectors.T
-    alike = np.count_nonzero(similarities > config.same_look_from, axis=1) > 1  # to another than itself
+    similarities = similarity_rows(appearance)
     longest = max(config.event_longest, config.scene_longest)
     first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
     end = np.searchsorted(seconds, seconds + longest, side="right").tolist()
@@ -125,8 +124,9 @@ def residual(
         event = same_event(seconds[near], floor[near], chosen - near.start, config)
         shares[place, near] = event
         np.minimum(new_event[near], 1.0 - event, out=new_event[near])
-        if alike[chosen]:
-            look = same_look(similarities[chosen], config.same_look_from)
+        similarity = similarities(chosen)
+        if np.count_nonzero(similarity > config.same_look_from) > 1:  # another one than itself
+            look = same_look(similarity, config.same_look_from)
             np.maximum(shares[place], look, out=shares[place])
             np.minimum(new_look, 1.0 - look, out=new_look)
     by = dict(zip(("same_event", "same_look", "utility"), terms, strict=True))
