@@ -1,6 +1,7 @@
 # make demo            set up, rank a real-content video for a question, write a report of it
 # make test            set up, lint, type-check, run the core tests
-# make test-all        everything behind every extra as well; what CI runs
+# make test-all        everything behind every extra as well, and the wheel; what CI runs
+# make wheel           build sdist and wheel, look inside, install the wheel and rank a video with it
 # make test-lmms-eval  the real lmms-eval, in an environment of 6 GB of its own
 # make test-newest     the core tests with the newest dependencies there are, whatever the constraints say
 # make test-oldest     the core tests with the oldest dependencies that pyproject.toml allows
@@ -16,7 +17,7 @@ LOCKED := $(call constrained,constraints.txt)
 QUESTION ?= Where is the cup of coffee?
 
 .PHONY: demo screenshot test lint types core-tests test-all test-torchcodec test-models test-browser test-server \
-	test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest constraints models \
+	test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest wheel constraints models \
 	system-ffmpeg system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
@@ -45,7 +46,7 @@ core-tests: $(VENV)/installed models
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
 
-test-all: test test-torchcodec test-models test-browser test-server test-ask test-ray collect-lmms-eval
+test-all: test wheel test-torchcodec test-models test-browser test-server test-ask test-ray collect-lmms-eval
 
 # Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
 test-torchcodec: $(VENV)/test-torch system-ffmpeg
@@ -85,6 +86,10 @@ collect-lmms-eval: $(if $(wildcard .venv-lmms-eval/installed),.venv-lmms-eval/in
 	else \
 		echo "NOT RUN: the tests with the real lmms-eval. To install its 6 GB and run them: make test-lmms-eval"; \
 	fi
+
+# What a release looks like from outside. Builds the wheel from the sdist.
+wheel: .venv-tools/installed
+	$(LOCKED) .venv-tools/bin/python .ci/wheel.py
 
 # uv asks PyPI, or what UV_INDEX_URL and the like name. lmms-eval wants another torch than the rest, so it has
 # a file of its own.
@@ -126,7 +131,7 @@ $(VENV)/test-%: $(VENV)/installed
 
 .venv-tools/installed: pyproject.toml constraints.txt
 	test -x .venv-tools/bin/python || $(PYTHON) -m venv .venv-tools
-	$(LOCKED) .venv-tools/bin/python $(INSTALL) uv
+	$(LOCKED) .venv-tools/bin/python $(INSTALL) build twine uv
 	touch $@
 
 # System packages, only where they are missing and apt can install them.
