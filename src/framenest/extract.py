@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.method.prefix import Prefix
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Decoder, Progress, Store
 from framenest.video import open_video
 from framenest.video.address import is_remote
 
@@ -21,7 +20,7 @@ FORMATS = ("jpg", "png")
 
 
 def reopen(
-    video: VideoInfo, *, path: str | os.PathLike[str] | None = None, store: DirectoryStore | None = None
+    video: VideoInfo, *, path: str | os.PathLike[str] | None = None, store: Store | None = None
 ) -> Decoder:
     """The video that a ranking was made from, at another path if it has moved; refused where it changed."""
     where = os.fspath(path) if path is not None else video.path

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import local_directory
 from framenest.errors import ConfigError, VideoError
-from framenest.protocols import Decoder
+from framenest.protocols import Decoder, Store
 from framenest.video.address import find, is_remote
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import Source, check_file
@@ -32,7 +32,7 @@ def open_video(
     fps: float | None = None,
     stream: int | None = None,
     decoder: str = "pyav",
-    store: DirectoryStore | None = None,
+    store: Store | None = None,
 ) -> Decoder:
     """A decoder for a path, an address, a folder of numbered images or frames (n, H, W, 3).
 
@@ -49,12 +49,13 @@ def open_video(
             raise VideoError("an array of frames needs its frame rate; give fps=")
         return ArrayDecoder(video, fps)
     if isinstance(video, (str, os.PathLike)):
-        path, store = os.fspath(video), store or DirectoryStore()
+        path, local = os.fspath(video), local_directory(store)
+        store = store or local
         if decoder != "pyav" and (is_remote(path) or Path(path).is_dir()):
             raise ConfigError(f"{path}: decoder {decoder!r} reads only files on this machine")
         if is_remote(path):
-            found = find(path, store)
-            source = Source(path, stream, found.local, found.open_file)
+            found = find(path, local)
+            source = Source(path, stream, found.local, found.open_file, found.in_use)
             return PyAVDecoder(source, found.fingerprint, store=store)
         if Path(path).is_dir():
             return ImageFolderDecoder(path, fps)
@@ -63,7 +64,7 @@ def open_video(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
         check_file(path)
-        file = PyAVDecoder(Source.at(path, stream), store.fingerprint(path), store=store)
+        file = PyAVDecoder(Source.at(path, stream), local.fingerprint(path), store=store)
         return file if decoder == "pyav" else _other(decoder, file)
     if isinstance(video, Decoder):
         return video

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from framenest.cache.directory import DirectoryStore, digest
+from framenest.cache.in_use import InUse
 from framenest.errors import MissingExtra, VideoError
 
 TIMEOUT = 30.0
@@ -43,6 +44,8 @@ class Remote:
     fingerprint: str
     local: str | None
     open_file: Callable[[], BinaryIO] | None = None
+    in_use: InUse | None = None
+    """The lock of a downloaded file."""
 
 
 def find(url: str, store: DirectoryStore) -> Remote:
@@ -63,8 +66,9 @@ def _http(url: str, store: DirectoryStore) -> Remote:
         target = store.root / "remote" / fingerprint
         if not target.is_file() or not any(version):
             _download(url, answer, target)
-        store.hold(target)
-        return Remote(store.fingerprint(str(target)), str(target))
+        in_use = InUse()
+        in_use.hold(target)
+        return Remote(store.fingerprint(str(target)), str(target), in_use=in_use)
 
 
 def _download(url: str, answer: Any, target: Path) -> None:

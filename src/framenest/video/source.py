@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeAlias
 import av
 from av.error import FFmpegError
 
+from framenest.cache.in_use import InUse
 from framenest.errors import VideoError
 
 TIMEOUT = (30.0, 30.0)  # seconds to open and to read: a server that stalls must not hang us
@@ -55,6 +56,8 @@ class Source:
     stream: int | None = None
     local: str | None = None
     open_file: Callable[[], BinaryIO] | None = None
+    in_use: InUse | None = None
+    """Keeps a downloaded file locked for as long as this is open."""
 
     @classmethod
     def at(cls, path: str, stream: int | None = None) -> Source:
