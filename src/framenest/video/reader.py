@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import av
 import numpy as np
@@ -181,7 +182,7 @@ class Reader:
             self._packets = self._opened.packets()
             found = self._find(packet)
             if found is not None:
-                self._packets = _chain(found, self._packets)
+                self._packets = chain([found], self._packets)
                 self._next = packet
                 return True
             goal = timeline.previous_key(goal)
@@ -211,8 +212,3 @@ class Reader:
             return None
         matches = np.flatnonzero(known[: at_most + 1] == mine)
         return int(matches[0]) if len(matches) == 1 else None
-
-
-def _chain(first: Packet, rest: Iterator[Packet]) -> Iterator[Packet]:
-    yield first
-    yield from rest

@@ -47,12 +47,13 @@ def damage_as_video_error(path: str) -> Iterator[None]:
 class Source:
     """A video that can be opened again and again, always at the same stream.
 
-    `path` is what the user calls it. `stream` counts the file's streams from 0, as FFmpeg does; None is
-    the one FFmpeg would choose. `local` is what FFmpeg opens, the path itself unless it lies elsewhere;
-    None where it is read through `open_file` alone.
+    `path` is the user's name for it, `fingerprint` tells its content from any other. `stream` counts the
+    file's streams from 0, as FFmpeg does; None is FFmpeg's choice. `local` is the path or address that
+    FFmpeg opens; None where it reads through `open_file`.
     """
 
     path: str
+    fingerprint: str = ""
     stream: int | None = None
     local: str | None = None
     open_file: Callable[[], BinaryIO] | None = None
@@ -60,16 +61,17 @@ class Source:
     """Keeps a downloaded file locked for as long as this is open."""
 
     @classmethod
-    def at(cls, path: str, stream: int | None = None) -> Source:
+    def at(cls, path: str, fingerprint: str = "", stream: int | None = None) -> Source:
         """A file on this machine."""
         where = str(Path(path).absolute())
-        return cls(where, stream, where)
+        return cls(where, fingerprint, stream, where)
 
     def file(self) -> BinaryIO:
         """The bytes of the file, for reading its header."""
         return self.open_file() if self.open_file else Path(self.local or self.path).open("rb")
 
     def open(self) -> Opened:
+        """The container, with one decoder for the chosen stream."""
         with damage_as_video_error(self.path):
             container = av.open(self.local or self.file(), "r", timeout=TIMEOUT, **_LENIENT)
             try:
