@@ -14,13 +14,28 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from framenest.frames import ImageSpec, Pixels
 
 # Bit-exact scaling, so that an index does not depend on the processor's vector units: SWS_FULL_CHR_H_INT,
-# SWS_FULL_CHR_H_INP, SWS_ACCURATE_RND and SWS_BITEXACT of swscale.h, which PyAV 17 has no names for.
+# SWS_FULL_CHR_H_INP, SWS_ACCURATE_RND and SWS_BITEXACT of swscale.h, which PyAV before 18 has no names for.
 _EXACT = 0x2000 | 0x4000 | 0x40000 | 0x80000
 _RESAMPLE = {
     "area": Interpolation.AREA | _EXACT,
     "bilinear": Interpolation.BILINEAR | _EXACT,
     "bicubic": Interpolation.BICUBIC | _EXACT,
 }
+_HAS_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")  # PyAV 17
+_BT601 = 5
+
+
+def _options(frame: av.VideoFrame) -> dict[str, Any]:
+    """One thread, and the stream's own colour matrix.
+
+    PyAV before 17 has one thread only, and takes the frame's matrix only where another one is asked for;
+    RGB has none, so any will do.
+    """
+    if _HAS_THREADS:
+        return {"threads": 1}
+    if frame.colorspace in (0, 2, _BT601):  # RGB, unknown, or what FFmpeg assumes
+        return {}
+    return {"dst_colorspace": _BT601, "src_color_range": frame.color_range}
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,7 @@ class Scaler:
         width, height = self._turn.swap(*(spec.scaled(*self._full) if spec else self._full))
         flags = _RESAMPLE[spec.resample if spec else "bicubic"]
         scaled = reformatter.reformat(
-            frame, width=width, height=height, format="rgb24", interpolation=flags, threads=1
+            frame, width=width, height=height, format="rgb24", interpolation=flags, **_options(frame)
         )
         pixels = self._turn.apply(np.asarray(scaled.to_ndarray(), dtype=np.uint8))
         return spec.cut(pixels) if spec else pixels

@@ -67,7 +67,7 @@ def _from_packets(source: Source) -> tuple[_Table, int]:
 def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
     """From the index of an MP4 or MOV file, if it is complete and agrees with a sample of the packets."""
     stream = opened.stream
-    entries = stream.index_entries
+    entries = getattr(stream, "index_entries", ())  # PyAV 17; older ones read the packets
     if "mp4" not in opened.container.format.name or not stream.frames or len(entries) != stream.frames:
         return None
     rows = ((e.timestamp, e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard, 0) for e in entries)
