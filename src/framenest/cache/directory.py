@@ -119,6 +119,7 @@ class DirectoryStore:
         return str(self.root)
 
     def path(self, key: str) -> Path:
+        """The file of an entry or a download."""
         return self.root / (key if key.startswith(DOWNLOADS) else entry_name(key))
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:

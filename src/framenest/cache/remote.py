@@ -14,7 +14,7 @@ from typing import Any
 
 from framenest.cache.archive import DamagedFile, pack, unpack
 from framenest.cache.directory import SUFFIX, DirectoryStore, compressed, entry_name, unpack_or_warn
-from framenest.errors import MissingExtra, StoreError
+from framenest.errors import FramenestError, MissingExtra, StoreError
 from framenest.frames import Array
 from framenest.protocols import StoreEntry
 from framenest.text import one_line
@@ -121,17 +121,10 @@ class RemoteStore:
     @cached_property
     def _system(self) -> Any:
         """The file system below the address."""
-        try:
-            import fsspec
-        except ImportError as error:
-            raise MissingExtra("remote", "fsspec") from error
-        try:
-            system, path = fsspec.core.url_to_fs(self.url)
-        except ImportError as error:
-            raise StoreError(f"{self.url}: {error}") from error
-        except Exception as error:
-            raise StoreError(f"{self.url}: cannot be opened ({error})") from error
-        return fsspec.filesystem("dir", path=path.rstrip("/"), fs=system)
+        system, path = file_system(self.url)
+        from fsspec.implementations.dirfs import DirFileSystem
+
+        return DirFileSystem(path.rstrip("/"), system)
 
     @contextmanager
     def _failing(self, done: str, key: str | None = None) -> Iterator[None]:
@@ -173,6 +166,21 @@ class RemoteStore:
 
     def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
         return RemoteStore, (self.url,)
+
+
+def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any, str]:
+    """fsspec's file system for an address, and the path in it; an error of this kind where there is none."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtra("remote", "fsspec") from error
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise kind(f"{url}: {error}") from error
+    except Exception as error:
+        raise kind(f"{url}: cannot be opened ({error})") from error
+    return system, path
 
 
 def _written(info: Mapping[str, Any]) -> float:

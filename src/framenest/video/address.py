@@ -19,7 +19,8 @@ from typing import Any, BinaryIO, cast
 
 from framenest.cache.directory import DOWNLOADS, DirectoryStore, digest
 from framenest.cache.in_use import InUse
-from framenest.errors import MissingExtra, VideoError
+from framenest.cache.remote import file_system
+from framenest.errors import VideoError
 from framenest.video.source import Source
 
 TIMEOUT = 30.0
@@ -117,16 +118,9 @@ class _HttpFile(io.RawIOBase):
 
 
 def _fsspec(url: str, stream: int | None) -> Source:
+    system, path = file_system(url, VideoError)
     try:
-        import fsspec
-    except ImportError as error:
-        raise MissingExtra("remote", "fsspec") from error
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-        version = system.ukey(path)
-    except ImportError as error:
-        raise VideoError(f"{url}: {error}") from error
-    except (OSError, ValueError) as error:
+        fingerprint = digest(url, str(system.ukey(path)))
+    except (ImportError, OSError, ValueError) as error:
         raise VideoError(f"{url}: cannot be opened ({error})") from error
-    fingerprint = digest(url, str(version))
     return Source(url, fingerprint, stream, None, lambda: cast(BinaryIO, system.open(path, "rb")))

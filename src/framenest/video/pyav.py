@@ -16,12 +16,12 @@ from framenest.frames import VideoInfo
 from framenest.processes import cores
 from framenest.protocols import Store
 from framenest.video import x264
-from framenest.video.parallel import ordered
+from framenest.video.parallel import DecodeWorker, ordered
 from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
-from framenest.video.reader import Reader, Run, plan
+from framenest.video.reader import Reader, plan
 from framenest.video.scale import Orientation, Scaler, display_size
 from framenest.video.scan import scan
-from framenest.video.source import DAMAGE, Opened, Source, damage_as_video_error, fraction
+from framenest.video.source import Opened, Source, damage_as_video_error, fraction
 from framenest.video.timeline import Timeline
 
 TIMELINE_FORMAT = 1
@@ -67,12 +67,8 @@ class PyAVDecoder(PictureDecoder):
         runs = plan(self.timeline, ascending)
         frame_bytes = 2 * self.info.width * self.info.height
         count = max(1, min(cores(), len(runs), _MEMORY // (_REFERENCES * frame_bytes)))
-        workers = [
-            _DecodeWorker(
-                self._source.path, Reader(self._source, self.timeline, self._message), self.scaler(sizes)
-            )
-            for _ in range(count)
-        ]
+        readers = [Reader(self._source, self.timeline, self._message) for _ in range(count)]
+        workers = [DecodeWorker(self._source.path, reader, self.scaler(sizes)) for reader in readers]
         return ordered(runs, workers, item_bytes=self._picture_bytes(sizes))
 
     def _describe(self, fingerprint: str) -> dict[str, Any]:
@@ -111,27 +107,6 @@ class PyAVDecoder(PictureDecoder):
             }
 
 
-class _DecodeWorker:
-    """Decodes and scales runs in one thread."""
-
-    def __init__(self, path: str, reader: Reader, scaler: Scaler) -> None:
-        self._path = path
-        self._reader = reader
-        self._scaler = scaler
-
-    def __call__(self, run: Run) -> Iterator[Picture]:
-        for number, frame in self._reader.read(run):
-            with damage_as_video_error(self._path):
-                try:
-                    pictures = self._scaler(frame)
-                except DAMAGE:  # of no use as a picture: as if it had not decoded
-                    continue
-            yield number, pictures
-
-    def close(self) -> None:
-        self._reader.close()
-
-
 def _first_frame(opened: Opened) -> av.VideoFrame | None:
     for packet in opened.packets():
         for frame in opened.decode(packet):
@@ -140,7 +115,7 @@ def _first_frame(opened: Opened) -> av.VideoFrame | None:
 
 
 def _notes(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
-    """What of the video is missing, by the header's word."""
+    """How much of the video is missing, according to its header."""
     stream, container = opened.stream, opened.container
     if stream.duration is not None and stream.time_base is not None:
         seconds, margin = float(stream.duration * stream.time_base), 0.5

@@ -65,6 +65,7 @@ class Orientation:
         return cls(turns % 4, mirror) if abs(angle - 90 * turns) < 1 else cls()
 
     def apply(self, pixels: Pixels) -> Pixels:
+        """(H, W, 3) stored pixels, turned upright."""
         turned = np.rot90(pixels, self.quarter_turns) if self.quarter_turns else pixels
         return turned[:, ::-1] if self.mirror else turned
 

@@ -1,4 +1,4 @@
-"""Opening a file or an address with FFmpeg: one video stream, clear errors."""
+"""Opening a file or an address with FFmpeg: one video stream; PyAV's errors become VideoError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from av.error import FFmpegError
 from framenest.cache.in_use import InUse
 from framenest.errors import VideoError
 
-TIMEOUT = (30.0, 30.0)  # seconds to open and to read: a server that stalls must not hang us
+TIMEOUT = (30.0, 30.0)  # seconds to open and to read, so that a stalled server ends in an error
 # Metadata need not be UTF-8. From 19 on PyAV takes care of that by itself.
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
@@ -24,8 +24,8 @@ Packet: TypeAlias = "av.Packet[av.VideoStream]"
 
 DAMAGE = (FFmpegError, EOFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
           RuntimeError)  # fmt: skip
-"""What PyAV raises on damaged data. Beside FFmpeg's errors it lets its own slips through, such as IndexError
-for packets of a stream that was not there at opening, or OverflowError for absurd times."""
+"""What PyAV raises on damaged data: FFmpeg's errors, and its own, such as IndexError for packets of a stream
+that was not there at opening, or OverflowError for absurd times."""
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def _is_cover_art(stream: av.VideoStream) -> bool:
 
 
 def check_file(path: str) -> None:
-    """Refuse what cannot be a video file, with one clear line."""
+    """Refuse what cannot be a video file."""
     file = Path(path)
     if not file.exists():
         raise VideoError(f"{path}: no such file")

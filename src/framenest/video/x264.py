@@ -1,8 +1,8 @@
-"""Old x264 coded 4:4:4 video wrongly, and decoders work around it, if they know which x264 it was.
+"""A workaround for old x264, which coded 4:4:4 video wrongly; decoders correct it if they know its build.
 
-The build number stands in a message (SEI) in the first packet only. FFmpeg forgets it when a decoder
-is flushed, and then returns green frames and raises nothing. So the message is put in front of the key
-packet that decoding starts from.
+The build number is in an SEI message of the first packet only. FFmpeg forgets it when a decoder is flushed
+by a seek, and then returns green frames without an error. So the message is prepended to the key packet
+that decoding starts from.
 """
 
 from __future__ import annotations
