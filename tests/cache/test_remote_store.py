@@ -127,6 +127,14 @@ def test_an_address_that_cannot_be_is_a_clear_error():
         open_store("nosuch://x").get("index/ab00")
 
 
+def test_an_entry_is_renamed_into_place_and_never_copied(tmp_path, monkeypatch):
+    local = type(fsspec.filesystem("file"))
+    monkeypatch.setattr(local, "cp_file", lambda *_, **__: pytest.fail("copied"))
+    store = RemoteStore(f"file://{tmp_path}")
+    store.put("index/ab00", {"n": 1}, {})
+    assert store.get("index/ab00") == ({"n": 1}, {})
+
+
 WRITER = """
 import sys, numpy as np
 from framenest.cache.remote import RemoteStore
