@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from framenest.errors import StoreError
-from framenest.protocols import ManagedStore, Progress, Store, StoreEntry
+from framenest.protocols import ManagedStore, Progress, Store
 
 
 @dataclass
@@ -72,27 +71,19 @@ def collect(
     count, done.freed = store.sweep(dry_run=dry_run)
     done.removed["left behind"] += count
     entries = sorted(store.entries(), key=lambda entry: -entry.idle)
-    total = sum(entry.size for entry in entries)
-    for entry, reason in _condemned(entries, older_than, max_bytes, total):
+    planned = done.kept = sum(entry.size for entry in entries)
+    for entry in entries:
+        if older_than is not None and entry.idle >= older_than:
+            reason = "unused for too long"
+        elif max_bytes is not None and planned > max_bytes:
+            reason = "above the size"
+        else:
+            continue
+        planned -= entry.size  # also if it is in use: no younger entry goes in its place
         if dry_run or store.remove(entry.key):
             done.removed[reason] += 1
             done.freed += entry.size
-            total -= entry.size
+            done.kept -= entry.size
         else:
             done.in_use += 1
-    done.kept = total
     return done
-
-
-def _condemned(
-    entries: list[StoreEntry], older_than: float | None, max_bytes: float | None, total: int
-) -> Iterator[tuple[StoreEntry, str]]:
-    """Entries to evict, least recently used first. No younger one goes in place of one that is in use."""
-    for entry in entries:
-        if older_than is not None and entry.idle >= older_than:
-            yield entry, "unused for too long"
-        elif max_bytes is not None and total > max_bytes:
-            yield entry, "above the size"
-        else:
-            continue
-        total -= entry.size
