@@ -91,7 +91,7 @@ class TestEveryStore:
         first = MEC(SMALL, None, store=store).rank(clip, None)
         open_video(clip, store=store)
         again = MEC(SMALL, None, store=store).rank(clip, None)
-        assert again.stats["decoded"] == 0
+        assert again.stats.decoded == 0
         assert (again.frames == first.frames).all()
         if not isinstance(store, DirectoryStore):  # this machine's directory keeps what only it can use
             assert not {"index", "features"} & DirectoryStore(cache).size().keys()

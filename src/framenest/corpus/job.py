@@ -104,7 +104,7 @@ class Work:
         self.job = job
         self.store = store
         self.scorer = scorer
-        self._models = Session(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
+        self._session = Session(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
 
     def __call__(
         self,
@@ -115,9 +115,8 @@ class Work:
     ) -> list[ItemOutcome]:
         """The outcome of each item; only errors that are no fault of a video are raised. `done` is called
         after each item."""
-        space = self._models.anew()
-        space.progress = progress
-        mec = MEC(self.job.config, session=space)
+        self._session.progress = progress
+        mec = MEC(self.job.config, session=self._session)
         outcomes = []
         try:
             for item in group:
@@ -125,6 +124,7 @@ class Work:
                 done()
             return outcomes
         finally:
+            self._session.forget()
             if isinstance(self.store, DirectoryStore):
                 self.store.release()
 

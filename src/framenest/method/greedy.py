@@ -1,4 +1,4 @@
-"""The Matryoshka ranking: the weight schedule, coverage and diversity, the greedy loop."""
+"""The greedy loop of the Matryoshka ranking: the weight schedule, coverage, diversity."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def evidence_weight(rank: int, config: RankingConfig, horizon: int) -> float:
     >>> evidence_weight(128, RankingConfig(), horizon=256)
     0.4
     """
-    low, high = config.evidence_end, config.evidence_start
+    low, high = config.evidence_weight_end, config.evidence_weight_start
     return float(low + (high - low) * (1.0 - (rank / horizon) ** config.gamma))
 
 
@@ -34,15 +34,16 @@ def diversity(similarity: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Greedy:
-    """The greedy order, with what each choice saw. order: (M,) positions in the pool; the rest (M,).
+    """The greedy order, and what each choice saw.
 
-    The first rank sees no chosen frame: its coverage and diversity are 1, its utility its evidence.
+    Attributes:
+        order: (M,) int64 positions in the pool, best first.
+        terms: (M,) float64 each, by rank: coverage, diversity, utility. The first rank sees no chosen
+            frame: its coverage and diversity are 1, its utility is its evidence.
     """
 
     order: NDArray[np.int64]
-    coverage: Floats
-    diversity: Floats
-    utility: Floats
+    terms: dict[str, Floats]
 
 
 def greedy(
@@ -77,14 +78,18 @@ def greedy(
 
     for place in range(1, horizon):
         weight = evidence_weight(place + 1, config, horizon)
-        if config.coverage:
+        if config.coverage_term:
             covered = coverage(nearest, num_frames, place + 1)
         diverse = diversity(similarity)
-        utility = weight * worth + (1.0 - weight - config.diversity) * covered + config.diversity * diverse
+        utility = (
+            weight * worth
+            + (1.0 - weight - config.diversity_weight) * covered
+            + (config.diversity_weight * diverse)
+        )
         chosen = int((utility + taken).argmax())
         order[place] = chosen
         seen[:, place] = covered[chosen], diverse[chosen], utility[chosen]
         taken[chosen] = -np.inf
         np.minimum(nearest, np.abs(places - places[chosen]), out=nearest)
         np.maximum(similarity, similarities[chosen], out=similarity)
-    return Greedy(order, *seen)
+    return Greedy(order, dict(zip(("coverage", "diversity", "utility"), seen, strict=True)))

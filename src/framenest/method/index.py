@@ -19,7 +19,7 @@ from framenest.method.observability import observability
 from framenest.method.probes import probe_count, probe_grid, snap_to_keys
 from framenest.protocols import Decoder
 
-FORMAT = 1
+INDEX_FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,7 @@ class SparseIndex:
             seconds=seconds,
             thumbnails=thumbnails,
             change=appearance.change(frames, vectors, frames, vectors),
-            observability=observability(
-                thumbnails, config.blur_kernel, config.exposure_mean, config.exposure_sigma
-            ),
+            observability=observability(thumbnails, config),
             config=config,
             window=window,
             span=span,
@@ -77,6 +75,11 @@ class SparseIndex:
     def appearance(self) -> NDArray[np.float32]:
         """(P, d) unit vectors f_n, derived from the thumbnails."""
         return appearance.encode(self.thumbnails)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return sum(array.nbytes for array in self.arrays().values()) + self.appearance.nbytes
 
     @property
     def num_frames(self) -> int:
@@ -99,7 +102,7 @@ class SparseIndex:
 
     def header(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": INDEX_FORMAT,
             "kind": "index",
             "video": self.video.to_json(),
             "config": asdict(self.config),
@@ -115,9 +118,9 @@ class SparseIndex:
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SparseIndex:
         if header.get("kind") != "index":
             raise IndexMismatch("this file is not a Framenest index")
-        if header.get("format") != FORMAT:
+        if header.get("format") != INDEX_FORMAT:
             raise IndexMismatch(
-                f"this index has format {header.get('format')}, this Framenest reads format {FORMAT}"
+                f"this index has format {header.get('format')}, this Framenest reads format {INDEX_FORMAT}"
             )
         try:
             return cls(

@@ -14,7 +14,7 @@ from framenest.cache.directory import digest
 from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
-from framenest.method.ranking import FORMAT
+from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import ProcessLimits, machine_memory
 from framenest.server.answering import Answers
 from framenest.server.frame_images import FrameImages
@@ -90,7 +90,7 @@ class Service:
         MECConfig.preset(preset)
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
         request |= {"preset": preset, "horizon": horizon}
-        id_ = digest(request, self.scorer, FORMAT)[:24]
+        id_ = digest(request, self.scorer, RANKING_FORMAT)[:24]
         with self.journal.lock:  # so that the video is not removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):

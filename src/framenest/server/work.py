@@ -7,7 +7,6 @@ nothing else, a cancelled job can be ended for certain, and requests are answere
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
 from typing import Any
 
 from PIL import Image
@@ -23,7 +22,6 @@ from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
 from framenest.session import Session
 
-OPEN_VIDEOS = 8  # videos kept open, with their features in memory
 QUALITY = 85
 
 
@@ -32,27 +30,26 @@ class Desk:
 
     def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Progress) -> None:
         self._store = open_store(cache)
-        self._models = Session(
+        self._session = Session(
             scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
         )
-        self._spaces: OrderedDict[str, Session] = OrderedDict()
 
     def scorer(self) -> str:
         """Load what scores; its name and version."""
-        return self._models.scoring_name("?")
+        return self._session.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:
         """Index a video; what is known of it then."""
-        return {"video": MEC(session=self._space(path)).index(path).video.to_json()}
+        return {"video": MEC(session=self._session).index(path).video.to_json()}
 
     def rank(
         self, path: str, question: str | None, options: list[str], preset: str, horizon: int, target: str
     ) -> dict[str, Any]:
         """Rank a video for a question into a file; how many frames that decoded."""
         config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        ranking = MEC(config, session=self._space(path)).rank(path, question, options=options)
+        ranking = MEC(config, session=self._session).rank(path, question, options=options)
         ranking.save(target)
-        return {"decoded": ranking.stats["decoded"], "video": ranking.video.to_json()}
+        return {"decoded": ranking.stats.decoded, "video": ranking.video.to_json()}
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> dict[int, bytes]:
         """JPEGs of frames with this short side; frames that do not decode are left out."""
@@ -82,11 +79,3 @@ class Desk:
     def messages(self, ranking: str, k: int, style: str, max_side: int | None) -> str:
         """The same as JSON text, as `framenest export` writes it."""
         return self.request(ranking, k, style, max_side).dumps()
-
-    def _space(self, path: str) -> Session:
-        if path not in self._spaces:
-            self._spaces[path] = self._models.anew()
-        self._spaces.move_to_end(path)
-        while len(self._spaces) > OPEN_VIDEOS:
-            self._spaces.popitem(last=False)
-        return self._spaces[path]

@@ -68,7 +68,7 @@ def ranking(here: Here, ranking: Id) -> RankingOut:
         scorer=found.scorer,
         preset=asked["preset"],
         length=len(found),
-        stats=found.stats,
+        stats=found.stats.to_json(),
     )
 
 
