@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import local_directory
 from framenest.corpus.job import BatchJob
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch, ImageSpec
@@ -97,7 +98,9 @@ class BatchingEncoder:
 
     def _scorer(self) -> Scorer:
         if self._loaded is None:
-            self._loaded = load_scorer(str(self._job.scorer), self._job.store(), self._job.scoring)
+            self._loaded = load_scorer(
+                str(self._job.scorer), local_directory(self._job.store()), self._job.scoring
+            )
         return self._loaded
 
 
