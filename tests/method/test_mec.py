@@ -388,7 +388,7 @@ def test_any_store_will_do(clip):
     assert_identical(first, again)
     assert again.stats.decoded == 0
     kinds = sorted(key.split("/")[0] for key in memory)
-    assert kinds == ["features", "features", "index"], "the probes, the zoom frames, the index"
+    assert kinds == ["features", "features", "index", "timeline"], "probes and zoom frames apart"
 
 
 def test_a_scorer_may_ask_for_any_kind_of_picture(clip):
