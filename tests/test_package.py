@@ -15,7 +15,7 @@ ROOMS = [
     ["errors", "text", "timing"],
     ["records"],
     ["config", "frames", "processes"],
-    ["protocols"],
+    ["protocols", "images"],
     ["cache"],
     ["models"],
     ["video"],

@@ -10,7 +10,7 @@ import numpy as np
 
 from framenest.errors import BudgetError
 from framenest.lmm.answer import Answer, Answerer, OnText
-from framenest.lmm.images import ImageLimits
+from framenest.lmm.image_limits import ImageLimits
 from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
 from framenest.lmm.request import Request
 from framenest.lmm.styles import WRITTEN_BY_PROCESSOR, check_style, messages

@@ -14,7 +14,7 @@ from PIL import Image
 from framenest.cache.archive import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.lmm.images import JPEG, from_data_url, jpeg
+from framenest.images import data_url, encode_image, from_data_url
 from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import FORMAT, load_file
@@ -102,7 +102,7 @@ class Request:
             "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
             "messages": self.messages,
             "processor": self.processor,
-            "pictures": [JPEG + jpeg(picture, self.quality) for picture in self.pictures],
+            "pictures": [data_url(encode_image(p, quality=self.quality)) for p in self.pictures],
         }
 
     @classmethod

@@ -12,8 +12,9 @@ from PIL import Image
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError
 from framenest.extract import reopen
+from framenest.images import as_base64, data_url, encode_image
 from framenest.lmm import times
-from framenest.lmm.images import JPEG, ImageLimits, jpeg, read_pictures
+from framenest.lmm.image_limits import ImageLimits, read_pictures
 from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
@@ -28,7 +29,8 @@ class Draft:
 
     prefix: Prefix
     pictures: list[Image.Image]
-    packed: list[str]
+    packed: list[bytes]
+    """JPEG files, for a server."""
     text: str
     pairing: Pairing
     told: bool
@@ -45,7 +47,7 @@ Parts = dict[str, Any]
 def openai(draft: Draft) -> Parts:
     """Time as text, then the image, for each frame: every OpenAI-compatible server takes it."""
     images: list[Message] = [
-        {"type": "image_url", "image_url": {"url": JPEG + packed}} for packed in draft.packed
+        {"type": "image_url", "image_url": {"url": data_url(packed)}} for packed in draft.packed
     ]
     return {"messages": _interleaved(draft, images)}
 
@@ -57,7 +59,7 @@ def vllm_video(draft: Draft) -> Parts:
     """
     repeat = times.copies(draft.pairing, len(draft.packed))
     metadata = times.video_metadata(draft.prefix, repeat)
-    sent = [packed for packed in draft.packed for _ in range(repeat)]
+    sent = [as_base64(packed) for packed in draft.packed for _ in range(repeat)]
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
     settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
     return {
@@ -162,7 +164,7 @@ def messages(
     text = "\n".join([prompt(question, options), *instructions])
     shown = read_pictures(decoder, prefix, limits, progress)
     server = style in FOR_SERVERS
-    packed = [jpeg(picture, limits.quality) for picture in shown] if server else []
+    packed = [encode_image(picture, quality=limits.quality) for picture in shown] if server else []
     draft = Draft(prefix, [] if server else list(shown), packed, text, pairing, told)
     parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
     parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)

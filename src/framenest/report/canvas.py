@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import math
 from typing import Protocol
 
 from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
+from framenest.images import data_url, encode_image
 
 Colour = tuple[int, int, int]
 
@@ -59,9 +58,7 @@ class PixelCanvas:
         self.image.paste(scaled, (round(x * s), round(y * s)))
 
     def png(self) -> bytes:
-        data = io.BytesIO()
-        self.image.save(data, "PNG", optimize=True)
-        return data.getvalue()
+        return encode_image(self.image, "png")
 
 
 class SvgCanvas:
@@ -92,11 +89,9 @@ class SvgCanvas:
         )
 
     def picture(self, x: float, y: float, width: float, height: float, pixels: Pixels) -> None:
-        data = io.BytesIO()
         scaled = Image.fromarray(pixels)
         scaled.thumbnail((math.ceil(width * 2), math.ceil(height * 2)), Image.Resampling.LANCZOS)
-        scaled.save(data, "JPEG", quality=85)
-        url = "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode("ascii")
+        url = data_url(encode_image(scaled, quality=85))
         self._parts.append(f'<image {_box(x, y, width, height)} preserveAspectRatio="none" href="{url}"/>')
 
     def svg(self) -> bytes:

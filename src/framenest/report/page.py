@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import html
 import json
@@ -11,6 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
+
+from framenest.images import as_base64
 
 _SCRIPTS = (
     "marks.js",
@@ -79,8 +80,7 @@ def _inert(data: Any) -> str:
 
 
 def _hash(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-    return f"'sha256-{digest}'"
+    return f"'sha256-{as_base64(hashlib.sha256(text.encode()).digest())}'"
 
 
 def _asset(name: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +9,7 @@ from PIL import Image
 
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, Pixels
+from framenest.images import data_url, encode_image
 from framenest.protocols import Decoder, Progress
 from framenest.report.document import Result
 from framenest.selectors.selection import Selection
@@ -87,6 +86,4 @@ def _data_url(pixels: Pixels, scale: float, quality: int) -> str:
     if scale < 1:
         size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
         picture = picture.resize(size, Image.Resampling.LANCZOS)
-    data = io.BytesIO()
-    picture.save(data, "WEBP", quality=quality, method=4)
-    return "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode("ascii")
+    return data_url(encode_image(picture, "webp", quality=quality), "image/webp")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +13,6 @@ from framenest.extract import read_prefix
 from framenest.frames import ImageSpec
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder, Progress
-
-JPEG = "data:image/jpeg;base64,"
 
 
 @dataclass(frozen=True)
@@ -71,16 +67,3 @@ def read_pictures(
             yield Image.fromarray(pixels)
     if done < len(prefix):
         raise VideoError(f"{len(prefix) - done} of {len(prefix)} frames could not be decoded any more")
-
-
-def jpeg(image: Image.Image, quality: int) -> str:
-    """A picture as base64 of a JPEG file."""
-    packed = io.BytesIO()
-    image.save(packed, "JPEG", quality=quality)
-    return base64.b64encode(packed.getvalue()).decode()
-
-
-def from_data_url(url: str) -> Image.Image:
-    """The picture in a data URL that `jpeg` made."""
-    with Image.open(io.BytesIO(base64.b64decode(url.removeprefix(JPEG)))) as image:
-        return image.convert("RGB")
