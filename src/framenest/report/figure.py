@@ -14,8 +14,8 @@ from framenest.errors import ConfigError
 from framenest.frames import Pixels, VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.report.canvas import Canvas, Colour, PixelCanvas, SvgCanvas
+from framenest.report.contact_sheet import FAINT, INK
 from framenest.report.document import Result, document
-from framenest.report.sheet import FAINT, INK
 from framenest.selectors.selection import Selection
 from framenest.text import clock
 

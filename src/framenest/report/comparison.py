@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
-from framenest.report.sheet import ACCENT, FAINT, INK, PAPER
+from framenest.report.contact_sheet import ACCENT, FAINT, INK, PAPER
 from framenest.text import clock
 
 WIDTH, LABEL, MARGIN, AXIS, SHOWN = 1200, 150, 16, 34, 8
