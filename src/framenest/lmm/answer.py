@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 from framenest.lmm.request import Request
@@ -17,43 +17,58 @@ OPEN, CLOSE = "<think>", "</think>"
 
 @dataclass(frozen=True)
 class Usage:
-    """What one answer cost. Tokens are None where the server did not count them.
-
-    seconds: from sending to the last word; first_seconds: to the first one, where it was streamed;
-    retries: how often a busy or failing server was asked again.
-    """
+    """What one answer cost. Tokens are None where the server did not count them."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
     seconds: float
+    """From sending to the last word."""
     first_seconds: float | None = None
+    """To the first word, where it was streamed."""
     retries: int = 0
+    """How often a busy or failing server was asked again."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "seconds": round(self.seconds, 3),
-            "first_seconds": None if self.first_seconds is None else round(self.first_seconds, 3),
-            "retries": self.retries,
-        }
+        """The fields, seconds rounded to milliseconds."""
+        return {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """text: the answer without its reasoning; finish_reason: "stop", or "length" where it was cut off."""
+    """What a model said."""
 
     text: str
+    """The answer without its reasoning."""
     reasoning: str
     model: str
     finish_reason: str
+    """"stop", or "length" where it was cut off."""
     usage: Usage
 
 
 class Answerer(Protocol):
-    """Whatever answers a request: a server, or a model in this process."""
+    """Whatever answers a request: `Client`, `LocalModel`, or a class of yours.
 
-    def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer: ...
+    >>> class Parrot:
+    ...     def answer(self, request, *, on_text=None):
+    ...         return Answer("A kiln.", "", "parrot", "stop", Usage(None, None, 0.0))
+    """
+
+    def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
+        """Answer a request.
+
+        Args:
+            request: the question with its frames, as `messages` makes it.
+            on_text: called with ("reasoning" or "answer", piece) as the answer arrives; None where
+                nobody listens.
+
+        Returns:
+            The whole answer, its reasoning apart.
+
+        Raises:
+            ModelError: there is none.
+        """
+        ...
 
 
 def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:

@@ -17,10 +17,15 @@ from framenest.protocols import Decoder, Progress
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """How large the pictures may be, and how they are packed.
+    """How large the pictures sent to a model may be. The aspect ratio is kept, and nothing is enlarged.
 
-    max_side: pixels of the longer side; max_pixels: width × height; None is the original size. The
-    aspect ratio is kept, and nothing is ever enlarged. quality: JPEG, 1 to 100.
+    Args:
+        max_side: pixels of the longer side; None for the original size.
+        max_pixels: width × height; None for the original size.
+        quality: of the JPEGs, 1 to 100.
+
+    Raises:
+        ConfigError: a limit below 1, or a quality that JPEG does not have.
 
     >>> ImageLimits(max_side=640).size(1920, 1080)
     (640, 360)

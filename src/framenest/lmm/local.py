@@ -22,12 +22,22 @@ _STYLES = {
 
 
 class LocalModel:
-    """A model and its processor, behind the same `answer` as a server's client.
+    """A transformers model in this process, behind the same `answer` as a server's client.
 
-    model: a name or folder for transformers, or a model that is loaded; then its processor too.
-    device: where a model given by name goes, as "cuda"; dtype: as "bfloat16", by default the
-    checkpoint's. thinking: for chat templates that switch it. trust_remote_code: needed by models that
-    bring their own code, such as LLaVA-OneVision-2; it runs that code. settings go to `generate`.
+    Args:
+        model: a name or folder for transformers, or a loaded model.
+        processor: of a loaded model.
+        device: where a model given by name goes, as "cuda".
+        dtype: as "bfloat16"; by default the checkpoint's.
+        max_tokens: the most that an answer may take.
+        thinking: for chat templates that switch reasoning on or off.
+        trust_remote_code: needed by models that bring their own code, such as LLaVA-OneVision-2; runs
+            that code.
+        settings: go to `generate`.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        ModelError: the model cannot be loaded.
 
     >>> model = LocalModel("Qwen/Qwen3.5-4B", device="cuda")                         # doctest: +SKIP
     >>> model.answer(messages(prefix, "What is fired?", model.style)).text         # doctest: +SKIP
@@ -60,6 +70,7 @@ class LocalModel:
 
     @property
     def name(self) -> str:
+        """Its name or folder."""
         return str(self.model.config.name_or_path or self.model.config.model_type)
 
     @property
@@ -78,7 +89,12 @@ class LocalModel:
         return made.to(self.model.device, dtype=self.model.dtype)
 
     def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
-        """The model's answer; with on_text it is heard while it is made."""
+        """Answer a request, as `Client.answer` does.
+
+        Raises:
+            ModelError: the request does not fit into the context (`fits` says how many frames would) or
+                into memory.
+        """
         import torch
 
         began = time.perf_counter()
@@ -140,11 +156,18 @@ class LocalModel:
                 name, dtype=dtype, trust_remote_code=trusted
             )
         except (OSError, ValueError, ImportError) as error:
-            said = one_line(error)
-            if "custom code" in said and not trusted:
-                said = "it brings its own code; to run that, give trust_remote_code=True"
-            raise ModelError(f"{name}: cannot be loaded ({said})") from error
+            own_code = not trusted and self._brings_code(name)
+            hint = "it brings its own code; to run that, give trust_remote_code=True"
+            raise ModelError(f"{name}: cannot be loaded ({hint if own_code else one_line(error)})") from error
         return (model if device is None else model.to(device)), processor
+
+    def _brings_code(self, name: str) -> bool:
+        """Whether the checkpoint's configuration maps classes to code of its own."""
+        try:
+            config, _ = self._transformers.PretrainedConfig.get_config_dict(name)
+        except (OSError, ValueError):
+            return False
+        return "auto_map" in config
 
 
 class _Heard:

@@ -147,11 +147,27 @@ def messages(
 ) -> Request:
     """The frames of a prefix and a question as one request for a model.
 
-    style: openai, vllm-video, qwen, hf-video, internvl or llava-onevision. options: the choices, asked
-    for by letter; instructions: lines after the question. pairing: for models that fuse two frames
-    (Qwen3-VL, Qwen3.5) "pairs", "duplicate" or "images". limits: picture size and JPEG quality, by
-    default the original size. tell_times: whether times are written as text; by default where the
-    model's processor does not write them itself. video: the open video, or where it is now.
+    Args:
+        prefix: the frames.
+        question: what to ask.
+        style: "openai", "vllm-video", "qwen", "hf-video", "internvl" or "llava-onevision".
+        options: answers to choose from, asked for by letter.
+        instructions: lines after the question.
+        pairing: for models that fuse two frames (Qwen3-VL, Qwen3.5) "pairs", "duplicate" or "images".
+        limits: picture size and JPEG quality; by default the original size.
+        tell_times: whether times are written as text; by default where the model's processor does not
+            write them itself.
+        video: the open video, or where it is now.
+        store: the cache; by default the user's.
+        progress: called with (stage, done, total) while frames are decoded.
+
+    Returns:
+        What to send to a server, or to hand to a processor.
+
+    Raises:
+        ConfigError: a style that cannot send this, or an empty question.
+        VideoError: the video is gone, or a frame does not decode any more.
+        IndexMismatch: the video has changed since it was ranked.
 
     >>> request = messages(ranking.prefix(16), "What happens after firing?")      # doctest: +SKIP
     >>> client.chat.completions.create(model="…", **request.create)               # doctest: +SKIP
