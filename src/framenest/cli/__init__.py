@@ -58,20 +58,15 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with warnings_as_notes():
             result = app.main(given, prog_name="framenest", standalone_mode=False)
-    except FramenestError as error:
-        if "--debug" in given:
-            raise
-        fail(str(error))
-        sys.exit(2)
-    except click.ClickException as error:
-        fail(error.format_message())
-        sys.exit(2)
+        sys.exit(result if isinstance(result, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted")
         sys.exit(130)
+    except click.ClickException as error:
+        fail(error.format_message())
     except Exception as error:
         if "--debug" in given:
             raise
-        fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " "))
-        sys.exit(2)
-    sys.exit(result if isinstance(result, int) else 0)
+        unexpected = f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " ")
+        fail(str(error) if isinstance(error, FramenestError) else unexpected)
+    sys.exit(2)

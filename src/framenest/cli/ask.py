@@ -45,7 +45,7 @@ MOST = RankingConfig().horizon
 @model_options.choices
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of streaming.")
 @options.group(AnsweringModel, "model", model_options.MODEL_PANEL)
-@click.option("--selector", type=Selector(), default="mec", metavar="NAME", help="Who chooses the frames.")
+@click.option("--selector", type=Selector(), default="mec", help="Who chooses the frames.")
 @model_options.pictures
 @options.video
 @options.scorer

@@ -30,9 +30,7 @@ HEADINGS = ("selector", "frames", "looked at", "seconds", "largest gap", "shared
     "--selectors", type=Selectors(), default="mec,uniform,top-k,aks,wfs-sb,bolt", help=f"Of {NAMES}."
 )
 @click.option("-k", "--budget", type=int, default=16, help="Frames that each selector gets.")
-@click.option(
-    "-o", "--output", type=PictureFile(), default="comparison.png", metavar="FILE", help="The picture."
-)
+@click.option("-o", "--output", type=PictureFile(), default="comparison.png", help="The picture.")
 @options.video
 @options.scorer
 @options.common

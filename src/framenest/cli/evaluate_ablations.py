@@ -17,7 +17,7 @@ from framenest.evaluation.run import ablations as run_ablations
 
 @click.command("ablations")
 @click.argument("questions")
-@click.option("--json", "json_file", type=OutputFile(), metavar="FILE", help="Write all numbers here.")
+@click.option("--json", "json_file", type=OutputFile(), help="Write all numbers here.")
 @question_set
 @options.scoring
 @options.common

@@ -79,7 +79,6 @@ class Benchmark:
     "--results",
     type=OutputFile(),
     default="results.jsonl",
-    metavar="FILE",
     help="Answers are appended here; those that are there are not asked again.",
 )
 @click.option("--jobs", type=int, default=4, help="Requests at a time.")

@@ -67,16 +67,10 @@ question_set = options.group(QuestionSet, "question_set")
 @click.option(
     "--budget-weights", metavar="8=2,16=1", help="π: how much each budget counts. [default: equally]"
 )
-@click.option("--json", "json_file", type=OutputFile(), metavar="FILE", help="Write all numbers here.")
+@click.option("--json", "json_file", type=OutputFile(), help="Write all numbers here.")
+@click.option("--csv", "csv_file", type=OutputFile(), help="Write a row per selector and budget.")
 @click.option(
-    "--csv", "csv_file", type=OutputFile(), metavar="FILE", help="Write a row per selector and budget."
-)
-@click.option(
-    "--plot",
-    "plot_file",
-    type=OutputFile(),
-    metavar="FILE",
-    help="Draw recall over budgets and seconds (.png, .svg).",
+    "--plot", "plot_file", type=OutputFile(), help="Draw recall over budgets and seconds (.png, .svg)."
 )
 @question_set
 @options.scoring

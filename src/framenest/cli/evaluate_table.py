@@ -25,7 +25,7 @@ from framenest.evaluation.tables import TABLES, Row, ScoredRun, cell, markdown
     help="main: the paper's main table. regimes: Low, Med., High. budgets: a column each. cost: seconds.",
 )
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-@click.option("--json", "json_file", type=OutputFile(), metavar="FILE", help="Write the rows here.")
+@click.option("--json", "json_file", type=OutputFile(), help="Write the rows here.")
 @options.common
 def results_table(
     files: tuple[str, ...], kind: str, as_markdown: bool, json_file: Path | None, common: Common

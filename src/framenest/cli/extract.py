@@ -21,16 +21,9 @@ from framenest.selectors.selection import load_result
 @click.command()
 @click.argument("ranking")
 @click.option("-k", "--budget", type=int, required=True, help="How many frames.")
-@click.option(
-    "--to", "folder", type=OutputFolder(), required=True, metavar="DIR", help="Where the images go."
-)
+@click.option("--to", "folder", type=OutputFolder(), required=True, help="Where the images go.")
 @click.option("--format", "kind", type=click.Choice(extraction.FORMATS), default="jpg")
-@click.option(
-    "--sheet",
-    type=PictureFile(),
-    metavar="FILE",
-    help="Also draw all frames with ranks and times on one picture.",
-)
+@click.option("--sheet", type=PictureFile(), help="Also draw all frames with ranks and times on one picture.")
 @click.option("--video", metavar="PATH", help="Where the video is now, if it has moved.")
 @options.common
 def extract(

@@ -22,11 +22,9 @@ from framenest.text import size_text
 
 @click.command()
 @click.argument("rankings", nargs=-1, required=True, metavar="RANKING...")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="The page. [default: report.html]")
-@click.option(
-    "--png", type=OutputFile(), metavar="FILE", help="Draw the paper's figure instead: budgets 8, 16 and 32."
-)
-@click.option("--svg", type=OutputFile(), metavar="FILE", help="The same figure as SVG.")
+@click.option("-o", "--output", type=OutputFile(), help="The page. [default: report.html]")
+@click.option("--png", type=OutputFile(), help="Draw the paper's figure instead: budgets 8, 16 and 32.")
+@click.option("--svg", type=OutputFile(), help="The same figure as SVG.")
 @click.option("--video", metavar="PATH", help="Where the video is now, if it has moved.")
 @options.common
 def report(

@@ -19,9 +19,9 @@ NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-S
 @click.command()
 @click.argument("video")
 @click.argument("question")
-@click.option("--selector", type=Selector(), default="mec", metavar="NAME", help=f"One of {NAMES}.")
+@click.option("--selector", type=Selector(), default="mec", help=f"One of {NAMES}.")
 @options.budgets(required=True, help="8,16,32")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the selection here as JSON.")
+@click.option("-o", "--output", type=OutputFile(), help="Write the selection here as JSON.")
 @options.video
 @options.scorer
 @options.common

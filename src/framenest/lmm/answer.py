@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
@@ -93,13 +94,17 @@ def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
 
 
 class Splitter:
-    """Tells reasoning from answer while the text arrives.
+    """Tells reasoning from answer while the text arrives, and keeps both.
 
     thinking: whether the model was asked to think; then text without a tag may still turn out to be
     reasoning, and is held back until that is known.
     """
 
     def __init__(self, on_text: OnText, *, thinking: bool) -> None:
+        self.pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
+        self.first_seconds: float | None = None
+        """Until the first piece was passed on."""
+        self._began = time.perf_counter()
         self._on_text = on_text
         self._held = ""
         self._kind: Kind | None = "answer" if not thinking else None
@@ -108,9 +113,10 @@ class Splitter:
     def reasoning(self, piece: str) -> None:
         """A piece that the server itself marked as reasoning; what follows unmarked is the answer."""
         self._kind = "answer"
-        self._on_text("reasoning", piece)
+        self._give("reasoning", piece)
 
     def text(self, piece: str) -> None:
+        """A piece that is not marked."""
         self._held += piece
         if not self._started and OPEN.startswith(self._held.lstrip()[: len(OPEN)]) and self._held.strip():
             if len(self._held.lstrip()) < len(OPEN):
@@ -136,5 +142,9 @@ class Splitter:
         self._held = ""
 
     def _give(self, kind: Kind, piece: str) -> None:
-        if piece:
-            self._on_text(kind, piece)
+        if not piece:
+            return
+        if self.first_seconds is None:
+            self.first_seconds = time.perf_counter() - self._began
+        self.pieces[kind].append(piece)
+        self._on_text(kind, piece)

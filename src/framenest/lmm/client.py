@@ -9,7 +9,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from framenest.errors import ConfigError, MissingExtra, ModelError
-from framenest.lmm.answer import Answer, Kind, OnText, Splitter, Usage, split_reasoning
+from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
 from framenest.lmm.request import Request
 from framenest.lmm.server_errors import ServerErrors
 
@@ -154,18 +154,11 @@ class Client:
         return Answer(text, thought or inside, reply.model, finish, usage)
 
     def _streamed(self, request: Request, on_text: OnText, began: float) -> Answer:
-        pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
-        arrived: list[float] = []
-
-        def keep(kind: Kind, piece: str) -> None:
-            arrived.append(time.perf_counter() - began)
-            pieces[kind].append(piece)
-            on_text(kind, piece)
-
-        splitter = Splitter(keep, thinking=bool(self.thinking))
+        splitter = Splitter(on_text, thinking=bool(self.thinking))
+        answer, reasoning = splitter.pieces["answer"], splitter.pieces["reasoning"]
         response = self._create(request, {"stream": True})
         finish, counted, model = None, None, self.model
-        for chunk in self._chunks(response, pieces["answer"]):
+        for chunk in self._chunks(response, answer):
             counted, model = chunk.usage or counted, chunk.model or model
             for choice in chunk.choices[:1]:
                 if thought := _extra_text(choice.delta):
@@ -173,11 +166,11 @@ class Client:
                 splitter.text(choice.delta.content or "")
                 finish = choice.finish_reason or finish
         splitter.end(cut_off=finish == "length")
-        inside, text = split_reasoning("".join(pieces["answer"]))
+        inside, text = split_reasoning("".join(answer))
         if finish is None:
             raise self._errors.cut_off(None, text)
-        usage = _usage(counted, began, arrived[0] if arrived else None, response.retries_taken)
-        return Answer(text, "".join([*pieces["reasoning"], inside]).strip(), model, finish, usage)
+        usage = _usage(counted, began, splitter.first_seconds, response.retries_taken)
+        return Answer(text, "".join([*reasoning, inside]).strip(), model, finish, usage)
 
     def _chunks(self, response: Any, heard: list[str]) -> Iterator[Any]:
         """The pieces of a stream; whatever breaks it off becomes one kind of error."""

@@ -101,12 +101,14 @@ class LocalModel:
         inputs = self.inputs(request)
         length = inputs["input_ids"].shape[1]
         self._check_room(length, request)
-        heard = _Heard(on_text, thinking=bool(self.thinking), began=began) if on_text else None
-        streamer = self._streamer(heard) if heard else None
+        splitter = Splitter(on_text, thinking=bool(self.thinking)) if on_text else None
         try:
             with torch.inference_mode():
                 made = self.model.generate(
-                    **inputs, max_new_tokens=self.max_tokens, streamer=streamer, **self._settings
+                    **inputs,
+                    max_new_tokens=self.max_tokens,
+                    streamer=splitter and self._streamer(splitter),
+                    **self._settings,
                 )
         except torch.OutOfMemoryError as error:
             raise ModelError(
@@ -116,11 +118,11 @@ class LocalModel:
         written = made[0, length:].tolist()
         finish = self._finish(written)
         cut_off = bool(self.thinking) and finish == "length"
-        if heard:
-            heard.end(cut_off=cut_off)
+        if splitter:
+            splitter.end(cut_off=cut_off)
         whole = self.processor.decode(written, skip_special_tokens=True)
         reasoning, text = split_reasoning(whole, cut_off=cut_off)
-        first = heard.first if heard else None
+        first = splitter.first_seconds if splitter else None
         usage = Usage(length, len(written), time.perf_counter() - began, first)
         return Answer(text, reasoning, self.name, finish, usage)
 
@@ -142,10 +144,11 @@ class LocalModel:
             fits=fits if fits >= 1 else None,
         )
 
-    def _streamer(self, heard: _Heard) -> Any:
+    def _streamer(self, splitter: Splitter) -> Any:
         tokenizer = self.processor.tokenizer
         streamer = self._transformers.TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True)
-        streamer.on_finalized_text = heard  # which prints, unless told otherwise
+        # By default it prints.
+        streamer.on_finalized_text = lambda piece, **_: splitter.text(piece)
         return streamer
 
     def _load(self, name: str, device: str | None, dtype: str, trusted: bool) -> tuple[Any, Any]:
@@ -168,22 +171,6 @@ class LocalModel:
         except (OSError, ValueError):
             return False
         return "auto_map" in config
-
-
-class _Heard:
-    """Pieces of text from a streamer, reasoning told from answer."""
-
-    def __init__(self, on_text: OnText, *, thinking: bool, began: float) -> None:
-        self._splitter, self._began = Splitter(on_text, thinking=thinking), began
-        self.first: float | None = None
-
-    def __call__(self, piece: str, stream_end: bool = False) -> None:
-        if piece and self.first is None:
-            self.first = time.perf_counter() - self._began
-        self._splitter.text(piece)
-
-    def end(self, *, cut_off: bool) -> None:
-        self._splitter.end(cut_off=cut_off)
 
 
 def _transformers() -> Any:

@@ -1,10 +1,9 @@
-"""One set of strokes for two kinds of figures: a picture of pixels, or SVG."""
+"""Two canvases with one set of strokes: a picture of pixels, and SVG."""
 
 from __future__ import annotations
 
 import html
 import math
-from typing import Protocol
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -14,22 +13,8 @@ from framenest.images import data_url, encode_image
 Colour = tuple[int, int, int]
 
 
-class Canvas(Protocol):
-    """What a figure is drawn with. Lengths are in units of which a figure is 1,600 wide."""
-
-    def rectangle(self, x: float, y: float, width: float, height: float, fill: Colour) -> None: ...
-
-    def line(self, x: float, y: float, to_x: float, to_y: float, colour: Colour, width: float) -> None: ...
-
-    def text(self, x: float, y: float, text: str, size: float, colour: Colour, anchor: float = 0.0) -> None:
-        """y is the top of the text; anchor the share of its width that lies left of x."""
-        ...
-
-    def picture(self, x: float, y: float, width: float, height: float, pixels: Pixels) -> None: ...
-
-
 class PixelCanvas:
-    """Draws with Pillow; `scale` pixels per unit."""
+    """Draws with Pillow; `scale` pixels per unit of length."""
 
     def __init__(self, width: float, height: float, paper: Colour, scale: float = 1.5) -> None:
         self._scale = scale
@@ -46,6 +31,7 @@ class PixelCanvas:
         self._draw.line((x * s, y * s, to_x * s, to_y * s), fill=colour, width=max(1, round(width * s)))
 
     def text(self, x: float, y: float, text: str, size: float, colour: Colour, anchor: float = 0.0) -> None:
+        """y is the top of the text; anchor the share of its width that lies left of x."""
         s = self._scale
         font = ImageFont.load_default(size * s)
         left = x * s - anchor * self._draw.textlength(text, font=font)
@@ -96,6 +82,17 @@ class SvgCanvas:
 
     def svg(self) -> bytes:
         return "\n".join([self._head, *self._parts, "</svg>\n"]).encode("utf-8", "replace")
+
+
+class BlankCanvas:
+    """Draws nothing: for how high a figure gets."""
+
+    def _nothing(self, *_: object) -> None: ...
+
+    rectangle = line = text = picture = _nothing
+
+
+Canvas = PixelCanvas | SvgCanvas | BlankCanvas
 
 
 def _n(value: float) -> str:
