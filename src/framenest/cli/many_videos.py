@@ -72,7 +72,7 @@ class ManyVideos:
         return any(value is not None for name, value in vars(self).items() if (name, value) != LOCAL)
 
     def outcomes(self, job: BatchJob, groups: list[Group]) -> Iterator[list[ItemOutcome]]:
-        """What becomes of each group, as it is done."""
+        """Run the job on all groups; yields each group's outcomes as it finishes."""
         seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
         memory = int(self.memory) if self.memory else None
         if self.engine == "ray":
@@ -90,7 +90,7 @@ class ManyVideos:
 
 
 def _workers_for(job: BatchJob) -> int:
-    """One per core; one alone where each would hold its own copy of a model on the GPU."""
+    """One worker per core; a single one where each would load a model onto the GPU."""
     name = choose(job.store())[0] if job.scorer == "auto" else job.scorer
     return 1 if name is not None and runs_on_gpu(name) and job.scoring.device != "cpu" else cores()
 
@@ -107,7 +107,7 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
 
 
 def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
-    """Do all groups, tell how it goes, and sum up."""
+    """Run a job on all groups with progress, and print a summary."""
     report = RunReport(check_writable(Path(many.failures or "failures.jsonl")))
     total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
     with common.bars() as bars:

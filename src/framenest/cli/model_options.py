@@ -20,7 +20,7 @@ from framenest.lmm.tokens import estimate, largest_budget
 
 MODEL_PANEL = "The model"
 ANSWER_TOKENS = {True: 8192, False: 1024}
-"""What an answer may take, with thinking and without."""
+"""The most tokens of an answer, with thinking and without."""
 THINKING = {"on": True, "off": False, SERVER: None}
 _NEGATIVE = re.compile(r"-[.]?\d")  # a choice may be a number below zero
 
@@ -105,7 +105,7 @@ class AnsweringModel:
 
 
 def greet(client: Client) -> None:
-    """Know before the video is read that the server is there, and whether it has the model."""
+    """Fail before the video is read if there is no server; note if it does not list the model."""
     listed = client.models()
     if listed and client.model not in listed:
         note(f"{client.base_url} lists {', '.join(listed)}; trying {client.model} all the same")

@@ -83,7 +83,7 @@ def facts_grid() -> Table:
 
 
 class _Speed(ProgressColumn):
-    """Frames, or whatever is counted, a second."""
+    """Items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -130,7 +130,7 @@ class Bars:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """What goes wrong with the cache, and what a scorer did not read, is told in one line each."""
+    """Print warnings about the cache and about truncated questions as notes of one line."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, TOLD):
@@ -144,7 +144,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def print_facts(ranking: Ranking) -> None:
-    """What was ranked, how, and what was not seen."""
+    """The video, the question, the scorer, and what was not looked at."""
     video, stats = ranking.video, ranking.stats
     facts = facts_grid()
     rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
@@ -170,7 +170,7 @@ def print_facts(ranking: Ranking) -> None:
 
 
 def short_path(path: str) -> str:
-    """A path below the working directory without that directory."""
+    """A path relative to the working directory, if it lies below."""
     here = f"{Path.cwd()}{os.sep}"
     return path.removeprefix(here)
 

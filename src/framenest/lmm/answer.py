@@ -1,4 +1,4 @@
-"""Answer: what a model said, what it thought before, and what that cost."""
+"""Answer: a model's text, its reasoning, and what they cost."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class Answerer(Protocol):
 
 
 def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
-    """(reasoning, answer) of a text; the opening tag may be missing, as in templates that write it.
+    """(reasoning, answer) of a text. The opening tag may be missing: some chat templates write it.
 
-    cut_off: the model was asked to think and ran out of tokens; without a closing tag it had not come
-    to its answer.
+    cut_off: the model was asked to think and ran out of tokens; without a closing tag, all of the text is
+    reasoning.
 
     >>> split_reasoning("It fires… </think>\\n\\nB")
     ('It fires…', 'B')
@@ -111,12 +111,12 @@ class Splitter:
         self._started = False
 
     def reasoning(self, piece: str) -> None:
-        """A piece that the server itself marked as reasoning; what follows unmarked is the answer."""
+        """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
         self._kind = "answer"
         self._give("reasoning", piece)
 
     def text(self, piece: str) -> None:
-        """A piece that is not marked."""
+        """Take a piece that is not marked."""
         self._held += piece
         if not self._started and OPEN.startswith(self._held.lstrip()[: len(OPEN)]) and self._held.strip():
             if len(self._held.lstrip()) < len(OPEN):
@@ -137,7 +137,7 @@ class Splitter:
             self._held = self._held[cut:]
 
     def end(self, *, cut_off: bool = False) -> None:
-        """Nothing more comes: what was held back was the answer, unless it was marked or cut off."""
+        """Finish: text held back until now was the answer, unless it was marked or cut off."""
         self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
         self._held = ""
 

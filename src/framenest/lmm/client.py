@@ -82,7 +82,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def __repr__(self) -> str:
@@ -90,12 +90,12 @@ class Client:
 
     @property
     def max_tokens(self) -> int:
-        """What the answer may take; 0 where that is left to the server."""
+        """Tokens that the answer may take; 0 where that is left to the server."""
         return self._settings["max_tokens"] or 0
 
     @property
     def model(self) -> str:
-        """The model's name; that of the only model there is where none was given."""
+        """The model's name; by default that of the only model on the server."""
         if self._model is None:
             listed = self.models()
             if len(listed) != 1:
@@ -105,7 +105,7 @@ class Client:
         return self._model
 
     def models(self) -> dict[str, int | None]:
-        """The models that the server lists, with their context length where it says so.
+        """The models that the server lists, with their context length in tokens where it says so.
 
         Empty where the server has no such list; an error where nothing answers at all.
         """
@@ -187,7 +187,7 @@ class Client:
                 yield chunk
 
     def _create(self, request: Request, more: dict[str, Any]) -> Any:
-        """Post the request; a server that does not know one of the optional fields is asked without it."""
+        """Post the request; again without an optional field that the server does not know."""
         openai = self._openai
         while True:
             renamed, usage = self._renamed, self._usage_in_stream  # another thread may learn meanwhile

@@ -1,4 +1,4 @@
-"""The frames of a prefix as pictures for a model: original size unless limited, JPEG where they travel."""
+"""ImageLimits: how large the frames are that a model gets; the original size by default."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ImageLimits:
 def read_pictures(
     decoder: Decoder, prefix: Prefix, limits: ImageLimits, progress: Progress = lambda *_: None
 ) -> Iterator[Image.Image]:
-    """The frames of a prefix in time order; an error where one does not decode any more."""
+    """Decode the frames of a prefix in time order; VideoError if one no longer decodes."""
     video = decoder.info
     size = limits.size(video.width, video.height)
     spec = None if size == (video.width, video.height) else ImageSpec.squash(*size)

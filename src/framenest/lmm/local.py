@@ -75,7 +75,7 @@ class LocalModel:
 
     @property
     def context(self) -> int | None:
-        """How many tokens the model was built for, where its configuration says so."""
+        """The model's context length in tokens, where its configuration says so."""
         text = self.model.config.get_text_config()
         return getattr(text, "max_position_embeddings", None)
 

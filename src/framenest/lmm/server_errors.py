@@ -1,4 +1,4 @@
-"""Errors of a model server, each as a ModelError of one line that says what to do."""
+"""Errors of a model server as ModelErrors: one line each, with what to do about it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _find(table: dict[str, str], said: str, around: str = "(?:{})") -> re.Match[
 
 
 class Server(Protocol):
-    """What an explanation needs to know of the client."""
+    """The part of the client that explanations need."""
 
     base_url: str
 
@@ -52,7 +52,7 @@ class Server(Protocol):
 
 
 class ServerErrors:
-    """Turns the client library's errors into ModelErrors; knows the key, to keep it out of them."""
+    """Translates errors of the openai package into ModelErrors, without the API key in them."""
 
     def __init__(self, server: Server, key: str | None, variable: str, timeout: float, retries: int) -> None:
         self._server, self._key, self._variable = server, key, variable
@@ -64,7 +64,7 @@ class ServerErrors:
 
     @contextmanager
     def translated(self, request: Request | None = None) -> Iterator[None]:
-        """Errors of the client library leave as ModelErrors."""
+        """Raise errors of the openai package as ModelErrors."""
         import openai
 
         try:
@@ -76,20 +76,20 @@ class ServerErrors:
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """For reading what the library parsed: a page of HTML comes as text, with no field of an answer."""
+        """Around reading a reply: the openai package returns an HTML page as text, without any field."""
         try:
             yield
         except (AttributeError, TypeError, ValueError) as error:
             raise self.stranger() from error
 
     def stranger(self) -> ModelError:
-        """Something is there, but no server of this protocol."""
+        """The error for something that is no OpenAI-compatible server, such as a web page."""
         return ModelError(
             f"{self._where} answers, but not as an OpenAI server; should the address end in /v1?"
         )
 
     def cut_off(self, error: Exception | None, partial: str) -> ModelError:
-        """The stream ended before the answer did."""
+        """The error for a stream that ended before the answer did."""
         why = f" ({self._clean(str(error))})" if error is not None and str(error) else ""
         got = f"{len(partial)} characters of the answer had arrived" if partial else "nothing had arrived"
         return ModelError(f"{self._where} went away in mid-answer{why}; {got}", partial=partial)
@@ -121,7 +121,7 @@ class ServerErrors:
         return ModelError(f"{where} answered {status}{tried}: {said[:_SHOWN]}")
 
     def _known(self, error: Any, said: str, request: Request) -> ModelError | None:
-        """What can be put right on this side: the model's name, the number or size of the frames."""
+        """Errors that the user can fix: the model's name, the number or size of the frames."""
         where, status, model = self._where, error.status_code, self._server.model
         if error.code in TOO_LONG_CODES or error.type in TOO_LONG_CODES or _find(_TOO_LONG, said):
             return self._too_long(said, request)
@@ -139,7 +139,7 @@ class ServerErrors:
         return None
 
     def _too_long(self, said: str, request: Request) -> ModelError:
-        """Frames are what can be spared: how many fit, from the server's numbers or the estimate."""
+        """How many frames would fit, from the server's numbers or the estimate."""
         server, count = self._server, len(request.prefix)
         found = _find(_LIMIT, said, r"(?:{})[^\d]{{0,25}}(\d{{2,}})")
         limit = int(found[1]) if found else self._listed().get(server.model)
@@ -168,7 +168,7 @@ class ServerErrors:
             return {}
 
     def _said(self, error: Any) -> str:
-        """The server's own words, wherever its kind puts them."""
+        """The server's message; servers put it in different fields."""
         body = error.body
         if isinstance(body, dict):
             inner = body.get("error", body)

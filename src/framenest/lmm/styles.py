@@ -1,4 +1,4 @@
-"""Six shapes of the same question and frames, each telling the model the frames' true times."""
+"""Message formats for six kinds of models; each tells the model the frames' true times."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def hf_video(draft: Draft) -> Parts:
 
 
 def internvl(draft: Draft) -> Parts:
-    """InternVL in its own words, "Frame1: <image>", with the time added. One tile a frame, as for video."""
+    """InternVL's own "Frame1: <image>", with the time added; one tile per frame, as for video."""
     content: list[Message] = []
     for place, second in enumerate(draft.prefix.seconds.tolist(), start=1):
         when = f" at {second:.1f} seconds" if draft.told else ""
@@ -121,7 +121,7 @@ WRITTEN_BY_PROCESSOR = ("vllm-video", "qwen")
 
 
 def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> None:
-    """Refuse what cannot be sent, before the work. grows: whether more frames follow in another turn."""
+    """Raise ConfigError for what cannot be sent. grows: whether a later turn adds frames."""
     if style not in STYLES:
         raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
     videos_only = style in ("vllm-video", "hf-video")

@@ -1,4 +1,4 @@
-"""Two canvases with one set of strokes: a picture of pixels, and SVG."""
+"""Canvases with the same methods: pixels, SVG, and none."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PixelCanvas:
 
 
 class SvgCanvas:
-    """Writes SVG with the pictures in it; its text stays text."""
+    """Writes SVG with embedded pictures; text stays text."""
 
     def __init__(self, width: float, height: float, paper: Colour) -> None:
         self._head = (
@@ -85,7 +85,7 @@ class SvgCanvas:
 
 
 class BlankCanvas:
-    """Draws nothing: for how high a figure gets."""
+    """Draws nothing; used to measure a figure's height."""
 
     def _nothing(self, *_: object) -> None: ...
 

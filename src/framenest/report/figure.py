@@ -31,7 +31,7 @@ FILM, TICKS, AXIS, GAP = 12, 64.0, 26.0, 6.0
 
 @dataclass(frozen=True)
 class BudgetRow:
-    """The frames of one budget, in lines of equal tiles."""
+    """The frames of one budget, as lines of tiles."""
 
     prefix: Prefix
     columns: int
@@ -39,7 +39,7 @@ class BudgetRow:
 
 
 def rows_of(result: Result) -> list[BudgetRow]:
-    """The budgets 8, 16 and 32 of a result, those it has; what each keeps of the one before."""
+    """The budgets 8, 16 and 32 of a result, as far as it has them, with what each keeps and adds."""
     if isinstance(result, Selection):
         sizes = [k for k, prefix in sorted(result.prefixes.items()) if k <= BUDGETS[-1] and len(prefix)]
         if not sizes:
@@ -62,7 +62,7 @@ def rows_of(result: Result) -> list[BudgetRow]:
 
 
 def film_frames(results: Sequence[Result]) -> list[int]:
-    """Up to twelve known frames spread over the video, the strip above the timeline."""
+    """Up to twelve known frames spread over the video, for the strip above the timeline."""
     video = results[0].video
     known = np.unique(np.concatenate([_known(result) for result in results]))
     middles = [(i + 0.5) * video.num_frames / FILM for i in range(FILM)]

@@ -49,7 +49,7 @@ def view_style() -> str:
 
 
 def page(made: Mapping[str, Any], pictures: Mapping[str, Mapping[str, str]]) -> str:
-    """One self-contained page. Its own policy forbids every request and every script but the view's.
+    """One self-contained page. Its content security policy forbids all requests, and other scripts.
 
     made: what `document` gives; pictures: what `embed` gives.
     """
@@ -74,7 +74,7 @@ def _title(made: Mapping[str, Any]) -> str:
 
 
 def _inert(data: Any) -> str:
-    """JSON that no HTML parser takes for markup."""
+    """JSON without characters that HTML could take for markup."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

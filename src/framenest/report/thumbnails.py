@@ -1,4 +1,4 @@
-"""The frames of a report as data URLs: small ones for all, larger ones for the first ranks, within a size."""
+"""Thumbnails of a report as data URLs: small for all frames, larger for the first ranks, within 4.4 MB."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = l
 
 
 def shown_frames(results: Sequence[Result]) -> list[int]:
-    """Every frame that some budget of some result shows, ascending."""
+    """All frames that any budget of any result shows, ascending."""
     shown: set[int] = set()
     for result in results:
         lists = (
