@@ -18,7 +18,7 @@ ROOMS = [
     ["errors", "text", "timing"],
     ["records"],
     ["config", "frames", "processes"],
-    ["protocols"],
+    ["protocols", "images"],
     ["cache"],
     ["models"],
     ["video"],

@@ -9,11 +9,11 @@ from framenest.selectors.selection import Selection
 class MiddleOutSelector:
     name = "middle-out"
 
-    def __init__(self, workspace):  # noqa: ANN001, ANN204
-        self._workspace = workspace  # opens videos, and has the scorer: workspace.scorer
+    def __init__(self, session):  # noqa: ANN001, ANN204
+        self._session = session  # opens videos, and has the scorer: session.scorer
 
     def select(self, video, question, budgets):  # noqa: ANN001, ANN201
-        decoder = self._workspace.open(video)
+        decoder = self._session.open(video)
         info = decoder.info
         middle = info.num_frames // 2
         order = sorted(range(info.num_frames), key=lambda n: (abs(n - middle), n))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder, Progress, Store
 from framenest.video import open_video
@@ -102,8 +102,7 @@ def extract(
             for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
                 place = int(np.searchsorted(prefix.frames, number))
                 file = target / name(prefix, place, format)
-                picture = Image.fromarray(pixels)
-                picture.save(file, quality=quality, subsampling=0) if format == "jpg" else picture.save(file)
+                file.write_bytes(encode_image(pixels, format, quality=quality, subsampled=False))
                 files.append(file)
                 progress("extracting", len(files), len(prefix))
     except OSError as error:

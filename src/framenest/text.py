@@ -7,7 +7,7 @@ import re
 
 
 def one_line(value: object, longest: int = 300) -> str:
-    """A message as one line; an error without a message is called by its class.
+    """A message as one line; the class name of an error without a message.
 
     >>> one_line(ValueError("no such\\n  stream")), one_line(KeyError())
     ('no such stream', 'KeyError')
@@ -16,7 +16,7 @@ def one_line(value: object, longest: int = 300) -> str:
 
 
 def slug(text: str, otherwise: str) -> str:
-    """A text as part of a file name; `otherwise` where nothing of it is left.
+    """A text as part of a file name; `otherwise` if no letter or digit is left.
 
     >>> slug("What is it?", "question"), slug("…", "question")
     ('what-is-it', 'question')

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scripted_server import ScriptedServer
 
+from command_line import run
 from framenest import BudgetError, Prefix, Selection, lmm, open_video
-from framenest.cli import main as cli_main
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 from framenest.lmm.client import Client
@@ -21,14 +21,6 @@ UNIFORM = ["--selector", "uniform", "--quiet"]
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-
-
-def run(capsys, *arguments):
-    """(exit code, stdout, stderr) of one command."""
-    with pytest.raises(SystemExit) as ended:
-        cli_main([str(a) for a in arguments])
-    printed = capsys.readouterr()
-    return ended.value.code, printed.out, printed.err
 
 
 def times_in(turn):

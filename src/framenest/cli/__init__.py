@@ -8,24 +8,28 @@ import rich_click as click
 
 import framenest
 from framenest.cli.ask import ask
-from framenest.cli.batch import index
+from framenest.cli.cache import cache
+from framenest.cli.compare import compare
 from framenest.cli.evaluate import evaluate
-from framenest.cli.evaluate_qa import qa, table
 from framenest.cli.export import export
+from framenest.cli.extract import extract
+from framenest.cli.index import index
 from framenest.cli.lmms_eval import lmms_eval
+from framenest.cli.models import models
 from framenest.cli.rank import rank
 from framenest.cli.report import report
-from framenest.cli.select import compare, select
+from framenest.cli.select import select
 from framenest.cli.serve import serve
-from framenest.cli.show import extract, show
+from framenest.cli.show import show
 from framenest.cli.terminal import fail, warnings_as_notes
-from framenest.cli.upkeep import cache, models
 from framenest.errors import FramenestError
 
 __all__ = ["app", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+)
 @click.version_option(framenest.__version__, prog_name="framenest")
 def app() -> None:
     """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -47,9 +51,6 @@ COMMANDS = (
 for command in COMMANDS:
     app.add_command(command)
 
-for command in (qa, table):
-    evaluate.add_command(command)
-
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors are one line on stderr and exit code 2."""
@@ -57,20 +58,15 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with warnings_as_notes():
             result = app.main(given, prog_name="framenest", standalone_mode=False)
-    except FramenestError as error:
-        if "--debug" in given:
-            raise
-        fail(str(error))
-        sys.exit(2)
-    except click.ClickException as error:
-        fail(error.format_message())
-        sys.exit(2)
+        sys.exit(result if isinstance(result, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted")
         sys.exit(130)
+    except click.ClickException as error:
+        fail(error.format_message())
     except Exception as error:
         if "--debug" in given:
             raise
-        fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " "))
-        sys.exit(2)
-    sys.exit(result if isinstance(result, int) else 0)
+        unexpected = f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " ")
+        fail(str(error) if isinstance(error, FramenestError) else unexpected)
+    sys.exit(2)

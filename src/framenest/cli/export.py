@@ -11,14 +11,15 @@ import rich_click as click
 from framenest import extract as extraction
 from framenest import lmm
 from framenest.cache.archive import write_atomic
-from framenest.cli import asking, options
-from framenest.cli.files import check_writable, check_writable_folder
-from framenest.cli.terminal import Bars, note, out
+from framenest.cli import model_options, options
+from framenest.cli.model_options import PictureOptions, TokenBudget
+from framenest.cli.options import Common
+from framenest.cli.output_files import check_writable, check_writable_folder
+from framenest.cli.terminal import note, out, say
 from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Store
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
@@ -27,22 +28,21 @@ LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
 
 
-@click.command(cls=asking.WithSeveral)
+@click.command(cls=model_options.ChoicesCommand)
 @click.argument("rankings", nargs=-1, required=True, metavar="RANKING...")
 @click.option("-k", "--budget", type=int, help="How many frames.")
 @click.option(
     "--style",
     type=click.Choice([*lmm.STYLES, *LISTS, FOLDER]),
     default="openai",
-    show_default=True,
     help="For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
     "For other tools: aks, wfs-sb, vlmevalkit.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Where it goes (- is stdout); a folder for vlmevalkit.")
 @click.option("--question", help="Ask this instead of the ranking's question.")
-@asking.choices
-@asking.pictures
-@asking.max_tokens
+@model_options.choices
+@model_options.pictures
+@model_options.token_budget
 @click.option("--model", metavar="NAME", help="Write this model into the request.")
 @click.option(
     "--rows", metavar="FILE", help="aks, wfs-sb: the dataset's rows, as many as rankings, to add frames to."
@@ -56,16 +56,12 @@ def export(
     output: str | None,
     question: str | None,
     choices: tuple[str, ...],
-    pairing: lmm.Pairing,
-    limits: lmm.ImageLimits,
-    tell_times: bool | None,
-    tokens_per_frame: int | None,
-    max_tokens: int | None,
+    pictures: PictureOptions,
+    token_budget: TokenBudget,
     model: str | None,
     rows: str | None,
     video: str | None,
-    cache: Store,
-    quiet: bool,
+    common: Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.
 
@@ -80,81 +76,74 @@ def export(
     """
     loaded = [load_result(path) for path in rankings]
     if style in LISTS:
-        _write_list(style, [_prefix(r, budget) for r in loaded], loaded, rows, _needed(output))
+        _write_list(style, loaded, budget, rows, _needed(output))
         return
     if len(loaded) > 1:
         raise ConfigError(f"style {style} takes one ranking, not {len(loaded)}")
-    result, bars = loaded[0], Bars(quiet)
+    result = loaded[0]
     if style == FOLDER:
-        decoder = extraction.reopen(result.video, path=video, store=cache)
-        folder = Path(_needed(output)) / Path(result.video.path).stem
-        check_writable_folder(folder)
-        with bars:
-            files = extraction.extract(
-                decoder, _prefix(result, budget), folder, name=extraction.vlmevalkit_name, progress=bars
-            )
-        out.print(f"{len(files)} frames in {folder}", soft_wrap=True, markup=False)
+        _write_folder(result, budget, _needed(output), video, common)
         return
-    if output not in (None, "-"):
-        check_writable(Path(_needed(output)))
+    if output is not None and output != "-":
+        check_writable(Path(output))
     asked = question or result.question
     if not asked:
         raise ConfigError("this ranking has no question; give one with --question")
     if not choices and question is None and isinstance(result, Ranking):
         choices = result.options
-    if max_tokens is not None:
+    if token_budget.max_tokens is not None:
         if budget is not None:
             raise ConfigError("give -k or --max-tokens, not both")
         served = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
-        room = asking.Room(result.video, style, limits, pairing, tokens_per_frame, max_tokens)
-        budget = room.budget(served, prompt(asked, choices))
-    with bars:
+        budget = token_budget.frames(result.video, style, pictures, served, prompt(asked, choices))
+    with common.bars() as bars:
         request = lmm.messages(
             _prefix(result, budget),
             asked,
             style,
             options=choices,
-            pairing=pairing,
-            limits=limits,
-            tell_times=tell_times,
             video=video,
-            store=cache,
+            store=common.cache,
             progress=bars,
+            **pictures.settings,
         )
+    _write_request(request, output, model)
+
+
+def _write_request(request: lmm.Request, output: str | None, model: str | None) -> None:
     if output == "-":
         out.file.write(request.dumps(model=model))
         return
-    _print(request, output, model)
-
-
-def _print(request: lmm.Request, output: str | None, model: str | None) -> None:
     tokens = request.tokens
     if request.prefix.complete:
         note(f"this short video has only {len(request.prefix)} candidate frames; all of them are here")
-    out.print(f"{request.style}: {len(request.prefix)} frames, about {tokens.total:,} tokens", markup=False)
-    out.print(f"  pictures {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}", markup=False)
-    out.print(f"  times the model reads: {' '.join(request.markers) or 'none'}", markup=False, soft_wrap=True)
+    say(f"{request.style}: {len(request.prefix)} frames, about {tokens.total:,} tokens")
+    say(f"  pictures {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}")
+    say(f"  times the model reads: {' '.join(request.markers) or 'none'}")
     if output is None:
         note("nothing was written; give -o FILE")
         return
     request.save(output, model=model)
     size = size_text(Path(output).stat().st_size) if Path(output).is_file() else "all"
-    out.print(f"{size} written to {output}", markup=False, soft_wrap=True)
+    say(f"{size} written to {output}")
 
 
-def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:
-    if budget is None:
-        raise ConfigError("say how many frames: -k K, or --max-tokens")
-    return result.prefix(budget)
+def _write_folder(
+    result: Ranking | Selection, budget: int | None, output: str, video: str | None, common: Common
+) -> None:
+    decoder = extraction.reopen(result.video, path=video, store=common.cache)
+    folder = check_writable_folder(Path(output) / Path(result.video.path).stem)
+    with common.bars() as bars:
+        files = extraction.extract(
+            decoder, _prefix(result, budget), folder, name=extraction.vlmevalkit_name, progress=bars
+        )
+    say(f"{len(files)} frames in {folder}")
 
 
 def _write_list(
-    style: str,
-    prefixes: Sequence[Prefix],
-    loaded: Sequence[Ranking | Selection],
-    rows_file: str | None,
-    output: str,
+    style: str, loaded: Sequence[Ranking | Selection], budget: int | None, rows_file: str | None, output: str
 ) -> None:
+    prefixes = [_prefix(result, budget) for result in loaded]
     rows = None if rows_file is None else frame_lists.read_rows(rows_file)
     questions = [result.question for result in loaded]
     made = (
@@ -165,7 +154,13 @@ def _write_list(
         out.file.write(text)
         return
     write_atomic(Path(output), text.encode(errors="surrogatepass"))
-    out.print(f"{len(made)} rows written to {output}", markup=False, soft_wrap=True)
+    say(f"{len(made)} rows written to {output}")
+
+
+def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:
+    if budget is None:
+        raise ConfigError("say how many frames: -k K, or --max-tokens")
+    return result.prefix(budget)
 
 
 def _needed(output: str | None) -> str:

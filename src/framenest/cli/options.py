@@ -1,206 +1,68 @@
-"""Options shared by commands; those of the method are generated from the config fields."""
+"""Option groups that commands share. A group is a dataclass: its decorator adds the options to a command and
+hands them over as one argument. Options of the method and the scorer are generated from the config fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import rich_click as click
 
-from framenest.cache.directory import local_directory
+from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.cache.remote import open_store
-from framenest.cli.terminal import note
-from framenest.cli.units import Duration, Size
+from framenest.cli.parameter_types import Budgets
+from framenest.cli.terminal import Bars, note
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
-from framenest.errors import ConfigError, ScorerError
+from framenest.errors import ScorerError
+from framenest.protocols import Decoder, ManagedStore
 from framenest.scorers import choose
+from framenest.session import Session
+from framenest.video import open_video
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Fields = TypeVar("Fields")
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
 
 
-def common(command: Command) -> Command:
-    """--cache, --quiet, --debug."""
-    for option in (
-        click.option("--debug", is_flag=True, help="Show the traceback of an error.", expose_value=False),
-        click.option("--quiet", is_flag=True, help="No progress bars."),
-        click.option(
-            "--cache",
-            "cache",
-            metavar="DIR|URL",
-            callback=lambda _c, _p, value: open_store(value),
-            help="Where indexes, features and models are kept; s3:// and other addresses with the extra "
-            "`remote`, then without models. "
-            "[default: $FRAMENEST_CACHE, or the user's cache]",
-        ),
-    ):
-        command = option(command)
-    return command
+def option(help: str, **settings: Any) -> Any:  # noqa: A002 - the command line's word
+    """A dataclass field that is an option, named and typed as the field; `settings` are click.option's."""
+    return field(metadata={"help": help, "settings": settings})
 
 
-def video(command: Command) -> Command:
-    """--fps, --stream, --decoder."""
-    fps = click.option("--fps", type=float, help="Frame rate of a folder of numbered images.")
-    stream = click.option("--stream", type=int, help="Which stream of the file; FFmpeg's choice by default.")
-    decoder = click.option(
-        "--decoder",
-        default="pyav",
-        show_default=True,
-        metavar="NAME",
-        help="pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.",
-    )
-    return fps(stream(decoder(command)))
+def group(kind: type, argument: str, panel: str = "Options", **changes: dict[str, Any]) -> Decorator:
+    """A decorator: the options of a dataclass, which the command gets as one `argument`.
+
+    `changes` are settings of single options that differ in this command.
+    """
+    return _gathered(argument, kind, _options_of(kind, panel, changes))
 
 
-BATCH_PANEL = "Many videos"
+def _options_of(kind: type, panel: str, changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """One option per field of a dataclass."""
+    hints = get_type_hints(kind)
+    return {e.name: _option(e, hints[e.name], panel, changes.get(e.name, {})) for e in fields(kind)}
 
 
-def batch(command: Command) -> Command:
-    """--jobs, --time-limit, --memory, --failures, --engine, --address, --encoders."""
-    for option in (
-        click.option(
-            "--encoders",
-            type=click.IntRange(1),
-            metavar="N",
-            panel=BATCH_PANEL,
-            help="With --engine ray: processes that run the scorer for all others. "
-            "[default: one per GPU; without GPUs each worker runs its own]",
-        ),
-        click.option(
-            "--address",
-            metavar="ADDRESS",
-            panel=BATCH_PANEL,
-            help="With --engine ray: the cluster, as ray.init takes it. [default: a new one on this machine]",
-        ),
-        click.option(
-            "--engine",
-            type=click.Choice(["local", "ray"]),
-            default="local",
-            show_default=True,
-            panel=BATCH_PANEL,
-            help="Processes of this machine, or a Ray cluster (extra `ray`).",
-        ),
-        click.option(
-            "--failures",
-            metavar="FILE",
-            panel=BATCH_PANEL,
-            help="What failed and why, one JSON object a line; replaced by every run. "
-            "[default: failures.jsonl]",
-        ),
-        click.option(
-            "--memory",
-            type=Size(),
-            panel=BATCH_PANEL,
-            help="What a worker may hold, such as 2GiB; one that takes more is stopped. "
-            "[default: its share of what there is]",
-        ),
-        click.option(
-            "--time-limit",
-            type=Duration(),
-            panel=BATCH_PANEL,
-            help="For one video or question; 0 for none. [default: 30m]",
-        ),
-        click.option(
-            "--jobs",
-            type=click.IntRange(1),
-            metavar="N",
-            panel=BATCH_PANEL,
-            help="Worker processes. [default: one per core]",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def take(kind: type[Fields], settings: dict[str, Any]) -> Fields:
-    """A dataclass of those settings that are its fields; they are taken out."""
-    names = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]  # always a dataclass
-    return kind(**{name: settings.pop(name) for name in names})
-
-
-def scorer(command: Command) -> Command:
-    """--scorer and one option per field of ScorerConfig, which the command gets as `scoring`."""
-    chosen = scoring(_auto_resolved(command))
-    return click.option(
-        "--scorer",
-        default="auto",
-        show_default=True,
-        metavar="NAME",
-        help="Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
-        "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
-        "seconds → score).",
-        panel=SCORER_PANEL,
-    )(chosen)
-
-
-def scoring(command: Command) -> Command:
-    """One option per field of ScorerConfig, which the command gets as `scoring`."""
-
-    @wraps(command)
-    def gathered(**values: Any) -> Any:
-        given = {entry.name: values.pop(entry.name) for entry in fields(ScorerConfig)}
-        config = ScorerConfig(**{name: value for name, value in given.items() if value is not None})
-        return command(scoring=config, **values)
-
-    return _of_config(cast(Command, gathered), ScorerConfig, SCORER_PANEL)
-
-
-def _auto_resolved(command: Command) -> Command:
-    """Tell which scorer "auto" is on this machine, and why."""
-
-    @wraps(command)
-    def resolved(**values: Any) -> Any:
-        if values["scorer"] == "auto" and not values.get("no_question"):
-            with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
-                values["scorer"], why = choose(local_directory(values["cache"]))
-                note(why)
-        return command(**values)
-
-    return cast(Command, resolved)
-
-
-def method(command: Command) -> Command:
-    """--preset and one option per field of the three configs."""
-    for config in (RankingConfig, DiscoveryConfig, IndexConfig):
-        command = _of_config(command, config, METHOD_PANEL)
-    return click.option(
-        "--preset",
-        type=click.Choice(list(PRESETS)),
-        default="paper",
-        show_default=True,
-        help="The paper's configuration or one of its ablations.",
-        panel=METHOD_PANEL,
-    )(command)
-
-
-def index_settings(command: Command) -> Command:
-    """One option per field of IndexConfig."""
-    return _of_config(command, IndexConfig, METHOD_PANEL)
-
-
-def _of_config(command: Command, config: type, panel: str) -> Command:
-    hints = get_type_hints(config)
-    for entry in reversed(fields(config)):
-        flag = "--" + entry.name.replace("_", "-")
-        kind, help_text = _plain_type(hints[entry.name]), entry.metadata["help"]
-        if entry.default not in (None, MISSING):
-            shown = f"{entry.default:g}" if isinstance(entry.default, float) else str(entry.default)
-            help_text += f" ({entry.metadata['whose']}: {shown})"
-        shape: dict[str, Any] = {"default": None, "help": help_text, "panel": panel}
-        if kind is bool:
-            option = click.option(f"{flag}/--no-{flag[2:]}", entry.name, **shape)
-        elif get_origin(hints[entry.name]) is not None and isinstance(kind, tuple):
-            option = click.option(flag, entry.name, type=click.Choice(kind), **shape)
-        else:
-            option = click.option(flag, entry.name, type=kind, metavar=kind.__name__.upper(), **shape)
-        command = option(command)
-    return command
+def _option(entry: Any, hint: Any, panel: str, changes: dict[str, Any]) -> Any:
+    flag, type_ = "--" + entry.name.replace("_", "-"), _plain_type(hint)
+    shape = {"help": entry.metadata["help"], "panel": panel}
+    if "settings" in entry.metadata:
+        shape |= {"type": type_, **entry.metadata["settings"], **changes}
+        return click.option(shape.pop("flag", flag), entry.name, **shape)
+    # A setting of the method or the scorer: None unless the command line sets it.
+    if entry.default not in (None, MISSING):
+        shown = f"{entry.default:g}" if isinstance(entry.default, float) else str(entry.default)
+        shape["help"] += f" ({entry.metadata['whose']}: {shown})"
+    if type_ is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", entry.name, default=None, **shape)
+    metavar = None if isinstance(type_, click.Choice) else type_.__name__.upper()
+    return click.option(flag, entry.name, type=type_, metavar=metavar, default=None, **shape)
 
 
 def _plain_type(hint: Any) -> Any:
@@ -208,36 +70,149 @@ def _plain_type(hint: Any) -> Any:
     if isinstance(hint, type):
         return hint
     arguments = [a for a in get_args(hint) if a is not type(None)]
-    return arguments[0] if isinstance(arguments[0], type) else tuple(arguments)
+    return arguments[0] if isinstance(arguments[0], type) else click.Choice(arguments)
 
 
-def config_from(preset: str, settings: dict[str, Any]) -> MECConfig:
+def _gathered(argument: str, build: Callable[..., Any], added: dict[str, Any]) -> Decorator:
+    """A decorator: these options, of which `build` makes the one argument that the command gets."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def gathered(*args: Any, **values: Any) -> Any:
+            values[argument] = build(**{name: values.pop(name) for name in added})
+            return command(*args, **values)
+
+        made: Command = gathered
+        for add in reversed(added.values()):  # --help lists the one added last first
+            made = add(made)
+        return made
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every command takes: the cache, and whether to show progress."""
+
+    cache: ManagedStore = option(
+        "Where indexes, features and models are kept; s3:// and other addresses with the extra "
+        "`remote`, then without models. [default: $FRAMENEST_CACHE, or the user's cache]",
+        type=str,
+        metavar="DIR|URL",
+        callback=lambda _c, _p, value: open_store(value),
+    )
+    quiet: bool = option("No progress bars.", is_flag=True)
+
+    @property
+    def local(self) -> DirectoryStore:
+        """The directory for what is never at an address: models, fingerprints, downloads."""
+        return local_directory(self.cache)
+
+    def bars(self) -> Bars:
+        """Progress bars, as asked for."""
+        return Bars(self.quiet)
+
+
+def common(command: Command) -> Command:
+    """--cache, --quiet, --debug; the command gets `common`."""
+    debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.", expose_value=False)
+    return group(Common, "common")(debug(command))
+
+
+@dataclass(frozen=True)
+class VideoOptions:
+    """How a video is opened."""
+
+    fps: float | None = option("Frame rate of a folder of numbered images.")
+    stream: int | None = option("Which stream of the file; FFmpeg's choice by default.")
+    decoder: str = option(
+        "pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.", default="pyav", metavar="NAME"
+    )
+
+    def open(self, video: str, common: Common) -> Decoder:
+        """The open video."""
+        return open_video(video, fps=self.fps, stream=self.stream, decoder=self.decoder, store=common.cache)
+
+
+video = group(VideoOptions, "video_options")
+
+
+@dataclass(frozen=True)
+class ScorerChoice:
+    """The scorer that the command line names, and how it runs."""
+
+    name: str
+    config: ScorerConfig
+
+    def resolved(self, common: Common) -> str:
+        """The scorer's name; of "auto" what that is on this machine, and a note why."""
+        if self.name == "auto":
+            with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
+                name, why = choose(common.local)
+                note(why)
+                return name
+        return self.name
+
+    def session(self, common: Common, bars: Bars) -> Session:
+        """A session with this scorer."""
+        return Session(self.resolved(common), store=common.cache, progress=bars, scoring=self.config)
+
+
+def _scoring(**values: Any) -> ScorerConfig:
+    return ScorerConfig(**{name: value for name, value in values.items() if value is not None})
+
+
+_SCORER = click.option(
+    "--scorer",
+    default="auto",
+    metavar="NAME",
+    help="Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
+    "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
+    "seconds → score).",
+    panel=SCORER_PANEL,
+)
+_SCORING = _options_of(ScorerConfig, SCORER_PANEL, {})
+
+scorer = _gathered(
+    "scorer",
+    lambda scorer, **values: ScorerChoice(scorer, _scoring(**values)),
+    {"scorer": _SCORER, **_SCORING},
+)
+scoring = _gathered("scoring", _scoring, _SCORING)
+
+
+def _config(preset: str = "paper", **settings: Any) -> MECConfig:
     """The preset with what the command line sets."""
     return MECConfig.preset(preset).with_settings({k: v for k, v in settings.items() if v is not None})
 
 
-class Budgets(click.ParamType[list[int]]):
-    """8 or 8,16,32."""
+_PRESET = click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="paper",
+    help="The paper's configuration or one of its ablations.",
+    panel=METHOD_PANEL,
+)
+_INDEX = _options_of(IndexConfig, METHOD_PANEL, {})
 
-    name = "K"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
-        try:
-            return [int(part) for part in str(value).split(",")]
-        except ValueError:
-            self.fail(
-                f"{value!r} is not a frame budget; give a whole number, or several with commas", param, ctx
-            )
-
-
-def flat(groups: tuple[list[int], ...]) -> list[int]:
-    """All budgets of an option that may be given again."""
-    return [size for group in groups for size in group]
+index_config = _gathered("config", _config, _INDEX)
+config = _gathered(
+    "config",
+    _config,
+    {"preset": _PRESET, **_INDEX}
+    | _options_of(DiscoveryConfig, METHOD_PANEL, {})
+    | _options_of(RankingConfig, METHOD_PANEL, {}),
+)
 
 
-def names(text: str) -> list[str]:
-    """Names between commas, each once."""
-    found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not found:
-        raise ConfigError("give at least one selector")
-    return found
+def budgets(**settings: Any) -> Decorator:
+    """-k 8,16,32, which may be given again; the command gets all of them as `budgets`."""
+    return click.option(
+        "-k",
+        "--budget",
+        "budgets",
+        type=Budgets(),
+        multiple=True,
+        callback=lambda _c, _p, groups: [size for sizes in groups for size in sizes],
+        **settings,
+    )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import rich_click as click
 from platformdirs import user_data_path
 
 from framenest.cli import options
+from framenest.cli.options import Common, ScorerChoice
 from framenest.cli.terminal import err
-from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, MissingExtra
-from framenest.protocols import ManagedStore
+
+_limit = partial(click.option, type=int, panel="Limits")
 
 
 @click.command()
@@ -21,8 +24,8 @@ from framenest.protocols import ManagedStore
 @click.option_panel("Who may use it")
 @click.option_panel("Limits")
 @click.option_panel("Answers")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=8600, show_default=True)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=int, default=8600)
 @click.option(
     "--videos", metavar="DIR", help="Folder whose videos may be asked about. [default: uploads only]"
 )
@@ -44,29 +47,11 @@ from framenest.protocols import ManagedStore
     help="A web host that videos may be fetched from (host or host:port); may be given again.",
     panel="Who may use it",
 )
-@click.option("--workers", type=int, default=1, show_default=True, help="Jobs at once.", panel="Limits")
-@click.option("--queue", type=int, default=64, show_default=True, help="Jobs that may wait.", panel="Limits")
-@click.option(
-    "--max-job",
-    type=int,
-    default=3600,
-    show_default=True,
-    metavar="SECONDS",
-    help="Of one job; then it is ended.",
-    panel="Limits",
-)
-@click.option(
-    "--max-upload",
-    type=int,
-    default=2048,
-    show_default=True,
-    metavar="MIB",
-    help="Of one video.",
-    panel="Limits",
-)
-@click.option(
-    "--max-stored", type=int, default=20480, show_default=True, metavar="MIB", help="Of all.", panel="Limits"
-)
+@_limit("--workers", default=1, help="Jobs at once.")
+@_limit("--queue", default=64, help="Jobs that may wait.")
+@_limit("--max-job", default=3600, metavar="SECONDS", help="Of one job; then it is ended.")
+@_limit("--max-upload", default=2048, metavar="MIB", help="Of one video.")
+@_limit("--max-stored", default=20480, metavar="MIB", help="Of all.")
 @click.option(
     "--answer-url",
     metavar="URL",
@@ -81,19 +66,12 @@ def serve(
     port: int,
     videos: str | None,
     data: str | None,
-    scorer: str,
-    scoring: ScorerConfig,
+    scorer: ScorerChoice,
     token: str | None,
-    hosts: tuple[str, ...],
-    workers: int,
-    queue: int,
-    max_job: int,
     max_upload: int,
     max_stored: int,
-    answer_url: str | None,
-    answer_model: str | None,
-    cache: ManagedStore,
-    quiet: bool,
+    common: Common,
+    **settings: Any,
 ) -> None:
     """Serve rankings over HTTP, with a page to ask questions on.
 
@@ -113,28 +91,26 @@ def serve(
         raise MissingExtra("server", error.name or "fastapi") from error
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port {port} is not a port; give 0 to 65535")
-    settings = Settings(
-        data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
-        videos=Path(videos).expanduser() if videos else None,
-        cache=cache.location,
-        host=host,
-        port=port,
-        token=token or None,
-        scorer=scorer,
-        scoring=scoring,
-        workers=workers,
-        queue=queue,
-        max_job=max_job,
-        max_upload=max_upload * MIB,
-        max_stored=max_stored * MIB,
-        hosts=hosts,
-        answer_url=answer_url,
-        answer_model=answer_model,
+    service = Service(
+        Settings(
+            data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
+            videos=Path(videos).expanduser() if videos else None,
+            cache=common.cache.location,
+            host=host,
+            port=port,
+            token=token or None,
+            scorer=scorer.resolved(common),
+            scoring=scorer.config,
+            max_upload=max_upload * MIB,
+            max_stored=max_stored * MIB,
+            **settings,
+        )
     )
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING if quiet else logging.INFO)
+    logging.basicConfig(
+        format="%(asctime)s %(message)s", level=logging.WARNING if common.quiet else logging.INFO
+    )
     for library in ("httpx", "httpx2"):  # of the answering client; they log whole addresses
         logging.getLogger(library).setLevel(logging.WARNING)
-    service = Service(settings)
     try:
         service.start()
     except BaseException:

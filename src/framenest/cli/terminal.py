@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -37,16 +37,54 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+def say(text: str) -> None:
+    """A line on stdout, as it is."""
+    out.print(text, soft_wrap=True, markup=False)
+
+
+def say_labelled(*labels_and_texts: str) -> None:
+    """A line on stdout of labels, dimmed, each followed by its text."""
+    labels, texts = labels_and_texts[::2], labels_and_texts[1::2]
+    pairs = zip(labels, texts, strict=True)
+    out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
+
+
 def note(text: str) -> None:
+    """A remark on stderr."""
     err.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
 
 
 def fail(text: str) -> None:
+    """An error on stderr."""
     err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
 
+def table(
+    *headings: str,
+    left: Collection[str] = (),
+    wrap: Collection[str] = (),
+    gap: int = 1,
+    title: str | None = None,
+) -> Table:
+    """An empty table. Columns hold numbers, set to the right, except those in `left`."""
+    made = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0)
+    )
+    for heading in headings:
+        made.add_column(heading, justify="left" if heading in left else "right", no_wrap=heading not in wrap)
+    return made
+
+
+def facts_grid() -> Table:
+    """An empty grid of names and facts."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", justify="right")
+    grid.add_column(overflow="fold")
+    return grid
+
+
 class _Speed(ProgressColumn):
-    """Frames, or whatever is counted, a second."""
+    """Items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -93,7 +131,7 @@ class Bars:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """What goes wrong with the cache, and what a scorer did not read, is told in one line each."""
+    """Print warnings about the cache and about truncated questions as notes of one line."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, TOLD):
@@ -107,11 +145,9 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def print_facts(ranking: Ranking) -> None:
-    """What was ranked, how, and what was not seen."""
+    """The video, the question, the scorer, and what was not looked at."""
     video, stats = ranking.video, ranking.stats
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", justify="right")
-    facts.add_column(overflow="fold")
+    facts = facts_grid()
     rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
     facts.add_row("video", escape(short_path(video.path)))
     facts.add_row(
@@ -135,7 +171,7 @@ def print_facts(ranking: Ranking) -> None:
 
 
 def short_path(path: str) -> str:
-    """A path below the working directory without that directory."""
+    """A path relative to the working directory, if it lies below."""
     here = f"{Path.cwd()}{os.sep}"
     return path.removeprefix(here)
 
@@ -156,25 +192,20 @@ _SHORT = {"relevance": "relev.", "observability": "observ.", "coverage": "cover.
 
 def print_ranks(ranking: Ranking, count: int) -> None:
     """The first ranks with their evidence parts."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    for heading in ("rank", "time", "frame"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("from", no_wrap=True)
     columns: dict[str, Any] = {
         "evid.": ranking.evidence,
         **{_SHORT.get(name, name): column for name, column in {**ranking.cues, **ranking.terms}.items()},
     }
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
+    ranks = table("rank", "time", "frame", "from", *columns, left=["from"], gap=0)
     for i in range(min(count, len(ranking))):
-        table.add_row(
+        ranks.add_row(
             str(i + 1),
             clock(float(ranking.seconds[i])),
             str(int(ranking.frames[i])),
             "zoom" if ranking.is_zoom[i] else "probe",
             *(f"{float(column[i]):.3f}" for column in columns.values()),
         )
-    out.print(table)
+    out.print(ranks)
     if count < len(ranking):
         out.print(f"[dim]{len(ranking) - count} more ranks[/]")
 

@@ -23,7 +23,7 @@ from framenest.evaluation.results import Record, Results
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.evaluation.subtitles import subtitle_text, with_subtitles
 from framenest.lmm.answer import Answer, Answerer
-from framenest.lmm.images import ImageLimits
+from framenest.lmm.image_limits import ImageLimits
 from framenest.lmm.request import Request
 from framenest.lmm.styles import messages
 from framenest.lmm.times import Pairing

@@ -1,9 +1,10 @@
-"""Answer: what a model said, what it thought before, and what that cost."""
+"""Answer: a model's text, its reasoning, and what they cost."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 from framenest.lmm.request import Request
@@ -17,50 +18,65 @@ OPEN, CLOSE = "<think>", "</think>"
 
 @dataclass(frozen=True)
 class Usage:
-    """What one answer cost. Tokens are None where the server did not count them.
-
-    seconds: from sending to the last word; first_seconds: to the first one, where it was streamed;
-    retries: how often a busy or failing server was asked again.
-    """
+    """What one answer cost. Tokens are None where the server did not count them."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
     seconds: float
+    """From sending to the last word."""
     first_seconds: float | None = None
+    """To the first word, where it was streamed."""
     retries: int = 0
+    """How often a busy or failing server was asked again."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "seconds": round(self.seconds, 3),
-            "first_seconds": None if self.first_seconds is None else round(self.first_seconds, 3),
-            "retries": self.retries,
-        }
+        """The fields, seconds rounded to milliseconds."""
+        return {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """text: the answer without its reasoning; finish_reason: "stop", or "length" where it was cut off."""
+    """What a model said."""
 
     text: str
+    """The answer without its reasoning."""
     reasoning: str
     model: str
     finish_reason: str
+    """"stop", or "length" where it was cut off."""
     usage: Usage
 
 
 class Answerer(Protocol):
-    """Whatever answers a request: a server, or a model in this process."""
+    """Whatever answers a request: `Client`, `LocalModel`, or a class of yours.
 
-    def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer: ...
+    >>> class Parrot:
+    ...     def answer(self, request, *, on_text=None):
+    ...         return Answer("A kiln.", "", "parrot", "stop", Usage(None, None, 0.0))
+    """
+
+    def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
+        """Answer a request.
+
+        Args:
+            request: the question with its frames, as `messages` makes it.
+            on_text: called with ("reasoning" or "answer", piece) as the answer arrives; None where
+                nobody listens.
+
+        Returns:
+            The whole answer, its reasoning apart.
+
+        Raises:
+            ModelError: there is none.
+        """
+        ...
 
 
 def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
-    """(reasoning, answer) of a text; the opening tag may be missing, as in templates that write it.
+    """(reasoning, answer) of a text. The opening tag may be missing: some chat templates write it.
 
-    cut_off: the model was asked to think and ran out of tokens; without a closing tag it had not come
-    to its answer.
+    cut_off: the model was asked to think and ran out of tokens; without a closing tag, all of the text is
+    reasoning.
 
     >>> split_reasoning("It fires… </think>\\n\\nB")
     ('It fires…', 'B')
@@ -78,24 +94,29 @@ def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
 
 
 class Splitter:
-    """Tells reasoning from answer while the text arrives.
+    """Tells reasoning from answer while the text arrives, and keeps both.
 
     thinking: whether the model was asked to think; then text without a tag may still turn out to be
     reasoning, and is held back until that is known.
     """
 
     def __init__(self, on_text: OnText, *, thinking: bool) -> None:
+        self.pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
+        self.first_seconds: float | None = None
+        """Until the first piece was passed on."""
+        self._began = time.perf_counter()
         self._on_text = on_text
         self._held = ""
         self._kind: Kind | None = "answer" if not thinking else None
         self._started = False
 
     def reasoning(self, piece: str) -> None:
-        """A piece that the server itself marked as reasoning; what follows unmarked is the answer."""
+        """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
         self._kind = "answer"
-        self._on_text("reasoning", piece)
+        self._give("reasoning", piece)
 
     def text(self, piece: str) -> None:
+        """Take a piece that is not marked."""
         self._held += piece
         if not self._started and OPEN.startswith(self._held.lstrip()[: len(OPEN)]) and self._held.strip():
             if len(self._held.lstrip()) < len(OPEN):
@@ -116,10 +137,14 @@ class Splitter:
             self._held = self._held[cut:]
 
     def end(self, *, cut_off: bool = False) -> None:
-        """Nothing more comes: what was held back was the answer, unless it was marked or cut off."""
+        """Finish: text held back until now was the answer, unless it was marked or cut off."""
         self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
         self._held = ""
 
     def _give(self, kind: Kind, piece: str) -> None:
-        if piece:
-            self._on_text(kind, piece)
+        if not piece:
+            return
+        if self.first_seconds is None:
+            self.first_seconds = time.perf_counter() - self._began
+        self.pieces[kind].append(piece)
+        self._on_text(kind, piece)

@@ -9,22 +9,31 @@ from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from framenest.errors import ConfigError, MissingExtra, ModelError
-from framenest.lmm import trouble
-from framenest.lmm.answer import Answer, Kind, OnText, Splitter, Usage, split_reasoning
+from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
 from framenest.lmm.request import Request
+from framenest.lmm.server_errors import ServerErrors
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _NO_KEY = "none"  # servers of one's own want none, and the client library insists on one
 
 
 class Client:
-    """Sends requests to a server and brings back answers. One client may serve many threads.
+    """Sends requests to a server and returns its answers. One client may serve many threads.
 
-    base_url: "http://localhost:8000/v1"; model: its name there, by default the only one there is. The
-    API key is read from the environment variable `key_variable`, and is never written anywhere.
-    retries: of busy (429) and failing (5xx) answers, with growing pauses. thinking: switches the
-    reasoning of models that can on or off; None leaves it to the server. max_tokens, temperature: of
-    the answer; None leaves them to the server. extra_body: anything else to send along.
+    Args:
+        base_url: "http://localhost:8000/v1".
+        model: its name there; by default the only one there is.
+        key_variable: the environment variable that holds the API key, which is never written anywhere.
+        timeout: seconds for one answer.
+        retries: of busy (429) and failing (5xx) servers, with exponential back-off.
+        thinking: switches the reasoning of models that can on or off; None leaves it to the server.
+        max_tokens: the most that an answer may take; None leaves it to the server.
+        temperature: of the sampling; None leaves it to the server.
+        extra_body: anything else to send along.
+
+    Raises:
+        ConfigError: the address is none.
+        MissingExtra: the package openai is not installed.
 
     >>> with Client("http://localhost:8000/v1", "Qwen/Qwen3.5-9B") as client:         # doctest: +SKIP
     ...     client.answer(messages(prefix, "What happens after firing?")).text
@@ -52,8 +61,8 @@ class Client:
         self.thinking = thinking
         self._openai = openai
         key = os.environ.get(key_variable) or None
-        self._trouble = trouble.Translator(key, key_variable, timeout, retries)
-        with self._trouble.translated(self):
+        self._errors = ServerErrors(self, key, key_variable, timeout, retries)
+        with self._errors.translated():
             self._client = openai.OpenAI(
                 base_url=base_url, api_key=key or _NO_KEY, timeout=timeout, max_retries=retries
             )
@@ -73,7 +82,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def __repr__(self) -> str:
@@ -81,12 +90,12 @@ class Client:
 
     @property
     def max_tokens(self) -> int:
-        """What the answer may take; 0 where that is left to the server."""
+        """Tokens that the answer may take; 0 where that is left to the server."""
         return self._settings["max_tokens"] or 0
 
     @property
     def model(self) -> str:
-        """The model's name; that of the only model there is where none was given."""
+        """The model's name; by default that of the only model on the server."""
         if self._model is None:
             listed = self.models()
             if len(listed) != 1:
@@ -96,39 +105,43 @@ class Client:
         return self._model
 
     def models(self) -> dict[str, int | None]:
-        """The models that the server lists, with their context length where it says so.
+        """The models that the server lists, with their context length in tokens where it says so.
 
         Empty where the server has no such list; an error where nothing answers at all.
         """
-        openai = self._openai
+        client = self._client.with_options(max_retries=0, timeout=20.0)
         try:
-            with self._trouble.translated(self):
-                client = self._client.with_options(max_retries=0, timeout=20.0)
-                with self._trouble.understood(self):
-                    listed = client.models.list().data or []
+            with self._errors.translated(), self._errors.understood():
+                listed = client.models.list().data or []
         except ModelError as error:
-            if isinstance(error.__cause__, openai.APIStatusError) and not isinstance(
-                error.__cause__, openai.AuthenticationError
-            ):
+            cause = error.__cause__
+            if isinstance(cause, self._openai.AuthenticationError):
+                raise
+            if isinstance(cause, self._openai.APIStatusError):
                 return {}
             raise
         return {entry.id: getattr(entry, "max_model_len", None) for entry in listed}
 
     def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
-        """The model's answer to a request; with on_text it is streamed.
+        """Send a request and return the model's answer.
 
-        A ModelError tells in one line what went wrong: `partial` holds what had arrived, `fits` the
-        number of frames that fits where the context was too long.
+        Args:
+            request: what `messages` made, in a style for servers.
+            on_text: called with ("reasoning" or "answer", piece) as the answer is streamed.
+
+        Raises:
+            ModelError: what went wrong, in one line; `partial` holds what had arrived of the answer,
+                `fits` the number of frames that fits where the context was too long.
         """
         began = time.perf_counter()
-        with self._trouble.translated(self, request):
+        with self._errors.translated(request):
             if on_text is None:
                 return self._whole(request, began)
             return self._streamed(request, on_text, began)
 
     def _whole(self, request: Request, began: float) -> Answer:
         response = self._create(request, {})
-        with self._trouble.understood(self):
+        with self._errors.understood():
             reply = response.parse()
             choices = reply.choices
         if not choices:
@@ -141,18 +154,11 @@ class Client:
         return Answer(text, thought or inside, reply.model, finish, usage)
 
     def _streamed(self, request: Request, on_text: OnText, began: float) -> Answer:
-        pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
-        arrived: list[float] = []
-
-        def keep(kind: Kind, piece: str) -> None:
-            arrived.append(time.perf_counter() - began)
-            pieces[kind].append(piece)
-            on_text(kind, piece)
-
-        splitter = Splitter(keep, thinking=bool(self.thinking))
+        splitter = Splitter(on_text, thinking=bool(self.thinking))
+        answer, reasoning = splitter.pieces["answer"], splitter.pieces["reasoning"]
         response = self._create(request, {"stream": True})
         finish, counted, model = None, None, self.model
-        for chunk in self._chunks(response, pieces["answer"]):
+        for chunk in self._chunks(response, answer):
             counted, model = chunk.usage or counted, chunk.model or model
             for choice in chunk.choices[:1]:
                 if thought := _extra_text(choice.delta):
@@ -160,14 +166,14 @@ class Client:
                 splitter.text(choice.delta.content or "")
                 finish = choice.finish_reason or finish
         splitter.end(cut_off=finish == "length")
-        inside, text = split_reasoning("".join(pieces["answer"]))
+        inside, text = split_reasoning("".join(answer))
         if finish is None:
-            raise self._trouble.cut_off(self, None, text)
-        usage = _usage(counted, began, arrived[0] if arrived else None, response.retries_taken)
-        return Answer(text, "".join([*pieces["reasoning"], inside]).strip(), model, finish, usage)
+            raise self._errors.cut_off(None, text)
+        usage = _usage(counted, began, splitter.first_seconds, response.retries_taken)
+        return Answer(text, "".join([*reasoning, inside]).strip(), model, finish, usage)
 
     def _chunks(self, response: Any, heard: list[str]) -> Iterator[Any]:
-        """The pieces of a stream; whatever breaks it off is said in one way."""
+        """The pieces of a stream; whatever breaks it off becomes one kind of error."""
         with response.parse() as stream:
             arriving = iter(stream)
             while True:
@@ -176,12 +182,12 @@ class Client:
                 except StopIteration:
                     return
                 except Exception as error:
-                    cut = self._trouble.cut_off(self, error, "".join(heard))
-                    raise cut from (error if self._trouble.safe(error) else None)
+                    cut = self._errors.cut_off(error, "".join(heard))
+                    raise cut from (error if self._errors.safe(error) else None)
                 yield chunk
 
     def _create(self, request: Request, more: dict[str, Any]) -> Any:
-        """Post the request; a server that does not know one of the optional fields is asked without it."""
+        """Post the request; again without an optional field that the server does not know."""
         openai = self._openai
         while True:
             renamed, usage = self._renamed, self._usage_in_stream  # another thread may learn meanwhile
@@ -190,16 +196,16 @@ class Client:
                     model=self.model, **self._arguments(request, more, renamed, usage)
                 )
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                said = self._trouble.said(error)
-                if "stream_options" in said and usage:
+                field = self._errors.unknown_field(error)
+                if field == "stream_options" and usage:
                     self._usage_in_stream = False
-                elif "max_completion_tokens" in said and not renamed:
+                elif field in ("max_tokens", "max_completion_tokens") and not renamed:
                     self._renamed = True
                 else:
                     raise
             else:
                 if "html" in made.headers.get("content-type", ""):
-                    raise self._trouble.stranger(self)
+                    raise self._errors.stranger()
                 return made
 
     def _arguments(

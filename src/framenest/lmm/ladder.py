@@ -10,7 +10,7 @@ import numpy as np
 
 from framenest.errors import BudgetError
 from framenest.lmm.answer import Answer, Answerer, OnText
-from framenest.lmm.images import ImageLimits
+from framenest.lmm.image_limits import ImageLimits
 from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
 from framenest.lmm.request import Request
 from framenest.lmm.styles import WRITTEN_BY_PROCESSOR, check_style, messages
@@ -27,7 +27,15 @@ MORE = "Here are more frames of the same video."
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One rung: its budget, how many frames were sent for it, what the model said, what that cost."""
+    """One rung of the ladder: a prefix, and what the model said to it.
+
+    Attributes:
+        prefix: the frames that the model has seen by now.
+        sent: how many frames were sent for this step; with "continue" only the new ones.
+        answer: what the model said, and what that cost.
+        cannot_tell: whether it said that the frames do not show the answer.
+        estimated_tokens: what the request was estimated to take.
+    """
 
     prefix: Prefix
     sent: int
@@ -37,9 +45,11 @@ class Step:
 
     @property
     def budget(self) -> int:
+        """The frame budget of this step."""
         return self.prefix.budget
 
     def to_json(self) -> dict[str, Any]:
+        """What `framenest ask --json` prints of a step."""
         return {
             "budget": self.budget,
             "frames_sent": self.sent,
@@ -52,7 +62,13 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What came of a question: the steps up to the answer; `cited` are places in the last prefix."""
+    """The answer to a question, and the steps that led to it.
+
+    Attributes:
+        question: as it was asked.
+        steps: one per budget that was tried, the last one with the answer.
+        cited: places in the last prefix, ascending, of the frames whose times the answer gives.
+    """
 
     question: str
     steps: list[Step]
@@ -60,13 +76,16 @@ class Asked:
 
     @property
     def answer(self) -> Answer:
+        """The last step's answer."""
         return self.steps[-1].answer
 
     @property
     def prefix(self) -> Prefix:
+        """The frames that the answer is based on."""
         return self.steps[-1].prefix
 
     def to_json(self) -> dict[str, Any]:
+        """What `framenest ask --json` prints."""
         prefix, answer = self.prefix, self.answer
         ranks = [None] * len(prefix) if prefix.ranks is None else prefix.ranks.tolist()
         rows = zip(prefix.frames.tolist(), prefix.seconds.tolist(), ranks, strict=True)
@@ -104,9 +123,30 @@ def ask(
 ) -> Asked:
     """Ask with the smallest budget; go on to the next where the model says that it cannot tell.
 
-    ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames that
-    are new, as another turn. On the last rung the model is not offered the way out. An open question
-    asks for the times of the frames that show the answer; `Asked.cited` are those it gave.
+    On the last rung the model is not offered that way out. An open question asks for the times of the
+    frames that show the answer; `Asked.cited` are those it gave.
+
+    Args:
+        answerer: a `Client`, a `LocalModel`, or anything with their `answer`.
+        chosen: the ranking or selection whose prefixes are shown.
+        question: as the model gets it.
+        budgets: frame budgets to try; sorted, each once.
+        options: answers to choose from, asked for by letter.
+        style, pairing, limits, tell_times: as for `messages`.
+        ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames
+            that are new, as another turn.
+        video: the open video; by default it is opened where the ranking says.
+        progress: called with (stage, done, total) while frames are decoded.
+        on_text: called with ("reasoning" or "answer", piece) as answers arrive.
+        on_step: called after each step.
+
+    Returns:
+        The steps up to the first answer, and the frames it cites.
+
+    Raises:
+        BudgetError: no budget, or one that the ranking cannot serve.
+        ConfigError: a style that cannot send this.
+        ModelError: the model gave no answer.
 
     >>> asked = ask(client, ranking, "What happens after firing?", [8, 16, 32])     # doctest: +SKIP
     >>> asked.answer.text, [step.answer.usage.prompt_tokens for step in asked.steps]  # doctest: +SKIP
@@ -121,16 +161,21 @@ def ask(
         prefix = chosen.prefix(budget)
         last = budget == rungs[-1] or prefix.complete
         instructions = ([] if options else [CITE]) + ([] if last else [OTHERWISE])
-        shown = prefix
-        if before is not None and ladder == "continue":
-            shown = _new(prefix, steps[-1].prefix)
-            instructions = [MORE, *instructions]
+        grows = before is not None and ladder == "continue"
+        shown = _new(prefix, steps[-1].prefix) if grows else prefix
         request = messages(
-            shown, question, style, options=options, instructions=instructions, pairing=pairing,
+            shown,
+            question,
+            style,
+            options=options,
+            instructions=[MORE, *instructions] if grows else instructions,
+            pairing=pairing,
             limits=limits,
-            tell_times=tell_times, video=video, progress=progress,
-        )  # fmt: skip
-        if before is not None and ladder == "continue":
+            tell_times=tell_times,
+            video=video,
+            progress=progress,
+        )
+        if before is not None and grows:
             request = before.then(steps[-1].answer.text, request)
         answer = answerer.answer(request, on_text=on_text)
         stuck = not last and cannot_tell(answer.text)

@@ -22,12 +22,22 @@ _STYLES = {
 
 
 class LocalModel:
-    """A model and its processor, behind the same `answer` as a server's client.
+    """A transformers model in this process, behind the same `answer` as a server's client.
 
-    model: a name or folder for transformers, or a model that is loaded; then its processor too.
-    device: where a model given by name goes, as "cuda"; dtype: as "bfloat16", by default the
-    checkpoint's. thinking: for chat templates that switch it. trust_remote_code: needed by models that
-    bring their own code, such as LLaVA-OneVision-2; it runs that code. settings go to `generate`.
+    Args:
+        model: a name or folder for transformers, or a loaded model.
+        processor: of a loaded model.
+        device: where a model given by name goes, as "cuda".
+        dtype: as "bfloat16"; by default the checkpoint's.
+        max_tokens: the most that an answer may take.
+        thinking: for chat templates that switch reasoning on or off.
+        trust_remote_code: needed by models that bring their own code, such as LLaVA-OneVision-2; runs
+            that code.
+        settings: go to `generate`.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        ModelError: the model cannot be loaded.
 
     >>> model = LocalModel("Qwen/Qwen3.5-4B", device="cuda")                         # doctest: +SKIP
     >>> model.answer(messages(prefix, "What is fired?", model.style)).text         # doctest: +SKIP
@@ -60,11 +70,12 @@ class LocalModel:
 
     @property
     def name(self) -> str:
+        """Its name or folder."""
         return str(self.model.config.name_or_path or self.model.config.model_type)
 
     @property
     def context(self) -> int | None:
-        """How many tokens the model was built for, where its configuration says so."""
+        """The model's context length in tokens, where its configuration says so."""
         text = self.model.config.get_text_config()
         return getattr(text, "max_position_embeddings", None)
 
@@ -78,19 +89,26 @@ class LocalModel:
         return made.to(self.model.device, dtype=self.model.dtype)
 
     def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
-        """The model's answer; with on_text it is heard while it is made."""
+        """Answer a request, as `Client.answer` does.
+
+        Raises:
+            ModelError: the request does not fit into the context (`fits` says how many frames would) or
+                into memory.
+        """
         import torch
 
         began = time.perf_counter()
         inputs = self.inputs(request)
         length = inputs["input_ids"].shape[1]
         self._check_room(length, request)
-        heard = _Heard(on_text, thinking=bool(self.thinking), began=began) if on_text else None
-        streamer = self._streamer(heard) if heard else None
+        splitter = Splitter(on_text, thinking=bool(self.thinking)) if on_text else None
         try:
             with torch.inference_mode():
                 made = self.model.generate(
-                    **inputs, max_new_tokens=self.max_tokens, streamer=streamer, **self._settings
+                    **inputs,
+                    max_new_tokens=self.max_tokens,
+                    streamer=splitter and self._streamer(splitter),
+                    **self._settings,
                 )
         except torch.OutOfMemoryError as error:
             raise ModelError(
@@ -100,11 +118,11 @@ class LocalModel:
         written = made[0, length:].tolist()
         finish = self._finish(written)
         cut_off = bool(self.thinking) and finish == "length"
-        if heard:
-            heard.end(cut_off=cut_off)
+        if splitter:
+            splitter.end(cut_off=cut_off)
         whole = self.processor.decode(written, skip_special_tokens=True)
         reasoning, text = split_reasoning(whole, cut_off=cut_off)
-        first = heard.first if heard else None
+        first = splitter.first_seconds if splitter else None
         usage = Usage(length, len(written), time.perf_counter() - began, first)
         return Answer(text, reasoning, self.name, finish, usage)
 
@@ -126,10 +144,11 @@ class LocalModel:
             fits=fits if fits >= 1 else None,
         )
 
-    def _streamer(self, heard: _Heard) -> Any:
+    def _streamer(self, splitter: Splitter) -> Any:
         tokenizer = self.processor.tokenizer
         streamer = self._transformers.TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True)
-        streamer.on_finalized_text = heard  # which prints, unless told otherwise
+        # By default it prints.
+        streamer.on_finalized_text = lambda piece, **_: splitter.text(piece)
         return streamer
 
     def _load(self, name: str, device: str | None, dtype: str, trusted: bool) -> tuple[Any, Any]:
@@ -140,27 +159,18 @@ class LocalModel:
                 name, dtype=dtype, trust_remote_code=trusted
             )
         except (OSError, ValueError, ImportError) as error:
-            said = one_line(error)
-            if "custom code" in said and not trusted:
-                said = "it brings its own code; to run that, give trust_remote_code=True"
-            raise ModelError(f"{name}: cannot be loaded ({said})") from error
+            own_code = not trusted and self._brings_code(name)
+            hint = "it brings its own code; to run that, give trust_remote_code=True"
+            raise ModelError(f"{name}: cannot be loaded ({hint if own_code else one_line(error)})") from error
         return (model if device is None else model.to(device)), processor
 
-
-class _Heard:
-    """Pieces of text from a streamer, reasoning told from answer."""
-
-    def __init__(self, on_text: OnText, *, thinking: bool, began: float) -> None:
-        self._splitter, self._began = Splitter(on_text, thinking=thinking), began
-        self.first: float | None = None
-
-    def __call__(self, piece: str, stream_end: bool = False) -> None:
-        if piece and self.first is None:
-            self.first = time.perf_counter() - self._began
-        self._splitter.text(piece)
-
-    def end(self, *, cut_off: bool) -> None:
-        self._splitter.end(cut_off=cut_off)
+    def _brings_code(self, name: str) -> bool:
+        """Whether the checkpoint's configuration maps classes to code of its own."""
+        try:
+            config, _ = self._transformers.PretrainedConfig.get_config_dict(name)
+        except (OSError, ValueError):
+            return False
+        return "auto_map" in config
 
 
 def _transformers() -> Any:

@@ -1,4 +1,4 @@
-"""The words of a question: options by letter, and how the answer should look."""
+"""The prompt: a question, its options by letter, and instructions for the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LETTERED = re.compile(r"^\(?([A-Z])[.):]\s*")
 _BRACKETS = re.compile(r"\[([^\[\]]*\d[^\[\]]*)\]")
 _NUMBER = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
 _CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", re.IGNORECASE)
-"""At the beginning, and a sentence of its own."""
+"""A sentence of its own at the beginning of the answer."""
 
 
 def prompt(question: str, options: Sequence[str] = ()) -> str:
@@ -37,7 +37,7 @@ def prompt(question: str, options: Sequence[str] = ()) -> str:
 
 
 def lettered(options: Sequence[str]) -> list[str]:
-    """Options with letters; those that come with theirs keep them.
+    """Options with letters; options that already have theirs keep them.
 
     >>> lettered(["(A) a cup", "(B) a kiln"]), lettered(["A cup", "B"])
     (['A. a cup', 'B. a kiln'], ['A. A cup', 'B. B'])

@@ -1,4 +1,4 @@
-"""Request: one question with its frames, in the shape that one kind of model or server takes."""
+"""Request: one question with its frames, in the format of one kind of model or server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from framenest.cache.archive import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.lmm.images import JPEG, from_data_url, jpeg
+from framenest.images import data_url, encode_image, from_data_url
 from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import load_file
@@ -25,18 +25,26 @@ Message = dict[str, Any]
 
 
 def cannot_grow(style: str) -> ConfigError:
-    """A video was sent, and another turn was to bring more of its frames."""
+    """The error for a later turn that adds frames to a video."""
     return ConfigError(f"style {style!r} cannot go on with more frames; take openai, or pairing images")
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What to send, or to hand to a processor.
+    """What to send to a server, or to pass to a transformers processor.
 
-    messages: chat messages. For servers (styles openai, vllm-video) they hold the pictures, and `body`
-    is the whole of what is sent. For transformers (the other styles) they hold placeholders, and
-    `inputs` are the keyword arguments of the processor beside its text. markers: the times the model
-    will read, as written, in order. tokens: an estimate.
+    Attributes:
+        style: one of STYLES.
+        prefix: the frames.
+        messages: chat messages. For servers (styles openai, vllm-video) they hold the pictures, and `body`
+            is all that is sent; for transformers (the other styles) they hold placeholders, and `inputs`
+            are the processor's other keyword arguments.
+        extra_body: fields beside the messages, for a server.
+        pictures: for a processor; empty for a server.
+        processor: what a processor must know of the pictures.
+        markers: the times that the model will read, as written, in order.
+        tokens: an estimate.
+        quality: of the JPEGs, 1 to 100.
 
     >>> client.chat.completions.create(model=name, **request.create)             # doctest: +SKIP
     >>> text = processor.apply_chat_template(request.messages, add_generation_prompt=True)  # doctest: +SKIP
@@ -73,7 +81,7 @@ class Request:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Keyword arguments of a transformers processor: the pictures, and what it must know of them."""
+        """Keyword arguments of a transformers processor: the pictures and their metadata."""
         if self.for_server:
             raise ConfigError(f"style {self.style!r} is for servers; for a processor take hf-video or qwen")
         metadata = self.processor.get("video_metadata")
@@ -104,12 +112,12 @@ class Request:
             "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
             "messages": self.messages,
             "processor": self.processor,
-            "pictures": [JPEG + jpeg(picture, self.quality) for picture in self.pictures],
+            "pictures": [data_url(encode_image(p, quality=self.quality)) for p in self.pictures],
         }
 
     @classmethod
     def load(cls, path: str | Path) -> Request:
-        """Read a request for a processor written by `save`; its pictures went through JPEG."""
+        """Read a request for a processor that `save` wrote; its pictures were compressed as JPEG."""
         return load_file(path, "messages", REQUEST_FORMAT, cls._from_json)
 
     @classmethod
@@ -130,7 +138,8 @@ class Request:
     def then(self, reply: str, more: Request | str) -> Request:
         """The next turn: this request, the model's reply, and more frames or another question.
 
-        No more frames after a video: what a processor knows of one holds for the whole conversation.
+        Raises:
+            ConfigError: more frames after a video, whose metadata hold for the whole conversation.
         """
         said = {"role": "assistant", "content": [{"type": "text", "text": reply}]}
         if isinstance(more, str):

@@ -1,4 +1,4 @@
-"""Six shapes of the same question and frames, each telling the model the frames' true times."""
+"""Message formats for six kinds of models; each tells the model the frames' true times."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from PIL import Image
 
 from framenest.errors import ConfigError
 from framenest.extract import reopen
+from framenest.images import as_base64, data_url, encode_image
 from framenest.lmm import times
-from framenest.lmm.images import JPEG, ImageLimits, jpeg, read_pictures
+from framenest.lmm.image_limits import ImageLimits, read_pictures
 from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
@@ -27,7 +28,8 @@ class Draft:
 
     prefix: Prefix
     pictures: list[Image.Image]
-    packed: list[str]
+    packed: list[bytes]
+    """JPEG files, for a server."""
     text: str
     pairing: Pairing
     told: bool
@@ -44,7 +46,7 @@ Parts = dict[str, Any]
 def openai(draft: Draft) -> Parts:
     """Time as text, then the image, for each frame: every OpenAI-compatible server takes it."""
     images: list[Message] = [
-        {"type": "image_url", "image_url": {"url": JPEG + packed}} for packed in draft.packed
+        {"type": "image_url", "image_url": {"url": data_url(packed)}} for packed in draft.packed
     ]
     return {"messages": _interleaved(draft, images)}
 
@@ -56,7 +58,7 @@ def vllm_video(draft: Draft) -> Parts:
     """
     repeat = times.copies(draft.pairing, len(draft.packed))
     metadata = times.video_metadata(draft.prefix, repeat)
-    sent = [packed for packed in draft.packed for _ in range(repeat)]
+    sent = [as_base64(packed) for packed in draft.packed for _ in range(repeat)]
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
     settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
     return {
@@ -85,7 +87,7 @@ def hf_video(draft: Draft) -> Parts:
 
 
 def internvl(draft: Draft) -> Parts:
-    """InternVL in its own words, "Frame1: <image>", with the time added. One tile a frame, as for video."""
+    """InternVL's own "Frame1: <image>", with the time added; one tile per frame, as for video."""
     content: list[Message] = []
     for place, second in enumerate(draft.prefix.seconds.tolist(), start=1):
         when = f" at {second:.1f} seconds" if draft.told else ""
@@ -118,7 +120,7 @@ WRITTEN_BY_PROCESSOR = ("vllm-video", "qwen")
 
 
 def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> None:
-    """Refuse what cannot be sent, before the work. grows: whether more frames follow in another turn."""
+    """Raise ConfigError for what cannot be sent. grows: whether a later turn adds frames."""
     if style not in STYLES:
         raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
     videos_only = style in ("vllm-video", "hf-video")
@@ -144,11 +146,27 @@ def messages(
 ) -> Request:
     """The frames of a prefix and a question as one request for a model.
 
-    style: openai, vllm-video, qwen, hf-video, internvl or llava-onevision. options: the choices, asked
-    for by letter; instructions: lines after the question. pairing: for models that fuse two frames
-    (Qwen3-VL, Qwen3.5) "pairs", "duplicate" or "images". limits: picture size and JPEG quality, by
-    default the original size. tell_times: whether times are written as text; by default where the
-    model's processor does not write them itself. video: the open video, or where it is now.
+    Args:
+        prefix: the frames.
+        question: what to ask.
+        style: "openai", "vllm-video", "qwen", "hf-video", "internvl" or "llava-onevision".
+        options: answers to choose from, asked for by letter.
+        instructions: lines after the question.
+        pairing: for models that fuse two frames (Qwen3-VL, Qwen3.5) "pairs", "duplicate" or "images".
+        limits: picture size and JPEG quality; by default the original size.
+        tell_times: whether times are written as text; by default where the model's processor does not
+            write them itself.
+        video: the open video, or where it is now.
+        store: the cache; by default the user's.
+        progress: called with (stage, done, total) while frames are decoded.
+
+    Returns:
+        What to send to a server, or to hand to a processor.
+
+    Raises:
+        ConfigError: a style that cannot send this, or an empty question.
+        VideoError: the video is gone, or a frame does not decode any more.
+        IndexMismatch: the video has changed since it was ranked.
 
     >>> request = messages(ranking.prefix(16), "What happens after firing?")      # doctest: +SKIP
     >>> client.chat.completions.create(model="…", **request.create)               # doctest: +SKIP
@@ -161,7 +179,7 @@ def messages(
     text = "\n".join([prompt(question, options), *instructions])
     shown = read_pictures(decoder, prefix, limits, progress)
     server = style in FOR_SERVERS
-    packed = [jpeg(picture, limits.quality) for picture in shown] if server else []
+    packed = [encode_image(picture, quality=limits.quality) for picture in shown] if server else []
     draft = Draft(prefix, [] if server else list(shown), packed, text, pairing, told)
     parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
     parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)

@@ -31,14 +31,14 @@ def marker(seconds: float) -> str:
 
 
 def copies(pairing: Pairing, count: int) -> int:
-    """How often each frame is sent: a lone frame twice, because a Qwen3-VL processor refuses one."""
+    """How often each frame is sent: a single one twice, since a Qwen3-VL processor refuses one frame."""
     if pairing not in PAIRINGS:
         raise ConfigError(f"pairing = {pairing!r} is not allowed; it must be one of {', '.join(PAIRINGS)}")
     return PAIR if pairing == "duplicate" or (pairing == "pairs" and count == 1) else 1
 
 
 def video_metadata(prefix: Prefix, repeat: int = 1) -> dict[str, Any]:
-    """What a transformers video processor must know of frames that were chosen already.
+    """The metadata that a transformers video processor needs for frames chosen beforehand.
 
     fps, frames_indices (whole numbers, each `repeat` times), total_num_frames, duration: such that
     frames_indices / fps are the frames' true seconds.
@@ -57,7 +57,7 @@ def video_metadata(prefix: Prefix, repeat: int = 1) -> dict[str, Any]:
 
 
 def paired_markers(metadata: dict[str, Any]) -> list[str]:
-    """What a Qwen3-VL processor writes: one marker a pair, halfway between its two frames.
+    """The markers of a Qwen3-VL processor: one per pair, halfway between its two frames.
 
     An odd last frame is paired with itself.
 
@@ -69,7 +69,7 @@ def paired_markers(metadata: dict[str, Any]) -> list[str]:
 
 
 def pair_seconds(seconds: Sequence[float]) -> list[float]:
-    """Of each frame, the time halfway through its pair: what the model reads for both.
+    """For each frame the time halfway through its pair, which the model reads for both.
 
     >>> pair_seconds([1.0, 2.0, 30.0])
     [1.5, 1.5, 30.0]

@@ -1,4 +1,4 @@
-"""How many tokens a request will take, about: the models' own resizing rules, and a guess for text.
+"""Estimates of a request's tokens, from the models' own resizing rules and the length of the text.
 
 The numbers are those of the checkpoints' published processor settings. A server may be set otherwise; then
 `per_frame` says what one frame costs there.
@@ -23,7 +23,7 @@ CHARACTERS = 4  # of English text a token
 
 @dataclass(frozen=True)
 class Tokens:
-    """frames: the pictures; times: markers and what surrounds a picture; text: question and template."""
+    """An estimate: pictures; time markers and what surrounds a picture; question and chat template."""
 
     frames: int
     times: int
@@ -65,9 +65,18 @@ def estimate(
     pairing: Pairing = "pairs",
     per_frame: int | None = None,
 ) -> Tokens:
-    """Tokens of a request with these frames at this (width, height).
+    """Estimate the tokens of a request.
 
-    per_frame: what one frame costs, where it is known better than the rules here.
+    Args:
+        style: one of STYLES.
+        seconds: the frames' times.
+        size: (width, height) of a picture as it is sent.
+        text: the prompt.
+        pairing: as for `messages`.
+        per_frame: tokens of one frame, where the server is known to differ from the published rules.
+
+    >>> estimate("internvl", [1.0, 2.0], (640, 360), "What is it?").frames
+    512
     """
     count = len(seconds)
     words = math.ceil(len(text) / CHARACTERS) + 16

@@ -1,5 +1,5 @@
 """Pictures of rankings."""
 
-from framenest.report.sheet import contact_sheet
+from framenest.report.contact_sheet import contact_sheet
 
 __all__ = ["contact_sheet"]

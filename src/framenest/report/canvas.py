@@ -1,36 +1,20 @@
-"""One set of strokes for two kinds of figures: a picture of pixels, or SVG."""
+"""Canvases with the same methods: pixels, SVG, and none."""
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import math
-from typing import Protocol
 
 from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
+from framenest.images import data_url, encode_image
 
 Colour = tuple[int, int, int]
 
 
-class Canvas(Protocol):
-    """What a figure is drawn with. Lengths are in units of which a figure is 1,600 wide."""
-
-    def rectangle(self, x: float, y: float, width: float, height: float, fill: Colour) -> None: ...
-
-    def line(self, x: float, y: float, to_x: float, to_y: float, colour: Colour, width: float) -> None: ...
-
-    def text(self, x: float, y: float, text: str, size: float, colour: Colour, anchor: float = 0.0) -> None:
-        """y is the top of the text; anchor the share of its width that lies left of x."""
-        ...
-
-    def picture(self, x: float, y: float, width: float, height: float, pixels: Pixels) -> None: ...
-
-
 class PixelCanvas:
-    """Draws with Pillow; `scale` pixels per unit."""
+    """Draws with Pillow; `scale` pixels per unit of length."""
 
     def __init__(self, width: float, height: float, paper: Colour, scale: float = 1.5) -> None:
         self._scale = scale
@@ -47,6 +31,7 @@ class PixelCanvas:
         self._draw.line((x * s, y * s, to_x * s, to_y * s), fill=colour, width=max(1, round(width * s)))
 
     def text(self, x: float, y: float, text: str, size: float, colour: Colour, anchor: float = 0.0) -> None:
+        """y is the top of the text; anchor the share of its width that lies left of x."""
         s = self._scale
         font = ImageFont.load_default(size * s)
         left = x * s - anchor * self._draw.textlength(text, font=font)
@@ -59,13 +44,11 @@ class PixelCanvas:
         self.image.paste(scaled, (round(x * s), round(y * s)))
 
     def png(self) -> bytes:
-        data = io.BytesIO()
-        self.image.save(data, "PNG", optimize=True)
-        return data.getvalue()
+        return encode_image(self.image, "png")
 
 
 class SvgCanvas:
-    """Writes SVG with the pictures in it; its text stays text."""
+    """Writes SVG with embedded pictures; text stays text."""
 
     def __init__(self, width: float, height: float, paper: Colour) -> None:
         self._head = (
@@ -92,15 +75,24 @@ class SvgCanvas:
         )
 
     def picture(self, x: float, y: float, width: float, height: float, pixels: Pixels) -> None:
-        data = io.BytesIO()
         scaled = Image.fromarray(pixels)
         scaled.thumbnail((math.ceil(width * 2), math.ceil(height * 2)), Image.Resampling.LANCZOS)
-        scaled.save(data, "JPEG", quality=85)
-        url = "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode("ascii")
+        url = data_url(encode_image(scaled, quality=85))
         self._parts.append(f'<image {_box(x, y, width, height)} preserveAspectRatio="none" href="{url}"/>')
 
     def svg(self) -> bytes:
         return "\n".join([self._head, *self._parts, "</svg>\n"]).encode("utf-8", "replace")
+
+
+class BlankCanvas:
+    """Draws nothing; used to measure a figure's height."""
+
+    def _nothing(self, *_: object) -> None: ...
+
+    rectangle = line = text = picture = _nothing
+
+
+Canvas = PixelCanvas | SvgCanvas | BlankCanvas
 
 
 def _n(value: float) -> str:

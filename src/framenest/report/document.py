@@ -26,7 +26,17 @@ NO_SCORER = "none"
 
 
 def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Rankings and selections of one video, side by side; `names` tell apart those alike in all else.
+    """The document of rankings and selections of one video.
+
+    Args:
+        results: at least one, all of the same video.
+        names: labels for results that differ in nothing else.
+
+    Returns:
+        A JSON object; docs/report.md describes it.
+
+    Raises:
+        ConfigError: no result, or results of different videos.
 
     >>> document([ranking])["rankings"][0]["ranks"]["frames"][:2]        # doctest: +SKIP
     [2395, 2301]
@@ -75,7 +85,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
 
 
 def _window(ranking: Ranking) -> list[float] | None:
-    """[start, end] seconds where only a part of the video was looked at."""
+    """[start, end] in seconds if only a part of the video was ranked."""
     index = ranking.config.index
     if index.start == 0 and index.end is None:
         return None
@@ -117,12 +127,12 @@ def _columns(
 
 
 def _rounded(values: NDArray[Any]) -> list[float]:
-    """Four digits are more than a picture shows."""
+    """Rounded to four digits: more than a page shows, and shorter."""
     return [round(float(value), 4) for value in values]
 
 
 def _weights(ranking: Ranking) -> list[list[float]]:
-    """What evidence, coverage and diversity weighed at each rank; evidence alone at the first."""
+    """The weights of evidence, coverage and diversity at each rank; the first has evidence alone."""
     config, horizon = ranking.config.ranking, len(ranking)
     found = [[1.0, 0.0, 0.0]]
     for rank in range(2, horizon + 1):
@@ -147,9 +157,9 @@ def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, Any]]:
-    """The preset that a configuration is, and settings that differ from it.
+    """The preset nearest to a configuration, and the settings that differ from it.
 
-    A window is no setting; nor is the weight of relevance where nothing was asked.
+    The time window is ignored, and without a question the weight of relevance.
 
     >>> preset_of(MECConfig.preset("no-zoom").with_settings({"horizon": 64}))
     ('no-zoom', {'horizon': 64})
@@ -174,7 +184,7 @@ def _difference(config: MECConfig, other: MECConfig) -> dict[str, Any]:
 
 
 def _labels(results: Sequence[Result], names: Sequence[str]) -> list[str]:
-    """What tells the results apart: the parts in which they differ, else their names."""
+    """Labels from the parts in which the results differ; their names where they do not."""
     parts = [_parts(result) for result in results]
     differing = [part for part in parts[0] if len({p[part] for p in parts} - {NO_SCORER}) > 1]
     labels = [" · ".join(p[part] for part in differing if p[part]) for p in parts]

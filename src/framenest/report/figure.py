@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.errors import ConfigError
-from framenest.frames import Pixels, VideoInfo
+from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
-from framenest.report.canvas import Canvas, Colour, PixelCanvas, SvgCanvas
+from framenest.report.canvas import BlankCanvas, Canvas, Colour, PixelCanvas, SvgCanvas
+from framenest.report.contact_sheet import FAINT, INK
 from framenest.report.document import Result, document
-from framenest.report.sheet import FAINT, INK
 from framenest.selectors.selection import Selection
 from framenest.text import clock
 
@@ -30,16 +30,16 @@ FILM, TICKS, AXIS, GAP = 12, 64.0, 26.0, 6.0
 
 
 @dataclass(frozen=True)
-class Row:
-    """The frames of one budget, in lines of equal tiles."""
+class BudgetRow:
+    """The frames of one budget, as lines of tiles."""
 
     prefix: Prefix
     columns: int
     notes: tuple[str, ...]
 
 
-def rows_of(result: Result) -> list[Row]:
-    """The budgets 8, 16 and 32 of a result, those it has; what each keeps of the one before."""
+def rows_of(result: Result) -> list[BudgetRow]:
+    """The budgets 8, 16 and 32 of a result, as far as it has them, with what each keeps and adds."""
     if isinstance(result, Selection):
         sizes = [k for k, prefix in sorted(result.prefixes.items()) if k <= BUDGETS[-1] and len(prefix)]
         if not sizes:
@@ -56,12 +56,13 @@ def rows_of(result: Result) -> list[Row]:
         told = f"{kept} kept" if kept == len(before) else f"{kept} of {len(before)} kept"
         notes.append((told, f"{len(now) - kept} new"))
     return [
-        Row(prefix, 8 if len(prefix) <= 8 else 16, told) for prefix, told in zip(prefixes, notes, strict=True)
+        BudgetRow(prefix, 8 if len(prefix) <= 8 else 16, told)
+        for prefix, told in zip(prefixes, notes, strict=True)
     ]
 
 
 def film_frames(results: Sequence[Result]) -> list[int]:
-    """Up to twelve known frames spread over the video, the strip above the timeline."""
+    """Up to twelve known frames spread over the video, for the strip above the timeline."""
     video = results[0].video
     known = np.unique(np.concatenate([_known(result) for result in results]))
     middles = [(i + 0.5) * video.num_frames / FILM for i in range(FILM)]
@@ -85,25 +86,27 @@ def figure_frames(results: Sequence[Result]) -> list[int]:
 
 def png(results: Sequence[Result], pictures: Mapping[int, Pixels]) -> bytes:
     """The figure as a PNG file. pictures: (h, w, 3) of every frame in `figure_frames`, by number."""
-    canvas = PixelCanvas(WIDTH, _height(results), PAPER)
+    canvas = PixelCanvas(WIDTH, _draw(BlankCanvas(), results, pictures), PAPER)
     _draw(canvas, results, pictures)
     return canvas.png()
 
 
 def svg(results: Sequence[Result], pictures: Mapping[int, Pixels]) -> bytes:
     """The figure as an SVG file; see `png`."""
-    canvas = SvgCanvas(WIDTH, _height(results), PAPER)
+    canvas = SvgCanvas(WIDTH, _draw(BlankCanvas(), results, pictures), PAPER)
     _draw(canvas, results, pictures)
     return canvas.svg()
 
 
-def _draw(canvas: Canvas, results: Sequence[Result], pictures: Mapping[int, Pixels]) -> None:
+def _draw(canvas: Canvas, results: Sequence[Result], pictures: Mapping[int, Pixels]) -> float:
+    """Draw the figure; returns its height."""
     video, labels = results[0].video, document(results)["rankings"]
     y = _heading(canvas, results)
     wide = (WIDTH - LABEL - MARGIN) / FILM
+    high = (wide - 2) * video.height / video.width
     for place, frame in enumerate(film_frames(results)):
-        canvas.picture(LABEL + place * wide, y, wide - 2, _film_height(video), pictures[frame])
-    y += _film_height(video) + GAP
+        canvas.picture(LABEL + place * wide, y, wide - 2, high, pictures[frame])
+    y += high + GAP
     for result, made in zip(results, labels, strict=True):
         if len(results) > 1:
             canvas.text(MARGIN, y + 4, _fit(made["label"], 110), 20, INK)
@@ -112,6 +115,7 @@ def _draw(canvas: Canvas, results: Sequence[Result], pictures: Mapping[int, Pixe
         for row in rows_of(result):
             y = _row(canvas, row, pictures, y)
         y += 18
+    return y + MARGIN / 2
 
 
 def _heading(canvas: Canvas, results: Sequence[Result]) -> float:
@@ -154,7 +158,7 @@ def _timeline(canvas: Canvas, result: Result, active: Sequence[Sequence[float]],
     return y + TICKS + AXIS + GAP
 
 
-def _row(canvas: Canvas, row: Row, pictures: Mapping[int, Pixels], y: float) -> float:
+def _row(canvas: Canvas, row: BudgetRow, pictures: Mapping[int, Pixels], y: float) -> float:
     wide, high = _tile(row)
     canvas.text(MARGIN, y + 2, f"K={row.prefix.budget}", 22, INK)
     for line, text in enumerate(row.notes):
@@ -170,30 +174,14 @@ def _row(canvas: Canvas, row: Row, pictures: Mapping[int, Pixels], y: float) -> 
         canvas.text(
             x + wide / 2, top + high + 3, said if rank is None else f"#{rank}  {said}", size, FAINT, 0.5
         )
-    return y + _row_height(row)
+    lines = -(-len(row.prefix) // row.columns)
+    return y + max(lines * (high + 26), 84) + 8
 
 
-def _tile(row: Row) -> tuple[float, float]:
+def _tile(row: BudgetRow) -> tuple[float, float]:
     video = row.prefix.video
     wide = (WIDTH - LABEL - MARGIN - GAP * (row.columns - 1)) / row.columns
     return wide, max(8.0, (wide - 6) * video.height / video.width + 6)
-
-
-def _row_height(row: Row) -> float:
-    lines = -(-len(row.prefix) // row.columns)
-    return max(lines * (_tile(row)[1] + 26), 84) + 8
-
-
-def _film_height(video: VideoInfo) -> float:
-    return ((WIDTH - LABEL - MARGIN) / FILM - 2) * video.height / video.width
-
-
-def _height(results: Sequence[Result]) -> float:
-    high = MARGIN + 38 * len(_title(results)) + 36 + _film_height(results[0].video) + GAP
-    for result in results:
-        high += (34 if len(results) > 1 else 0) + TICKS + AXIS + GAP + 18
-        high += sum(_row_height(row) for row in rows_of(result))
-    return high + MARGIN / 2
 
 
 def _title(results: Sequence[Result]) -> list[str]:

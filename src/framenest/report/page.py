@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import html
 import json
@@ -11,6 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
+
+from framenest.images import as_base64
 
 _SCRIPTS = (
     "marks.js",
@@ -48,7 +49,7 @@ def view_style() -> str:
 
 
 def page(made: Mapping[str, Any], pictures: Mapping[str, Mapping[str, str]]) -> str:
-    """One self-contained page. Its own policy forbids every request and every script but the view's.
+    """One self-contained page. Its content security policy forbids all requests, and other scripts.
 
     made: what `document` gives; pictures: what `embed` gives.
     """
@@ -73,14 +74,13 @@ def _title(made: Mapping[str, Any]) -> str:
 
 
 def _inert(data: Any) -> str:
-    """JSON that no HTML parser takes for markup."""
+    """JSON without characters that HTML could take for markup."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-    return f"'sha256-{digest}'"
+    return f"'sha256-{as_base64(hashlib.sha256(text.encode()).digest())}'"
 
 
 def _asset(name: str) -> str:

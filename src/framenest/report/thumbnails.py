@@ -1,9 +1,7 @@
-"""The frames of a report as data URLs: small ones for all, larger ones for the first ranks, within a size."""
+"""Thumbnails of a report as data URLs: small for all frames, larger for the first ranks, within 4.4 MB."""
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +9,7 @@ from PIL import Image
 
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, Pixels
+from framenest.images import data_url, encode_image
 from framenest.protocols import Decoder, Progress
 from framenest.report.document import Result
 from framenest.selectors.selection import Selection
@@ -41,7 +40,7 @@ def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = l
 
 
 def shown_frames(results: Sequence[Result]) -> list[int]:
-    """Every frame that some budget of some result shows, ascending."""
+    """All frames that any budget of any result shows, ascending."""
     shown: set[int] = set()
     for result in results:
         lists = (
@@ -87,6 +86,4 @@ def _data_url(pixels: Pixels, scale: float, quality: int) -> str:
     if scale < 1:
         size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
         picture = picture.resize(size, Image.Resampling.LANCZOS)
-    data = io.BytesIO()
-    picture.save(data, "WEBP", quality=quality, method=4)
-    return "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode("ascii")
+    return data_url(encode_image(picture, "webp", quality=quality), "image/webp")

@@ -6,16 +6,14 @@ nothing else, a cancelled job can be ended for certain, and requests are answere
 
 from __future__ import annotations
 
-import io
 from typing import Any
-
-from PIL import Image
 
 from framenest.cache.remote import open_store
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import ConfigError
 from framenest.extract import reopen
 from framenest.frames import ImageSpec, VideoInfo
+from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, messages
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
@@ -57,9 +55,7 @@ class Desk:
         found = {}
         for batch in decoder.read(sorted(frames), sizes=(ImageSpec.short_side(short),)):
             for number, pixels in zip(batch.frames.tolist(), batch.pixels[0], strict=True):
-                file = io.BytesIO()
-                Image.fromarray(pixels).save(file, "jpeg", quality=QUALITY)
-                found[number] = file.getvalue()
+                found[number] = encode_image(pixels, quality=QUALITY)
         return found
 
     def request(self, ranking: str, k: int, style: str, max_side: int | None) -> Request:

@@ -13,7 +13,7 @@ from PIL import Image
 from framenest.errors import BudgetError, FramenestError
 from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, frames_of
 from framenest.extract import reopen
-from framenest.lmm.images import ImageLimits, read_pictures
+from framenest.lmm.image_limits import ImageLimits, read_pictures
 from framenest.lmm.times import copies, video_metadata
 from framenest.method.prefix import Prefix
 

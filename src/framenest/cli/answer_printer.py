@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
-from framenest.cli.terminal import err, note, out
+from framenest.cli.terminal import err, facts_grid, note, out, table
 from framenest.lmm.answer import Kind
 from framenest.lmm.ladder import Asked, Step
 from framenest.text import clock
 
 
-class Said:
+class AnswerPrinter:
     """Prints the answer as it arrives: to stdout, its reasoning dimmed to stderr."""
 
     def __init__(self) -> None:
@@ -33,6 +31,7 @@ class Said:
             err.print(Text(shown, style="dim"), end="", soft_wrap=True)
 
     def end(self, _: Step) -> None:
+        """Close the line of one answer."""
         if self._open is not None:
             out.print()
         self._open = None
@@ -44,12 +43,11 @@ def _harmless(text: str) -> str:
 
 
 def print_asked(asked: Asked) -> None:
+    """The frames that were cited and shown, and what each step cost."""
     prefix = asked.prefix
     if asked.answer.finish_reason == "length":
         note("the answer was cut off; give it more room with --answer-tokens")
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", justify="right")
-    facts.add_column(overflow="fold")
+    facts = facts_grid()
     facts.add_row("", "")
     times = [clock(second) for second in prefix.seconds.tolist()]
     for place in asked.cited:
@@ -58,13 +56,11 @@ def print_asked(asked: Asked) -> None:
     facts.add_row("shown", " ".join(times))
     facts.add_row("model", escape(asked.answer.model))
     out.print(facts)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("said", no_wrap=True)
+    headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
+    costs = table(*headings, left=["said"])
     for step in asked.steps:
         usage = step.answer.usage
-        table.add_row(
+        costs.add_row(
             str(step.budget),
             str(step.sent),
             f"{usage.prompt_tokens:,}" if usage.prompt_tokens else f"≈ {step.estimated_tokens:,}",
@@ -74,4 +70,4 @@ def print_asked(asked: Asked) -> None:
             str(usage.retries),
             "cannot tell" if step.cannot_tell else "an answer",
         )
-    out.print(table)
+    out.print(costs)

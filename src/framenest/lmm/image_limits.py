@@ -1,9 +1,7 @@
-"""The frames of a prefix as pictures for a model: original size unless limited, JPEG where they travel."""
+"""ImageLimits: how large the frames are that a model gets; the original size by default."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,15 +14,18 @@ from framenest.frames import ImageSpec
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder, Progress
 
-JPEG = "data:image/jpeg;base64,"
-
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """How large the pictures may be, and how they are packed.
+    """How large the pictures sent to a model may be. The aspect ratio is kept, and nothing is enlarged.
 
-    max_side: pixels of the longer side; max_pixels: width × height; None is the original size. The
-    aspect ratio is kept, and nothing is ever enlarged. quality: JPEG, 1 to 100.
+    Args:
+        max_side: pixels of the longer side; None for the original size.
+        max_pixels: width × height; None for the original size.
+        quality: of the JPEGs, 1 to 100.
+
+    Raises:
+        ConfigError: a limit below 1, or a quality that JPEG does not have.
 
     >>> ImageLimits(max_side=640).size(1920, 1080)
     (640, 360)
@@ -59,7 +60,7 @@ class ImageLimits:
 def read_pictures(
     decoder: Decoder, prefix: Prefix, limits: ImageLimits, progress: Progress = lambda *_: None
 ) -> Iterator[Image.Image]:
-    """The frames of a prefix in time order; an error where one does not decode any more."""
+    """Decode the frames of a prefix in time order; VideoError if one no longer decodes."""
     video = decoder.info
     size = limits.size(video.width, video.height)
     spec = None if size == (video.width, video.height) else ImageSpec.squash(*size)
@@ -71,16 +72,3 @@ def read_pictures(
             yield Image.fromarray(pixels)
     if done < len(prefix):
         raise VideoError(f"{len(prefix) - done} of {len(prefix)} frames could not be decoded any more")
-
-
-def jpeg(image: Image.Image, quality: int) -> str:
-    """A picture as base64 of a JPEG file."""
-    packed = io.BytesIO()
-    image.save(packed, "JPEG", quality=quality)
-    return base64.b64encode(packed.getvalue()).decode()
-
-
-def from_data_url(url: str) -> Image.Image:
-    """The picture in a data URL that `jpeg` made."""
-    with Image.open(io.BytesIO(base64.b64decode(url.removeprefix(JPEG)))) as image:
-        return image.convert("RGB")

@@ -1,4 +1,4 @@
-"""The command line as a user runs it: in a process of its own where exit codes and streams matter."""
+"""framenest rank as a user runs it: in a process of its own where exit codes and streams matter."""
 
 import json
 import os
@@ -12,36 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import FAST, run
 from framenest import MECConfig, Ranking
 from framenest.cli import app
 from framenest.cli import main as cli_main
 from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
-from framenest.models import CATALOGUE
-from media import number_in, numbered_picture, numbered_video
-
-FAST = ["--base-probes", "24", "--extra-probes", "0", "--horizon", "20", "--quiet"]
-
-
-def run(capsys, *arguments):
-    """(exit code, stdout, stderr) of one command."""
-    with pytest.raises(SystemExit) as ended:
-        cli_main([str(a) for a in arguments])
-    printed = capsys.readouterr()
-    return ended.value.code, printed.out, printed.err
-
-
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "scores.csv"
-    path.write_text("frame,score\n" + "".join(f"{n},1.0\n" for n in range(150, 160)))
-    return f"table:{path}"
-
-
-@pytest.fixture
-def ranking(capsys, clip, table, tmp_path):
-    path = tmp_path / "ranking.json"
-    assert run(capsys, "rank", clip, "Where is it?", "--scorer", table, "-o", path, *FAST)[0] == 0
-    return path
+from media import numbered_picture, numbered_video
 
 
 def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
@@ -111,6 +87,12 @@ def test_every_config_field_is_an_option_and_reaches_the_config(capsys, clip, tm
         assert set(part.__dataclass_fields__) <= names
 
 
+def test_presets_are_the_choices_of_the_option():
+    option = next(p for p in app.commands["rank"].params if p.name == "preset")
+    assert option.default == "paper"
+    assert MECConfig.preset(option.default) == MECConfig()
+
+
 def test_many_questions_index_once(capsys, clip, table, tmp_path):
     questions = tmp_path / "questions.txt"
     questions.write_text("Where is it?\n\nWhat now?\n")
@@ -139,103 +121,6 @@ def test_a_folder_of_images(capsys, tmp_path):
     assert "needs its frame rate; give --fps" in err
     code, _, _ = run(capsys, "extract", output, "-k", "3", "--to", tmp_path / "out", "--quiet")
     assert (code, len(list((tmp_path / "out").iterdir()))) == (0, 3)
-
-
-def test_show(capsys, ranking):
-    code, out, _ = run(capsys, "show", ranking, "-k", "4")
-    assert code == 0
-    assert "16 more ranks" in out
-    assert "K=4" in out
-
-
-def test_extract_writes_the_frames_themselves(capsys, ranking, clip, tmp_path):
-    folder, sheet = tmp_path / "frames", tmp_path / "sheet.png"
-    code, _, err = run(
-        capsys, "extract", ranking, "-k", "5", "--to", folder, "--format", "png", "--sheet", sheet, "--quiet"
-    )
-    assert (code, err) == (0, "")
-    files = sorted(folder.iterdir())
-    prefix = Ranking.load(ranking).prefix(5)
-    assert [int(f.name[1:8]) for f in files] == prefix.frames.tolist()
-    for file, frame, rank in zip(files, prefix.frames, prefix.ranks, strict=True):
-        with Image.open(file) as image:
-            pixels = np.asarray(image)
-        assert pixels.shape == (64, 96, 3)
-        assert number_in(pixels) == frame
-        assert f"_t{frame / 25:010.3f}s_r{rank:03d}." in file.name
-    with Image.open(sheet) as drawn:
-        assert drawn.width > 4 * 320
-
-
-def test_extract_refuses_a_changed_video(capsys, tmp_path, table):
-    video, output = numbered_video(tmp_path / "v.mp4", 40), tmp_path / "r.json"
-    run(capsys, "rank", video, "--no-question", "-o", output, *FAST)
-    numbered_video(video, 50)
-    code, _, err = run(capsys, "extract", output, "-k", "2", "--to", tmp_path / "out")
-    assert code == 2
-    assert "has changed since it was ranked" in err
-    assert not (tmp_path / "out").exists()
-    video.unlink()
-    code, _, err = run(capsys, "extract", output, "-k", "2", "--to", tmp_path / "out")
-    assert (code, "say where the video is now with --video" in err) == (2, True)
-
-
-def test_extract_finds_a_moved_video(capsys, tmp_path):
-    video, output = numbered_video(tmp_path / "v.mp4", 40), tmp_path / "r.json"
-    run(capsys, "rank", video, "--no-question", "-o", output, *FAST)
-    moved = video.rename(tmp_path / "w.mp4")
-    arguments = ("extract", output, "-k", "2", "--to", tmp_path / "out", "--video", moved, "--quiet")
-    assert run(capsys, *arguments)[0] == 0
-
-
-def test_index_then_rank_decodes_no_probe(capsys, clip, table, tmp_path):
-    settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet"]
-    code, out, _ = run(capsys, "index", clip, "--scorer", table, *settings)
-    assert code == 0
-    assert "24 probes over 0:12.0, at most 0.52 s apart; timeline from" in out
-    output = tmp_path / "r.json"
-    run(capsys, "rank", clip, "Where?", "--scorer", table, "-o", output, *settings)
-    assert Ranking.load(output).stats.decoded == Ranking.load(output).stats.zoom
-
-
-def test_index_goes_on_after_a_bad_video(capsys, clip, tmp_path):
-    bad = tmp_path / "bad.mp4"
-    bad.write_text("no video")
-    settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet", "--scorer", "none"]
-    report = tmp_path / "failures.jsonl"
-    code, out, err = run(capsys, "index", bad, clip, "--failures", report, *settings)
-    assert code == 1
-    assert "1 video done" in out
-    assert json.loads(report.read_text())["error"] == "VideoError"
-    assert "1 of 2 videos could not be indexed" in err
-
-
-def test_cache_commands(capsys, clip, cache):
-    run(capsys, "rank", clip, "--no-question", *FAST)
-    code, out, _ = run(capsys, "cache", "where")
-    assert (code, out.strip()) == (0, str(cache))
-    assert "index" in run(capsys, "cache", "size")[1]
-    assert "freed" in run(capsys, "cache", "clear")[1]
-    assert not list(cache.rglob("*.safetensors"))
-
-
-def test_models_lists_every_scorer_with_its_needs(capsys):
-    code, out, err = run(capsys, "models")
-    assert code == 0
-    for name, entry in CATALOGUE.items():
-        assert name in out
-        assert entry.licence in out
-    assert "4.38 GiB" in out
-    assert "no weights" in out or "needs [" in out
-    assert "run `framenest models fetch tags`" in err, "in an empty cache nothing is ready"
-
-
-def test_help_and_version(capsys):
-    assert run(capsys, "--version")[1].startswith("framenest, version")
-    for name in app.commands:
-        code, out, _ = run(capsys, name, "--help")
-        assert code == 0
-        assert "Usage" in out
 
 
 def audio_only(path):
@@ -300,31 +185,6 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
         assert err.count("\n") == 1, (what, err)
 
 
-def test_bad_ranking_files(capsys, ranking, tmp_path):
-    newer = tmp_path / "newer.json"
-    newer.write_text(json.dumps(json.loads(ranking.read_text()) | {"format": 99}))
-    half = tmp_path / "half.json"
-    half.write_text(ranking.read_text()[:500])
-    other = tmp_path / "other.json"
-    other.write_text("{}")
-    lacking = json.loads(ranking.read_text())
-    del lacking["ranks"][3]["utility"]
-    partial = tmp_path / "partial.json"
-    partial.write_text(json.dumps(lacking))
-    for file, message in (
-        (newer, "format 99"),
-        (half, "not a ranking file"),
-        (other, "not a ranking file"),
-        (partial, "damaged ranking file"),
-        (tmp_path / "none.json", "cannot be read"),
-    ):
-        for command in (["show", file], ["extract", file, "-k", "2", "--to", tmp_path / "out"]):
-            code, _, err = run(capsys, *command)
-            assert (code, message in err) == (2, True), err
-    code, _, err = run(capsys, "show", ranking, "-k", "21")
-    assert (code, "too few for a budget of 21" in err) == (2, True)
-
-
 def test_odd_names_and_links(capsys, clip, tmp_path):
     """Brackets are no markup, a colon is no protocol, a link stays a link, a path holds from anywhere."""
     video = tmp_path / "a:b [bold]x[red].mp4"
@@ -344,13 +204,6 @@ def test_a_question_is_shown_as_it_is(capsys, clip, table):
     assert "[red]Where?[/]" in run(capsys, "rank", clip, "[red]Where?[/]", "--scorer", table, *FAST)[1]
 
 
-def test_show_defaults_to_what_there_is(capsys, clip, tmp_path):
-    output = tmp_path / "r.json"
-    run(capsys, "rank", clip, "--no-question", "-o", output, *FAST, "--horizon", "5")
-    code, out, _ = run(capsys, "show", output)
-    assert (code, "K=5" in out) == (0, True)
-
-
 def test_an_unexpected_error_is_one_line_too(capsys, clip, monkeypatch):
     def broken(*_):
         raise RuntimeError("first line\nsecond line")
@@ -359,15 +212,6 @@ def test_an_unexpected_error_is_one_line_too(capsys, clip, monkeypatch):
     code, _, err = run(capsys, "rank", clip, "--no-question", *FAST)
     assert code == 2
     assert err == "error: unexpected RuntimeError: first line second line (--debug shows where)\n"
-
-
-def test_sheets_are_checked_before_the_work(capsys, ranking, tmp_path):
-    out = tmp_path / "out"
-    code, _, err = run(capsys, "extract", ranking, "-k", "2", "--to", out, "--sheet", tmp_path / "s.xyz")
-    assert (code, "is a .png, .jpg or .webp file" in err, out.exists()) == (2, True, False)
-    deep = tmp_path / "new" / "sheet.png"
-    assert run(capsys, "extract", ranking, "-k", "2", "--to", out, "--sheet", deep, "--quiet")[0] == 0
-    assert deep.exists()
 
 
 def test_a_truncated_file_works_on_what_is_there_and_says_how_much(capsys, tmp_path):
@@ -384,9 +228,3 @@ def test_debug_shows_the_traceback(tmp_path):
 
     with pytest.raises(VideoError):
         cli_main(["rank", str(tmp_path / "no.mp4"), "--no-question", "--debug"])
-
-
-def test_presets_are_the_choices_of_the_option():
-    option = next(p for p in app.commands["rank"].params if p.name == "preset")
-    assert option.default == "paper"
-    assert MECConfig.preset(option.default) == MECConfig()

@@ -1,0 +1,105 @@
+"""framenest cache."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import rich_click as click
+
+from framenest.cache import gc as upkeep
+from framenest.cli import options
+from framenest.cli.options import Common
+from framenest.cli.parameter_types import Duration, Size
+from framenest.cli.terminal import note, out, say, table
+from framenest.text import size_text
+
+KINDS = (
+    "index",
+    "features",
+    "timeline",
+    "finished",
+    "fingerprints",
+    "remote",
+    "selections",
+    "lmms-eval",
+    "lmms-eval-tasks",
+)
+
+
+@click.group()
+def cache() -> None:
+    """Where indexes and features are kept, how large they are, whether they are whole, how to clear them."""
+
+
+@cache.command("where")
+@options.common
+def where(common: Common) -> None:
+    """Print the cache directory or address."""
+    say(common.cache.location)
+
+
+@cache.command("size")
+@options.common
+def size(common: Common) -> None:
+    """Files and bytes of each kind of entry."""
+    rows = table("kind", "files", "size", left=["kind"])
+    for kind, (files, total) in common.cache.size().items():
+        rows.add_row(kind, f"{files:,}", size_text(total))
+    out.print(rows)
+
+
+@cache.command("clear")
+@click.option("--models", "with_models", is_flag=True, help="Remove fetched model files too.")
+@options.common
+def clear(with_models: bool, common: Common) -> None:
+    """Remove all that is kept of videos; it is made again when needed."""
+    kinds = (*KINDS, "models", "text") if with_models else KINDS
+    say(f"{size_text(common.cache.clear(kinds))} freed in {common.cache.location}")
+
+
+@cache.command("verify")
+@click.option("--remove", is_flag=True, help="Remove damaged entries; they are made again when needed.")
+@options.common
+def verify(remove: bool, common: Common) -> int:
+    """Read every entry and compare it with its checksum. Exit code 1 where one is damaged."""
+    with common.bars() as bars:
+        found = upkeep.verify(common.cache, progress=bars)
+    rows = table("kind", "entries", "size", "damaged", left=["kind"])
+    bad = Counter(key.split("/")[0] for key in found.damaged)
+    for kind, count in sorted(found.entries.items()):
+        rows.add_row(kind, f"{count:,}", size_text(found.sizes[kind]), str(bad[kind]))
+    out.print(rows)
+    left = 0
+    for key, wrong in found.damaged.items():
+        gone = remove and common.cache.remove(key)
+        left += not gone
+        note(f"{key}: {wrong}{' (removed)' if gone else ''}")
+    return int(left > 0)
+
+
+@cache.command("gc")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    help="Remove what has not been used (at an address: written) for so long: 12h, 30d.",
+)
+@click.option("--max-size", type=Size(), help="Then what was unused for longest, down to 500MB, 2TB.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@options.common
+def gc(older_than: float | None, max_size: float | None, dry_run: bool, common: Common) -> None:
+    """Remove what is unused for long or too much, and what killed processes left behind.
+
+    Never removed is what a running process has read or written last (at an address, where nobody can tell:
+    whatever is younger than a day). Models stay. What is removed is made again when needed.
+
+    \b
+    framenest cache gc --older-than 90d --max-size 200GB --dry-run
+    """
+    done = upkeep.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
+    would = "would be " if dry_run else ""
+    for reason, count in done.removed.items():
+        if count:
+            out.print(f"{count:,} {would}removed: {reason}")
+    used = f"; {done.in_use:,} in use stay" if done.in_use else ""
+    freed, kept = size_text(done.freed), size_text(done.kept)
+    say(f"{freed} {would}freed, {kept} kept in {common.cache.location}{used}")

@@ -1,0 +1,77 @@
+"""framenest compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from framenest import extract as extraction
+from framenest.cache.archive import write_atomic
+from framenest.cli import options
+from framenest.cli.options import Common, ScorerChoice, VideoOptions
+from framenest.cli.output_files import PictureFile
+from framenest.cli.parameter_types import Selectors
+from framenest.cli.select import NAMES
+from framenest.cli.terminal import out, say_labelled, short_path, table
+from framenest.evaluation.recall import largest_gap
+from framenest.frames import ImageSpec
+from framenest.images import encode_image
+from framenest.report.comparison import SHOWN, comparison
+from framenest.selectors import load_selector
+
+HEADINGS = ("selector", "frames", "looked at", "seconds", "largest gap", "shared with the first")
+
+
+@click.command()
+@click.argument("video")
+@click.argument("question")
+@click.option(
+    "--selectors", type=Selectors(), default="mec,uniform,top-k,aks,wfs-sb,bolt", help=f"Of {NAMES}."
+)
+@click.option("-k", "--budget", type=int, default=16, help="Frames that each selector gets.")
+@click.option("-o", "--output", type=PictureFile(), default="comparison.png", help="The picture.")
+@options.video
+@options.scorer
+@options.common
+def compare(
+    video: str,
+    question: str,
+    selectors: list[str],
+    budget: int,
+    output: Path,
+    video_options: VideoOptions,
+    scorer: ScorerChoice,
+    common: Common,
+) -> None:
+    """Compare what selectors choose for QUESTION: one table, one picture.
+
+    \b
+    framenest compare kiln.mp4 "What happens after firing?" --selectors mec,uniform,aks -k 16
+    """
+    rows = table(*HEADINGS, left=["selector"], wrap=HEADINGS)
+    prefixes, thumbnails = {}, {}
+    with common.bars() as bars:
+        session = scorer.session(common, bars)
+        ready = [load_selector(name, session) for name in selectors]
+        short = [selector.name for selector in ready]
+        labels = [name if short.count(own) > 1 else own for name, own in zip(selectors, short, strict=True)]
+        opened = video_options.open(video, common)
+        for label, selector in zip(labels, ready, strict=True):
+            made = selector.select(opened, question, [budget])
+            prefix = prefixes[label] = made.prefixes[budget]
+            pictures = extraction.read_prefix(opened, prefix, ImageSpec.short_side(120))
+            thumbnails[label] = [p for batch in pictures for p in batch.pixels[0]][:SHOWN]
+            first = set(prefixes[labels[0]].frames.tolist())
+            rows.add_row(
+                label,
+                str(len(prefix)),
+                f"{made.stats.get('candidates', 0):,}",
+                f"{made.stats.get('wall_seconds', 0.0):.2f}",
+                f"{100 * largest_gap(prefix.seconds, opened.info.duration):.0f} %",
+                f"{len(first & set(prefix.frames.tolist()))}",
+            )
+    out.print(rows)
+    picture = comparison(prefixes, thumbnails, title=question)
+    write_atomic(output, encode_image(picture, output.suffix[1:].lower()))
+    say_labelled(f"{short_path(opened.info.path)}, K={budget}; picture in", str(output))

@@ -1,0 +1,52 @@
+"""framenest extract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from framenest import extract as extraction
+from framenest.cache.archive import write_atomic
+from framenest.cli import options
+from framenest.cli.options import Common
+from framenest.cli.output_files import OutputFolder, PictureFile
+from framenest.cli.terminal import note, say
+from framenest.frames import ImageSpec
+from framenest.images import encode_image
+from framenest.report import contact_sheet
+from framenest.selectors.selection import load_result
+
+
+@click.command()
+@click.argument("ranking")
+@click.option("-k", "--budget", type=int, required=True, help="How many frames.")
+@click.option("--to", "folder", type=OutputFolder(), required=True, help="Where the images go.")
+@click.option("--format", "kind", type=click.Choice(extraction.FORMATS), default="jpg")
+@click.option("--sheet", type=PictureFile(), help="Also draw all frames with ranks and times on one picture.")
+@click.option("--video", metavar="PATH", help="Where the video is now, if it has moved.")
+@options.common
+def extract(
+    ranking: str, budget: int, folder: Path, kind: str, sheet: Path | None, video: str | None, common: Common
+) -> None:
+    """Write the K frames of a RANKING as images: original size, in time order.
+
+    File names carry frame, seconds and rank. Refuses when the video has changed since it was ranked.
+
+    \b
+    framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
+    """
+    loaded = load_result(ranking)
+    prefix = loaded.prefix(budget)
+    decoder = extraction.reopen(loaded.video, path=video, store=common.cache)
+    with common.bars() as bars:
+        files = extraction.extract(decoder, prefix, folder, format=kind, progress=bars)
+    if prefix.complete:
+        note(f"this short video has only {len(prefix)} candidate frames; all of them are here")
+    say(f"{len(files)} frames in {folder}")
+    if sheet is not None:
+        batches = extraction.read_prefix(decoder, prefix, ImageSpec.short_side(240))
+        pictures = [picture for batch in batches for picture in batch.pixels[0]]
+        drawn = contact_sheet(prefix, pictures, title=loaded.question)
+        write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
+        say(f"contact sheet in {sheet}")

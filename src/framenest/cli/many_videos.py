@@ -1,0 +1,159 @@
+"""Work on many videos, as `index` and `rank --manifest` do it: in worker processes or on a cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from framenest.cache.directory import local_directory
+from framenest.cache.remote import RemoteStore
+from framenest.cli.options import Common, VideoOptions, option
+from framenest.cli.output_files import check_writable
+from framenest.cli.parameter_types import Duration, Size
+from framenest.cli.terminal import note, say
+from framenest.corpus.job import BatchJob, Group, ItemOutcome
+from framenest.corpus.run_report import RunReport
+from framenest.corpus.workers import run_here
+from framenest.errors import ConfigError, StoreError
+from framenest.processes import ProcessLimits, cores, machine_memory
+from framenest.scorers import choose, runs_on_gpu
+from framenest.text import duration_text
+
+MANY_PANEL = "Many videos"
+LOCAL = ("engine", "local")
+TIME_LIMIT = 1800.0
+"""Seconds for one video or question, unless the command line says otherwise."""
+TELL = 60.0
+"""Seconds between two lines on the progress where there is no terminal."""
+
+
+@dataclass(frozen=True)
+class ManyVideos:
+    """How a run over many videos is done."""
+
+    jobs: int | None = option(
+        "Worker processes. [default: one per core]", type=click.IntRange(1), metavar="N"
+    )
+    time_limit: float | None = option(
+        "For one video or question; 0 for none. [default: 30m]", type=Duration()
+    )
+    memory: float | None = option(
+        "What a worker may hold, such as 2GiB; one that takes more is stopped. "
+        "[default: its share of what there is]",
+        type=Size(),
+    )
+    failures: str | None = option(
+        "What failed and why, one JSON object a line; replaced by every run. [default: failures.jsonl]",
+        metavar="FILE",
+    )
+    engine: str = option(
+        "Processes of this machine, or a Ray cluster (extra `ray`).",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+    )
+    address: str | None = option(
+        "With --engine ray: the cluster, as ray.init takes it. [default: a new one on this machine]",
+        metavar="ADDRESS",
+    )
+    encoders: int | None = option(
+        "With --engine ray: processes that run the scorer for all others. "
+        "[default: one per GPU; without GPUs each worker runs its own]",
+        type=click.IntRange(1),
+        metavar="N",
+    )
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether the command line sets any of these."""
+        return any(value is not None for name, value in vars(self).items() if (name, value) != LOCAL)
+
+    def outcomes(self, job: BatchJob, groups: list[Group]) -> Iterator[list[ItemOutcome]]:
+        """Run the job on all groups; yields each group's outcomes as it finishes."""
+        seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
+        memory = int(self.memory) if self.memory else None
+        if self.engine == "ray":
+            from framenest.corpus.ray import run_on_ray
+
+            limits = ProcessLimits(seconds, memory)
+            return run_on_ray(
+                job, groups, limits, address=self.address, jobs=self.jobs, encoders=self.encoders
+            )
+        if self.address is not None or self.encoders is not None:
+            raise ConfigError("--address and --encoders are for --engine ray")
+        jobs = min(self.jobs or _workers_for(job), len(groups))
+        limits = ProcessLimits(seconds, memory or machine_memory() // jobs or None)
+        return run_here(job, groups, jobs, limits)
+
+
+def _workers_for(job: BatchJob) -> int:
+    """One worker per core; a single one where each would load a model onto the GPU."""
+    name = choose(local_directory(job.store()))[0] if job.scorer == "auto" else job.scorer
+    return 1 if name is not None and runs_on_gpu(name) and job.scoring.device != "cpu" else cores()
+
+
+def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, **settings: Any) -> BatchJob:
+    """The job whose results go to the cache."""
+    cache = common.cache
+    # At an address, every machine has a directory of its own for what is not shared.
+    if isinstance(cache, RemoteStore):
+        settings["url"] = cache.url
+    else:
+        settings["root"] = str(common.local.root.absolute())
+    return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
+
+
+def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
+    """Run a job on all groups with progress, and print a summary."""
+    report = RunReport(check_writable(Path(many.failures or "failures.jsonl")))
+    total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
+    with common.bars() as bars:
+        for outcomes in many.outcomes(job, groups):
+            for place, outcome in enumerate(outcomes):
+                report.add(outcome, new_video=place == 0)
+                _tell(outcome, quiet)
+            bars(what, report.total, total, said=_said(report))
+            if not quiet and bars.off and time.monotonic() - told > TELL:
+                told = time.monotonic()
+                note(f"{report.total:,} of {total:,} {what}: {_said(report)}")
+            if report.stopped:
+                break
+    _sum_up(report, what)
+    if report.stopped:
+        raise StoreError(f"stopped, since nothing more can be kept: {report.stopped}")
+    return report
+
+
+def _tell(outcome: ItemOutcome, quiet: bool) -> None:
+    for text in outcome.notes:
+        note(text)
+    if outcome.status == "failed":
+        note(f"{outcome.error}: {outcome.text}")
+    elif outcome.status == "done" and not quiet:
+        say(f"{outcome.item.video}: {outcome.text}")
+
+
+def _said(report: RunReport) -> str:
+    bad = f", {report.counts['failed']:,} failed" if report.counts["failed"] else ""
+    return f"{_video_time(report.hours_a_minute)} of video a minute{bad}"
+
+
+def _video_time(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+
+
+def _sum_up(report: RunReport, what: str) -> None:
+    done, already, bad = (report.counts[status] for status in ("done", "already", "failed"))
+    said = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
+    if done:
+        said[0] += f" ({_video_time(report.hours)} of video, {_video_time(report.hours_a_minute)} a minute)"
+    if already:
+        said.append(f"{already:,} were there already")
+    if bad:
+        kinds = ", ".join(f"{name} {count:,}" for name, count in report.errors.most_common())
+        said.append(f"{bad:,} failed ({kinds}), see {report.failures}")
+    say(f"{'; '.join(said)}; {duration_text(report.seconds)}")

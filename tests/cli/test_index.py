@@ -1,0 +1,28 @@
+"""framenest index."""
+
+import json
+
+from command_line import run
+from framenest import Ranking
+
+
+def test_index_then_rank_decodes_no_probe(capsys, clip, table, tmp_path):
+    settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet"]
+    code, out, _ = run(capsys, "index", clip, "--scorer", table, *settings)
+    assert code == 0
+    assert "24 probes over 0:12.0, at most 0.52 s apart; timeline from" in out
+    output = tmp_path / "r.json"
+    run(capsys, "rank", clip, "Where?", "--scorer", table, "-o", output, *settings)
+    assert Ranking.load(output).stats.decoded == Ranking.load(output).stats.zoom
+
+
+def test_index_goes_on_after_a_bad_video(capsys, clip, tmp_path):
+    bad = tmp_path / "bad.mp4"
+    bad.write_text("no video")
+    settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet", "--scorer", "none"]
+    report = tmp_path / "failures.jsonl"
+    code, out, err = run(capsys, "index", bad, clip, "--failures", report, *settings)
+    assert code == 1
+    assert "1 video done" in out
+    assert json.loads(report.read_text())["error"] == "VideoError"
+    assert "1 of 2 videos could not be indexed" in err

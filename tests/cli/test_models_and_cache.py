@@ -1,0 +1,29 @@
+"""framenest models and framenest cache."""
+
+import re
+
+from command_line import FAST, run
+from framenest.models import CATALOGUE
+
+
+def test_cache_commands(capsys, clip, cache):
+    run(capsys, "rank", clip, "--no-question", *FAST)
+    code, out, _ = run(capsys, "cache", "where")
+    assert (code, out.strip()) == (0, str(cache))
+    assert re.search(r"^ index +1 +[\d.]+ KiB", run(capsys, "cache", "size")[1], re.M)
+    assert re.match(rf"[\d.]+ KiB freed in {re.escape(str(cache))}\n", run(capsys, "cache", "clear")[1])
+    assert not list(cache.rglob("*.safetensors"))
+
+
+def test_models_lists_every_scorer_with_its_needs(capsys):
+    code, out, err = run(capsys, "models")
+    assert code == 0
+    for name, entry in CATALOGUE.items():
+        assert name in out
+        assert entry.licence in out
+    assert "4.38 GiB" in out
+    states = ["no weights" if entry.installed() else f"needs [{entry.extra}]" for entry in CATALOGUE.values()]
+    for state in set(states):
+        legend = 1 if state == "no weights" else 0
+        assert out.count(state) == states.count(state) + legend
+    assert "run `framenest models fetch tags`" in err, "in an empty cache nothing is ready"

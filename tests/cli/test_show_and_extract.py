@@ -1,0 +1,98 @@
+"""framenest show and framenest extract: files of rankings, and the frames themselves."""
+
+import json
+
+import numpy as np
+from PIL import Image
+
+from command_line import FAST, run
+from framenest import Ranking
+from media import number_in, numbered_video
+
+
+def test_show(capsys, ranking):
+    code, out, _ = run(capsys, "show", ranking, "-k", "4")
+    assert code == 0
+    assert "16 more ranks" in out
+    assert "K=4" in out
+
+
+def test_show_defaults_to_what_there_is(capsys, clip, tmp_path):
+    output = tmp_path / "r.json"
+    run(capsys, "rank", clip, "--no-question", "-o", output, *FAST, "--horizon", "5")
+    code, out, _ = run(capsys, "show", output)
+    assert (code, "K=5" in out) == (0, True)
+
+
+def test_extract_writes_the_frames_themselves(capsys, ranking, clip, tmp_path):
+    folder, sheet = tmp_path / "frames", tmp_path / "sheet.png"
+    code, _, err = run(
+        capsys, "extract", ranking, "-k", "5", "--to", folder, "--format", "png", "--sheet", sheet, "--quiet"
+    )
+    assert (code, err) == (0, "")
+    files = sorted(folder.iterdir())
+    prefix = Ranking.load(ranking).prefix(5)
+    assert [int(f.name[1:8]) for f in files] == prefix.frames.tolist()
+    for file, frame, rank in zip(files, prefix.frames, prefix.ranks, strict=True):
+        with Image.open(file) as image:
+            pixels = np.asarray(image)
+        assert pixels.shape == (64, 96, 3)
+        assert number_in(pixels) == frame
+        assert f"_t{frame / 25:010.3f}s_r{rank:03d}." in file.name
+    with Image.open(sheet) as drawn:
+        assert drawn.width > 4 * 320
+
+
+def test_extract_refuses_a_changed_video(capsys, tmp_path, table):
+    video, output = numbered_video(tmp_path / "v.mp4", 40), tmp_path / "r.json"
+    run(capsys, "rank", video, "--no-question", "-o", output, *FAST)
+    numbered_video(video, 50)
+    code, _, err = run(capsys, "extract", output, "-k", "2", "--to", tmp_path / "out")
+    assert code == 2
+    assert "has changed since it was ranked" in err
+    assert not (tmp_path / "out").exists()
+    video.unlink()
+    code, _, err = run(capsys, "extract", output, "-k", "2", "--to", tmp_path / "out")
+    assert (code, "say where the video is now with --video" in err) == (2, True)
+
+
+def test_extract_finds_a_moved_video(capsys, tmp_path):
+    video, output = numbered_video(tmp_path / "v.mp4", 40), tmp_path / "r.json"
+    run(capsys, "rank", video, "--no-question", "-o", output, *FAST)
+    moved = video.rename(tmp_path / "w.mp4")
+    arguments = ("extract", output, "-k", "2", "--to", tmp_path / "out", "--video", moved, "--quiet")
+    assert run(capsys, *arguments)[0] == 0
+
+
+def test_sheets_are_checked_before_the_work(capsys, ranking, tmp_path):
+    out = tmp_path / "out"
+    code, _, err = run(capsys, "extract", ranking, "-k", "2", "--to", out, "--sheet", tmp_path / "s.xyz")
+    assert (code, "is a .png, .jpg or .webp file" in err, out.exists()) == (2, True, False)
+    deep = tmp_path / "new" / "sheet.png"
+    assert run(capsys, "extract", ranking, "-k", "2", "--to", out, "--sheet", deep, "--quiet")[0] == 0
+    assert deep.exists()
+
+
+def test_bad_ranking_files(capsys, ranking, tmp_path):
+    newer = tmp_path / "newer.json"
+    newer.write_text(json.dumps(json.loads(ranking.read_text()) | {"format": 99}))
+    half = tmp_path / "half.json"
+    half.write_text(ranking.read_text()[:500])
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    lacking = json.loads(ranking.read_text())
+    del lacking["ranks"][3]["utility"]
+    partial = tmp_path / "partial.json"
+    partial.write_text(json.dumps(lacking))
+    for file, message in (
+        (newer, "format 99"),
+        (half, "not a ranking file"),
+        (other, "not a ranking file"),
+        (partial, "damaged ranking file"),
+        (tmp_path / "none.json", "cannot be read"),
+    ):
+        for command in (["show", file], ["extract", file, "-k", "2", "--to", tmp_path / "out"]):
+            code, _, err = run(capsys, *command)
+            assert (code, message in err) == (2, True), err
+    code, _, err = run(capsys, "show", ranking, "-k", "21")
+    assert (code, "too few for a budget of 21" in err) == (2, True)
