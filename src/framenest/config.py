@@ -126,12 +126,9 @@ class RankingConfig(_Checked):
     """How candidates are put in order.
 
     `paper` trades evidence, coverage and diversity at each rank. `residual` takes the evidence that no chosen
-    frame shows yet; only `horizon` and the settings after `coverage_term` concern it.
+    frame shows yet; only `horizon` and the settings after `rule` concern it.
     """
 
-    rule: Rule = setting(
-        "paper", "The paper's weighted sum, or evidence that is not yet shown.", _one_of(Rule), "default"
-    )
     horizon: int = setting(
         256, "M: length of the ranking, and of the shift from evidence to context.", _whole(1)
     )
@@ -141,6 +138,9 @@ class RankingConfig(_Checked):
     diversity_weight: float = setting(0.2, "wd: weight of visual diversity, the same at every rank.", _UNIT)
     coverage_term: bool = setting(
         True, "Reward frames far from those already chosen (off: an ablation).", _SWITCH
+    )
+    rule: Rule = setting(
+        "paper", "The paper's weighted sum, or evidence that is not yet shown.", _one_of(Rule), "default"
     )
     evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", _POSITIVE, "default")
     event_shortest: float = setting(3.0, "a: seconds that events last at least.", _POSITIVE, "default")
