@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from framenest.corpus.job import BatchJob
+from framenest.corpus.batch_job import BatchJob
 
 
 @dataclass(frozen=True)

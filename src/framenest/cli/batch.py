@@ -16,10 +16,10 @@ from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, fail, note, out
 from framenest.config import ScorerConfig
-from framenest.corpus.job import BatchJob, Group, ItemOutcome
+from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
 from framenest.corpus.manifest import find_videos, index_groups
+from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
-from framenest.corpus.workers import run_here
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.processes import ProcessLimits, cores, machine_memory
 from framenest.scorers import choose, runs_on_gpu
@@ -59,7 +59,7 @@ class Batch:
         seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
         memory = int(self.memory) if self.memory else None
         if self.engine == "ray":
-            from framenest.corpus.ray import run_on_ray
+            from framenest.corpus.ray_run import run_on_ray
 
             limits = ProcessLimits(seconds, memory)
             return run_on_ray(
@@ -69,7 +69,7 @@ class Batch:
             raise ConfigError("--address and --encoders are for --engine ray")
         jobs = min(self.jobs or _workers_for(job), len(groups))
         limits = ProcessLimits(seconds, memory or machine_memory() // jobs or None)
-        return run_here(job, groups, jobs, limits)
+        return run_in_processes(job, groups, jobs, limits)
 
 
 def _workers_for(job: BatchJob) -> int:

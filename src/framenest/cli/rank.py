@@ -16,7 +16,7 @@ from framenest.cli.batch import Batch, job_for, run
 from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, out, print_facts, print_prefix, print_ranks, short_path
 from framenest.config import MECConfig, ScorerConfig
-from framenest.corpus.job import BatchJob
+from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import ranking_groups
 from framenest.corpus.run_report import write_rankings
 from framenest.errors import BudgetError, ConfigError, StoreError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from framenest.cache.directory import digest
-from framenest.corpus.job import Group, WorkItem
+from framenest.corpus.batch_job import Group, WorkItem
 from framenest.errors import ConfigError, MissingExtra, StoreError
 from framenest.records import SUFFIXES, read_rows
 from framenest.text import one_line, slug

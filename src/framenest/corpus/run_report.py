@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from framenest.cache.archive import write_atomic
-from framenest.corpus.job import Group, ItemOutcome
+from framenest.corpus.batch_job import Group, ItemOutcome
 from framenest.errors import StoreError
 
 PATIENCE = 10

@@ -1,4 +1,4 @@
-"""The routes, by what they are about."""
+"""The routes, by subject; what they share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from framenest.server.api_models import ErrorBody
 from framenest.server.service import Service
-from framenest.server.shapes import Problem
 
 
 async def _service(request: Request) -> Service:  # async: a plain one would go through a thread
@@ -33,6 +33,5 @@ _MEANINGS = {
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """What a route may refuse, for the OpenAPI document."""
-    always = (400, 401, 403, 422, 507)
-    return {code: {"model": Problem, "description": _MEANINGS[code]} for code in sorted({*always, *codes})}
+    """Refusals of a route, for the OpenAPI document."""
+    return {code: {"model": ErrorBody, "description": _MEANINGS[code]} for code in codes}

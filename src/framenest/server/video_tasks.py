@@ -1,15 +1,17 @@
-"""The work itself, done in a process beside the server: indexing, ranking, pictures, messages.
+"""VideoTasks: what a worker process of the server does: index, rank, decode frames, make messages.
 
 Decoders and models run here and not in the server, so that a file which breaks a decoder ends a job and
-nothing else, a cancelled job can be ended for certain, and requests are answered while work goes on.
+nothing else, a cancelled job can be killed, and requests are answered while work goes on.
 """
 
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from cachetools import LRUCache
 from PIL import Image
 
 from framenest.cache.remote import open_store
@@ -20,6 +22,7 @@ from framenest.frames import ImageSpec, VideoInfo
 from framenest.lmm import ImageLimits, Request, messages
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
+from framenest.processes import Report
 from framenest.protocols import Progress
 from framenest.session import Session
 
@@ -27,30 +30,36 @@ OPEN_VIDEOS = 8  # videos kept open, with their features in memory
 QUALITY = 85
 
 
-class Desk:
-    """One scorer, and the videos used last. Not for several threads: one process has one desk."""
+def load_tasks(report: Report, scorer: str, scoring: ScorerConfig, cache: str | None) -> Callable[..., Any]:
+    """For WorkerProcess: calls name a method of VideoTasks and give its arguments."""
+    tasks = VideoTasks(scorer, scoring, cache, partial(report, "progress"))
+    return lambda task, *arguments: getattr(tasks, task)(*arguments)
+
+
+class VideoTasks:
+    """One scorer, and an LRU cache of open videos. Not thread-safe."""
 
     def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Progress) -> None:
         self._store = open_store(cache)
         self._models = Session(
             scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
         )
-        self._spaces: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: LRUCache[str, Session] = LRUCache(OPEN_VIDEOS)
 
     def scorer(self) -> str:
-        """Load what scores; its name and version."""
+        """Load the scorer; its name and version."""
         return self._models.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:
         """Index a video; what is known of it then."""
-        return {"video": MEC(session=self._space(path)).index(path).video.to_json()}
+        return {"video": MEC(session=self._session(path)).index(path).video.to_json()}
 
     def rank(
         self, path: str, question: str | None, options: list[str], preset: str, horizon: int, target: str
     ) -> dict[str, Any]:
         """Rank a video for a question into a file; how many frames that decoded."""
         config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        ranking = MEC(config, session=self._space(path)).rank(path, question, options=options)
+        ranking = MEC(config, session=self._session(path)).rank(path, question, options=options)
         ranking.save(target)
         return {"decoded": ranking.stats["decoded"], "video": ranking.video.to_json()}
 
@@ -83,10 +92,7 @@ class Desk:
         """The same as JSON text, as `framenest export` writes it."""
         return self.request(ranking, k, style, max_side).dumps()
 
-    def _space(self, path: str) -> Session:
-        if path not in self._spaces:
-            self._spaces[path] = self._models.anew()
-        self._spaces.move_to_end(path)
-        while len(self._spaces) > OPEN_VIDEOS:
-            self._spaces.popitem(last=False)
-        return self._spaces[path]
+    def _session(self, path: str) -> Session:
+        if path not in self._sessions:
+            self._sessions[path] = self._models.anew()
+        return self._sessions[path]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
@@ -16,6 +17,7 @@ from framenest.errors import FramenestError, StoreError
 from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC, index_key
 from framenest.method.ranking import Ranking
+from framenest.processes import WorkerLost
 from framenest.protocols import Decoder, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import features_key
@@ -56,6 +58,25 @@ class ItemOutcome:
     """Nothing more can be kept, so that going on would be work for nothing."""
     notes: tuple[str, ...] = ()
     """What a person should know beside."""
+
+
+class WorkQueue:
+    """Groups still to do; one that was lost with its worker comes again, item by item."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._groups = iter(groups)
+        self._retries: deque[Group] = deque()
+
+    def next(self) -> Group | None:
+        """None where nothing is left."""
+        return self._retries.popleft() if self._retries else next(self._groups, None)
+
+    def lost(self, group: Group, lost: WorkerLost) -> list[ItemOutcome]:
+        """Retry the items one by one; a single item fails."""
+        if len(group) > 1:
+            self._retries.extend((item,) for item in group)
+            return []
+        return [failed(item, lost.kind, f"{item.video}: {lost}") for item in group]
 
 
 def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> ItemOutcome:

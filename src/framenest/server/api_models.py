@@ -1,4 +1,4 @@
-"""The shapes of requests and answers: what the OpenAPI document says."""
+"""Pydantic models of requests and answers: the schemas of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from framenest.config import PRESETS
-from framenest.server.jobs import Job
-from framenest.server.library import Video
+from framenest.server.library import LibraryVideo
 
 MOST_RANKS = 1024
 MOST_SHOWN = 256  # frames that go to a model in one request
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 
 
-class Strict(BaseModel):
+class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ByPath(Strict):
+class VideoPath(RequestBody):
     """A video in the server's folder."""
 
     path: str = Field(max_length=1024, examples=["lectures/kiln.mp4"])
 
 
-class ByAddress(Strict):
+class VideoAddress(RequestBody):
     """A video on a host that the server was told to allow."""
 
     url: str = Field(max_length=2048, examples=["https://media.example.org/kiln.mp4"])
 
 
-class Ask(Strict):
+class RankingRequest(RequestBody):
     """A question about a video. Without a question (null) the ranking follows looks and time alone."""
 
     video: str = Field(max_length=64, description="Id of a registered video.")
@@ -43,15 +42,17 @@ class Ask(Strict):
     horizon: int = Field(256, ge=1, le=MOST_RANKS, description="How many ranks.")
 
 
-class AnswerRequest(Strict):
+class AnswerRequest(RequestBody):
     k: int = Field(16, ge=1, le=MOST_SHOWN, description="How many frames the model is shown.")
 
 
-class SignIn(Strict):
+class SignIn(RequestBody):
     token: str = Field(max_length=1024)
 
 
 class JobOut(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
     id: str
     kind: Literal["index", "rank"]
     target: str
@@ -63,10 +64,6 @@ class JobOut(BaseModel):
     created: float = Field(description="Seconds since 1970, as all times here.")
     started: float | None
     finished: float | None
-
-    @classmethod
-    def of(cls, job: Job) -> JobOut:
-        return cls(**{name: getattr(job, name) for name in cls.model_fields})
 
 
 class VideoOut(BaseModel):
@@ -84,53 +81,43 @@ class VideoOut(BaseModel):
     notes: list[str] = []
 
     @classmethod
-    def of(cls, video: Video) -> VideoOut:
-        names = ("duration", "num_frames", "fps", "width", "height", "codec", "notes")
-        facts: dict[str, Any] = {name: video.info[name] for name in names} if video.info else {}
-        return cls(
-            id=video.id,
-            name=video.name,
-            origin=video.origin,  # type: ignore[arg-type]  # one of the three by construction
-            created=video.created,
-            indexed=video.info is not None,
-            **facts,
-        )
+    def of(cls, video: LibraryVideo) -> VideoOut:
+        """What clients may know of a video: not where it lies."""
+        return cls(**(video.info or {}) | vars(video), indexed=video.info is not None)
 
 
-class Registered(BaseModel):
+class RegisteredVideo(BaseModel):
     video: VideoOut
     job: JobOut | None = Field(description="The job that indexes it; null when that is done.")
 
 
-class RankingRequested(BaseModel):
+class RankingStatus(BaseModel):
     ranking: str
     ready: bool
     job: JobOut | None = Field(description="The job that makes the ranking; null when it is there.")
 
 
-class File(BaseModel):
+class FolderFile(BaseModel):
     path: str
     bytes: int
 
 
-class RankingEntry(BaseModel):
+class _AskedRanking(BaseModel):
     id: str
     video: str
     question: str | None
     options: list[str]
     preset: str
+
+
+class RankingSummary(_AskedRanking):
     horizon: int
     ready: bool
     created: float
 
 
-class RankingOut(BaseModel):
-    id: str
-    video: str
-    question: str | None
-    options: list[str]
+class RankingOut(_AskedRanking):
     scorer: str
-    preset: str
     length: int = Field(description="How many ranks there are: the largest k.")
     stats: dict[str, Any]
 
@@ -167,5 +154,5 @@ class Health(BaseModel):
     running: int
 
 
-class Problem(BaseModel):
+class ErrorBody(BaseModel):
     detail: str

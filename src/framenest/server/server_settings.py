@@ -1,4 +1,4 @@
-"""Settings of the service; closed unless opened."""
+"""ServerSettings: what `framenest serve` was told; closed unless opened."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What `framenest serve` was told. Secrets do not show when printed.
+class ServerSettings:
+    """Secrets do not show when printed.
 
     videos: the only folder from which videos may be registered by path; None: uploads only.
     data: uploads, rankings and the journal of jobs. cache: indexes, features and models,
