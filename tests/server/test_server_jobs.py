@@ -84,7 +84,9 @@ def test_an_orderly_stop_does_not_count_as_an_attempt(tmp_path):
         jobs = Jobs(journal, limit=5)
         if start == 0:
             jobs.submit("rank", "a", {})
-        jobs.put_back(jobs.take())
+        job = jobs.take()
+        assert (job.target, job.attempts) == ("a", 0)
+        jobs.put_back(job)
         journal.close()
 
 

@@ -120,6 +120,17 @@ def test_the_cache_may_be_at_an_address(serve, media, tmp_path):
     assert list((tmp_path / "shared" / "index").rglob("*.*"))
 
 
+def test_warnings_of_the_cache_are_in_the_log(serve, media):
+    server = serve(videos=media)
+    video = server.indexed("clip.mp4")
+    server.stop()
+    (entry,) = (server.folder / "cache" / "index").rglob("*.safetensors")
+    entry.write_bytes(entry.read_bytes()[:-1] + b"?")
+    server.start()
+    server.ask(video)
+    assert "damaged" in server.log
+
+
 def test_a_full_disk_is_told_as_such(serve):
     server = serve()
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4 * MIB, 4 * MIB))

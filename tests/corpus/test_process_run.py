@@ -88,6 +88,13 @@ def test_a_worker_that_cannot_start_ends_the_run(videos, tmp_path):
         outcomes_by_name(job, index_groups([str(videos / "0.mp4")]))
 
 
+def test_a_worker_killed_while_it_starts_does_not_end_the_run(videos, tmp_path):
+    job = OddJob(SMALL, root=str(tmp_path / "store"), first_start=str(tmp_path / "started"))
+    found = outcomes_by_name(job, index_groups([str(videos / "0.mp4")]), jobs=1)
+    assert (tmp_path / "started").exists()
+    assert {name: outcome.status for name, outcome in found.items()} == {"0.mp4": "done"}
+
+
 def test_own_memory_counts_what_a_process_holds():
     before = own_memory(os.getpid())
     if before is None:
