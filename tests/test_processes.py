@@ -52,12 +52,12 @@ def load_slowly(report):
 
 
 @pytest.fixture
-def start(tmp_path):
+def start():
     """Makes workers; ends them afterwards."""
     made = []
 
-    def make(load=load_echo, *arguments, limits=ProcessLimits(), **how):
-        worker = WorkerProcess(load, *arguments, limits=limits, **how)
+    def make(load, *arguments, limits=None):
+        worker = WorkerProcess(load, *arguments, limits=limits or ProcessLimits())
         made.append(worker)
         return worker
 

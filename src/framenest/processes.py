@@ -73,11 +73,9 @@ class WorkerLost(FramenestError):
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What one worker process may take.
+    """What one worker process may take; None for no limit.
 
-    Args:
-        seconds: For one call, or since its last heartbeat; None for no limit.
-        memory: Bytes that the process alone holds; None for no limit. Needs /proc.
+    seconds: for one call, or since its last heartbeat. memory: private bytes of the process; needs /proc.
     """
 
     seconds: float | None = None
@@ -103,18 +101,11 @@ Report = Callable[..., None]
 
 
 class WorkerProcess:
-    """A supervised process that answers one call at a time over a pipe of its own.
+    """A supervised process that answers one call at a time. Not thread-safe.
 
-    A pipe each, so that a process killed at any moment leaves no shared queue locked. The process ignores
-    SIGINT and ends with its parent. Not thread-safe.
-
-    Args:
-        load: Called in the process as load(report, *arguments); returns the function that answers calls.
-            It must be importable. Its time is not counted.
-        arguments: For `load`; must be picklable.
-        limits: On every call. Memory is limited while loading, too.
-        threads: Sets FRAMENEST_THREADS and OMP_NUM_THREADS in the process.
-        niceness: How far the process lowers its priority.
+    load(report, *arguments) runs in the process and returns the function that answers calls. Its time is not
+    counted, its memory is. threads: sets FRAMENEST_THREADS and OMP_NUM_THREADS there. The process ignores
+    SIGINT, ends with its parent and has a pipe of its own: killed at any moment, it leaves no queue locked.
     """
 
     def __init__(
@@ -155,19 +146,14 @@ class WorkerProcess:
             self._process.start()
             theirs.close()
         self._call, self._began = call, time.monotonic()
-        with suppress(OSError):  # it has died since; `poll` tells
-            self._pipe.send(call)
+        if self._ready:
+            self._tell(call)
 
     def poll(self, seconds: float = 0.0) -> tuple[Any, ...] | None:
-        """The next message of the call; None where none came within `seconds`.
+        """("done", result), ("progress", *what the work reported), or None where neither came in `seconds`.
 
-        Returns:
-            ("done", result) or ("progress", *what the work reported).
-
-        Raises:
-            WorkerLost: The process died or went over a limit; the next `send` starts another. One lost while
-                it was loading is first started again, up to START_RETRIES times.
-            Exception: What the call, or loading, raised.
+        Raises what the call or loading raised, and WorkerLost where the process died or went over a limit.
+        One lost while loading is started again, up to START_RETRIES times.
         """
         try:
             kind, *rest = self._pipe.recv() if self._pipe.poll(seconds) else ("nothing",)
@@ -182,7 +168,10 @@ class WorkerProcess:
         if kind == "warning":
             log.warning("%s", *rest)
         elif kind in ("ready", "heartbeat"):
-            self._ready, self._began, self._failed_starts = True, time.monotonic(), 0
+            self._began, self._failed_starts = time.monotonic(), 0
+            if not self._ready:
+                self._ready = True
+                self._tell(self._call)
         lost = self._limits.exceeded(self._began if self._ready else time.monotonic(), self.pid or 0)
         if lost is not None:
             self._lose(lost)
@@ -190,8 +179,7 @@ class WorkerProcess:
 
     def cancel(self) -> None:
         """Ask the call to stop: it raises Cancelled at its next report."""
-        with suppress(OSError):
-            self._pipe.send(CANCEL)
+        self._tell(CANCEL)
 
     def kill(self) -> None:
         """End the process at once."""
@@ -201,6 +189,10 @@ class WorkerProcess:
             self._process.close()
             self._pipe.close()
         self._process, self._ready = None, False
+
+    def _tell(self, message: Any) -> None:
+        with suppress(OSError):  # the process has died; `poll` says so
+            self._pipe.send(message)
 
     def _lose(self, lost: WorkerLost) -> None:
         ready = self._ready

@@ -1,78 +1,65 @@
-"""The OpenAPI document as a page to read: no scripts, nothing from elsewhere."""
+"""The OpenAPI document as an HTML page: no scripts, nothing from elsewhere."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import Any
 
+_HEAD = """<!doctype html><html lang=en><meta charset=utf-8>
+<meta name=viewport content='width=device-width, initial-scale=1'>
+<link rel=icon href=/assets/icon.svg type='image/svg+xml'><link rel=stylesheet href=/assets/docs.css>
+<title>{title} API</title><main><h1>{title} API <small>{version}</small></h1>
+<p>The same for machines: <a href=/openapi.json>/openapi.json</a>.</p>
+<p>Where the server has a token, send <code>Authorization: Bearer TOKEN</code>.</p>"""
+
 
 def docs_page(schema: dict[str, Any]) -> str:
     """HTML of an OpenAPI document."""
-    info = schema["info"]
-    parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8>",
-        "<meta name=viewport content='width=device-width, initial-scale=1'>",
-        "<link rel=icon href=/assets/icon.svg type='image/svg+xml'>",
-        f"<title>{escape(info['title'])} API</title><link rel=stylesheet href=/assets/docs.css>",
-        f"<main><h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>",
-        _text(info.get("description", "")),
-        "<p>The same for machines: <a href=/openapi.json>/openapi.json</a>.</p>",
-        "<p>Where the server has a token, send <code>Authorization: Bearer TOKEN</code>.</p>",
-    ]
+    parts = [_HEAD.format(**schema["info"]), _text(schema["info"])]
     for path, methods in schema["paths"].items():
-        for method, operation in methods.items():
-            parts.append(_operation(path, method, operation))
-    parts.append("<h2>Shapes</h2>")
-    for name, shape in schema["components"]["schemas"].items():
-        parts.append(
-            f"<section id='{escape(name)}'><h3>{escape(name)}</h3>{_text(shape.get('description', ''))}"
-        )
-        parts.append(_fields(shape) + "</section>")
+        parts += [_operation(path, method, operation) for method, operation in methods.items()]
+    parts.append("<h2>Models</h2>")
+    for name, model in schema["components"]["schemas"].items():
+        required = model.get("required", ())
+        rows = [
+            _row(field, "" if field in required else "optional", what, what)
+            for field, what in model.get("properties", {}).items()
+        ]
+        parts.append(f"<section id='{name}'><h3>{name}</h3>{_text(model)}{_table(rows)}</section>")
     return "\n".join(parts) + "</main></html>"
 
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td><code>{escape(p['name'])}</code><td>{p['in']}<td>{_type(p['schema'])}"
-        f"<td>{escape(p.get('description', ''))}"
-        for p in operation.get("parameters", ())
-    )
-    body = operation.get("requestBody", {}).get("content", {})
-    takes = "".join(f"<p>Body: {escape(kind)} {_type(what['schema'])}</p>" for kind, what in body.items())
-    answers = "".join(
-        f"<li><code>{code}</code> {escape(answer.get('description', ''))} "
-        + " ".join(_type(what.get("schema", {})) for what in answer.get("content", {}).values())
-        for code, answer in operation["responses"].items()
-    )
-    return (
+    parts = [
         f"<section><h2><span class='method {method}'>{method.upper()}</span> <code>{escape(path)}</code></h2>"
-        + _text(operation.get("description", ""))
-        + takes
-        + (f"<table>{rows}</table>" if rows else "")
-        + f"<details><summary>Answers</summary><ul>{answers}</ul></details></section>"
-    )
+    ]
+    parts.append(_text(operation))
+    for kind, what in operation.get("requestBody", {}).get("content", {}).items():
+        parts.append(f"<p>Body: {kind} {_type(what['schema'])}</p>")
+    parts.append(_table([_row(p["name"], p["in"], p["schema"], p) for p in operation.get("parameters", ())]))
+    parts.append("<details><summary>Answers</summary><ul>")
+    for code, answer in operation["responses"].items():
+        types = [_type(what.get("schema", {})) for what in answer.get("content", {}).values()]
+        parts.append(f"<li><code>{code}</code> {escape(answer['description'])} {' '.join(types)}")
+    return "".join(parts) + "</ul></details></section>"
 
 
-def _fields(shape: dict[str, Any]) -> str:
-    required = shape.get("required", ())
-    return (
-        "<table>"
-        + "".join(
-            f"<tr><td><code>{escape(name)}</code>{'' if name in required else ' <small>optional</small>'}"
-            f"<td>{_type(field)}<td>{escape(field.get('description', ''))}"
-            for name, field in shape.get("properties", {}).items()
-        )
-        + "</table>"
-    )
+def _row(name: str, kind: str, schema: dict[str, Any], about: dict[str, Any]) -> str:
+    text = escape(about.get("description", ""))
+    return f"<tr><td><code>{escape(name)}</code> <small>{kind}</small><td>{_type(schema)}<td>{text}"
+
+
+def _table(rows: list[str]) -> str:
+    return f"<table>{''.join(rows)}</table>" if rows else ""
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A short name of a schema, with links to named shapes."""
+    """A short name of a schema, with links to models."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f"<a href='#{name}'>{name}</a>"
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(map(_type, schema["anyOf"]))
     if "enum" in schema:
         return ", ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
     if schema.get("type") == "array":
@@ -81,11 +68,8 @@ def _type(schema: dict[str, Any]) -> str:
     return escape(" ".join([str(schema.get("const", schema.get("type", "any"))), *limits]))
 
 
-def _text(text: str) -> str:
-    """Paragraphs, with code between backticks."""
-    paragraphs = []
-    for paragraph in text.split("\n\n"):
-        pieces = escape(paragraph).split("`")
-        marked = "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces))
-        paragraphs.append(f"<p>{marked}</p>")
-    return "".join(paragraphs) if text else ""
+def _text(about: dict[str, Any]) -> str:
+    """The description in paragraphs, with code between backticks."""
+    pieces = escape(about.get("description", "")).split("`")
+    marked = "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces))
+    return "".join(f"<p>{paragraph}</p>" for paragraph in marked.split("\n\n") if paragraph)

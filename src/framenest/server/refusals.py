@@ -53,14 +53,7 @@ def status_of(error: FramenestError) -> int:
 
 
 class ConcurrencyLimit:
-    """A semaphore that refuses with 429 and Retry-After.
-
-    Args:
-        most: How many may hold it at once.
-        what: Of what there are too many, for the message.
-        retry_after: Seconds that clients are told to wait.
-        wait: Seconds to wait for a place before refusing.
-    """
+    """A semaphore that refuses with 429 and Retry-After where no place is free within `wait` seconds."""
 
     def __init__(self, most: int, what: str, retry_after: int, wait: float = 0.0) -> None:
         self._places = threading.BoundedSemaphore(most)

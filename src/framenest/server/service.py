@@ -14,9 +14,9 @@ from framenest.cache.directory import digest
 from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
+from framenest.lmm.client import Client
 from framenest.method.ranking import FORMAT
 from framenest.processes import Cancelled, ProcessLimits, machine_memory
-from framenest.server.answers import Answers
 from framenest.server.frame_images import FrameImages
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
@@ -29,6 +29,8 @@ from framenest.server.task_worker import TaskWorker
 from framenest.server.uploads import Uploads
 
 ANSWER_SIDE = 768  # pixels of the longer side of pictures sent to the model
+ANSWER_SECONDS = 120.0
+ANSWERS_AT_ONCE = 4
 PICTURE_SECONDS = 120.0  # for one batch of pictures, or the messages for one model
 RETRY_SECONDS = 1.0  # until a journal that failed is tried again
 Result = TypeVar("Result")
@@ -52,7 +54,10 @@ class Service:
         self.workers = [TaskWorker(settings, limits) for _ in range(settings.workers)]
         self.picture_worker = TaskWorker(settings, ProcessLimits(PICTURE_SECONDS, share))
         self.pictures = FrameImages(self.picture_worker)
-        self.answers = Answers(settings)
+        url, model = settings.answer_url, settings.answer_model
+        self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url else None
+        told = f"{ANSWERS_AT_ONCE} questions are being answered already"
+        self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, told, 10)
         self.scorer = ""
         self._packing = ConcurrencyLimit(2, "too many messages are being made at once", 5, wait=10)
         self._threads: list[threading.Thread] = []
@@ -72,7 +77,8 @@ class Service:
         self.jobs.close()
         for worker in (*self.workers, self.picture_worker):
             worker.close()
-        self.answers.close()
+        if self._model is not None:
+            self._model.close()
         for thread in self._threads:
             thread.join()
         self.journal.close()
@@ -109,11 +115,13 @@ class Service:
             return text
 
     def answer(self, ranking: str, k: int) -> Answer:
-        """What the configured model answers."""
-        self.answers.check()
+        """What the configured model answers; refused where none is configured or too many wait for it."""
+        if self._model is None:
+            raise Refusal(404, "this server has no model to answer; it was started without --answer-url")
         with self._packable(ranking, k) as path:
             request = self.picture_worker.call("request", path, k, "openai", ANSWER_SIDE)
-        return self.answers.ask(request)
+        with self._answering():
+            return self._model.answer(request)
 
     @contextmanager
     def _packable(self, ranking: str, k: int) -> Iterator[str]:

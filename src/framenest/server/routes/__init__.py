@@ -26,7 +26,7 @@ _MEANINGS = {
     411: "A length is needed.",
     413: "Too large.",
     422: "Not a request this understands, or it names something that cannot be used.",
-    429: "Too much at once; Retry-After says when to come back.",
+    429: "Too many requests at once; Retry-After says when to try again.",
     502: "The model endpoint did not answer.",
     507: "The server's disk cannot take it.",
 }
