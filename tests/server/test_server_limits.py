@@ -14,8 +14,8 @@ from framenest.server.partial_file import PartialFile, StorageQuota
 from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
-from framenest.server.task_worker import TaskWorker
 from framenest.server.uploads import Uploads
+from framenest.server.video_worker import VideoWorker
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatc
 ])  # fmt: skip
 def test_work_over_its_limits_is_ended(tmp_path, media, scores, limits, told):
     settings = ServerSettings(data=tmp_path, scorer=scores, cache=str(tmp_path / "cache"))
-    worker = TaskWorker(settings, limits)
+    worker = VideoWorker(settings, limits)
     for _ in range(2):  # in a process of its own each
         with pytest.raises(VideoError, match=told):
             worker.call("index", str(media / "clip.mp4"))

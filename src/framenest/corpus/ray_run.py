@@ -46,7 +46,10 @@ def run_on_ray(
     cluster, `jobs` bounds the videos in work. encoders: actors that run the scorer for all tasks; by
     default one per GPU, and none without GPUs: then every task runs the scorer itself.
     """
-    ray = _ray()
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtra("ray", "ray") from error
     if job.scorer == "auto":
         raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
     job = replace(job, scorer=_absolute_scorer(job.scorer))
@@ -59,7 +62,9 @@ def run_on_ray(
         queue = WorkQueue(map(_absolute, groups))
         flying: dict[Any, Group] = {}
         while True:
-            while len(flying) < _most(ray, jobs if address else None) and (group := queue.next()) is not None:
+            # Enough in flight to keep all processors busy, and to show a cluster that it should grow.
+            most = jobs if jobs and address else 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            while len(flying) < most and (group := queue.next()) is not None:
                 flying[task.remote(job, group, limits, scorer)] = group
             if not flying:
                 return
@@ -70,14 +75,6 @@ def run_on_ray(
     finally:
         if ours:
             ray.shutdown()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtra("ray", "ray") from error
-    return ray
 
 
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
@@ -99,11 +96,6 @@ def _absolute(group: Group) -> Group:
 def _absolute_scorer(scorer: str | None) -> str | None:
     name, mark, where = (scorer or "").partition(":")
     return f"{name}:{Path(where).absolute()}" if mark and Path(where).exists() else scorer
-
-
-def _most(ray: Any, jobs: int | None) -> int:
-    """Videos in flight: enough to keep all processors busy and to show a cluster that it should grow."""
-    return jobs or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:

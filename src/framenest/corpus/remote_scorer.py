@@ -108,12 +108,14 @@ class RemoteScorer:
         self._calls = 0
 
     def encode(self, frames: FrameBatch) -> Encoded:
+        """As Scorer.encode."""
         encoded: Encoded = self._call("encode", frames)
         return encoded
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
+        """As Scorer.match."""
         other = None if reference is encoded else reference
         relevance: NDArray[np.float32] = self._call("match", encoded, question, other)
         return relevance

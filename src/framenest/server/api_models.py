@@ -15,6 +15,8 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class RequestBody(BaseModel):
+    """A body of JSON in which nothing unknown may stand."""
+
     model_config = ConfigDict(extra="forbid")
 
 
@@ -43,14 +45,20 @@ class RankingRequest(RequestBody):
 
 
 class AnswerRequest(RequestBody):
+    """How a model shall answer."""
+
     k: int = Field(16, ge=1, le=MOST_SHOWN, description="How many frames the model is shown.")
 
 
 class SignIn(RequestBody):
+    """The token, to be exchanged for a cookie."""
+
     token: str = Field(max_length=1024)
 
 
 class JobOut(BaseModel):
+    """A job and its progress."""
+
     model_config = ConfigDict(from_attributes=True)
 
     id: str
@@ -67,6 +75,8 @@ class JobOut(BaseModel):
 
 
 class VideoOut(BaseModel):
+    """A registered video."""
+
     id: str
     name: str
     origin: Literal["folder", "upload", "url"]
@@ -87,17 +97,23 @@ class VideoOut(BaseModel):
 
 
 class RegisteredVideo(BaseModel):
+    """A video, and the job that indexes it."""
+
     video: VideoOut
     job: JobOut | None = Field(description="The job that indexes it; null when that is done.")
 
 
 class RankingStatus(BaseModel):
+    """A ranking that was asked for."""
+
     ranking: str
     ready: bool
     job: JobOut | None = Field(description="The job that makes the ranking; null when it is there.")
 
 
 class FolderFile(BaseModel):
+    """A file that can be registered."""
+
     path: str
     bytes: int
 
@@ -111,18 +127,24 @@ class _AskedRanking(BaseModel):
 
 
 class RankingSummary(_AskedRanking):
+    """A ranking in a list."""
+
     horizon: int
     ready: bool
     created: float
 
 
 class RankingOut(_AskedRanking):
+    """A ranking that is made."""
+
     scorer: str
     length: int = Field(description="How many ranks there are: the largest k.")
     stats: dict[str, Any]
 
 
 class FrameOut(BaseModel):
+    """One chosen frame."""
+
     frame: int
     seconds: float
     rank: int
@@ -130,6 +152,8 @@ class FrameOut(BaseModel):
 
 
 class PrefixOut(BaseModel):
+    """The frames for a budget."""
+
     ranking: str
     k: int
     after: int
@@ -138,12 +162,16 @@ class PrefixOut(BaseModel):
 
 
 class AnswerOut(BaseModel):
+    """A model's answer."""
+
     answer: str
     model: str
     k: int
 
 
 class Health(BaseModel):
+    """What the service is and can do."""
+
     status: Literal["ok"]
     version: str
     scorer: str
@@ -155,4 +183,6 @@ class Health(BaseModel):
 
 
 class ErrorBody(BaseModel):
+    """Why a request was refused."""
+
     detail: str

@@ -8,7 +8,7 @@ from cachetools import LRUCache
 
 from framenest.server.library import LibraryVideo
 from framenest.server.refusals import Refusal
-from framenest.server.task_worker import TaskWorker
+from framenest.server.video_worker import VideoWorker
 
 CACHE_BYTES = 64 * 2**20
 BATCH = 64  # frames decoded at once
@@ -23,7 +23,7 @@ class FrameImages:
     Frames of one video decode faster together: each GOP is decoded once.
     """
 
-    def __init__(self, worker: TaskWorker) -> None:
+    def __init__(self, worker: VideoWorker) -> None:
         self._worker = worker
         self._cache: LRUCache[Key, bytes] = LRUCache(CACHE_BYTES, getsizeof=len)
         self._wanted: dict[Key, asyncio.Future[bytes]] = {}

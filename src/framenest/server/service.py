@@ -25,8 +25,8 @@ from framenest.server.metrics import Metrics
 from framenest.server.rankings import Rankings
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
-from framenest.server.task_worker import TaskWorker
 from framenest.server.uploads import Uploads
+from framenest.server.video_worker import VideoWorker
 
 ANSWER_SIDE = 768  # pixels of the longer side of pictures sent to the model
 ANSWER_SECONDS = 120.0
@@ -51,8 +51,8 @@ class Service:
         self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
         share = machine_memory() // settings.workers or None
         limits = ProcessLimits(settings.max_job, share)
-        self.workers = [TaskWorker(settings, limits) for _ in range(settings.workers)]
-        self.picture_worker = TaskWorker(settings, ProcessLimits(PICTURE_SECONDS, share))
+        self.workers = [VideoWorker(settings, limits) for _ in range(settings.workers)]
+        self.picture_worker = VideoWorker(settings, ProcessLimits(PICTURE_SECONDS, share))
         self.pictures = FrameImages(self.picture_worker)
         url, model = settings.answer_url, settings.answer_model
         self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url else None
@@ -139,7 +139,7 @@ class Service:
             for id_ in self.library.remove(video):
                 self.rankings.remove(id_)
 
-    def _run(self, worker: TaskWorker) -> None:
+    def _run(self, worker: VideoWorker) -> None:
         while (job := self._retry(self.jobs.take)) is not None:
             end = partial(self.jobs.finish, job)
             try:
@@ -165,7 +165,7 @@ class Service:
                 if self._closing.wait(RETRY_SECONDS):
                     return None
 
-    def _do(self, worker: TaskWorker, job: Job) -> None:
+    def _do(self, worker: VideoWorker, job: Job) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             job.stage, job.done, job.total = stage, done, total
 

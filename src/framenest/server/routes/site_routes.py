@@ -62,6 +62,7 @@ def sign_out(response: Response) -> None:
 
 @router.get("/", include_in_schema=False)
 def page() -> FileResponse:
+    """The live page."""
     return FileResponse(PAGE / "index.html", headers=NO_CACHE)
 
 
@@ -79,4 +80,5 @@ def asset(name: str) -> Response:
 
 @router.get("/docs", include_in_schema=False)
 def docs(request: Request) -> HTMLResponse:
+    """The API, to read."""
     return HTMLResponse(docs_page(request.app.openapi()))

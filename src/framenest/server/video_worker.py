@@ -1,4 +1,4 @@
-"""TaskWorker: a worker process that does VideoTasks, asked from the server's threads."""
+"""VideoWorker: a worker process that does VideoTasks, asked from the server's threads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ GRACE = 5.0  # seconds that a cancelled task may take to stop by itself
 NICENESS = 5  # answering requests goes before work
 
 
-class TaskWorker:
+class VideoWorker:
     """Does one task at a time, in a process that is replaced when it dies. Thread-safe: calls take turns.
 
-    >>> worker = TaskWorker(settings, ProcessLimits(seconds=3600))        # doctest: +SKIP
+    >>> worker = VideoWorker(settings, ProcessLimits(seconds=3600))        # doctest: +SKIP
     >>> worker.call("index", "kiln.mp4", progress=print)                  # doctest: +SKIP
     """
 
