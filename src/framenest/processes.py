@@ -51,7 +51,7 @@ def machine_memory() -> int:
     return min(found, default=0)
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """Wait for the parent process to end, then end this one: no orphans."""
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -221,7 +221,7 @@ def _serve(
 ) -> None:
     """The worker's side: load, then answer calls until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if threads is not None:
         os.environ["FRAMENEST_THREADS"] = str(threads)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))

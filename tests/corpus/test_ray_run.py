@@ -166,7 +166,7 @@ def test_batches_of_several_videos_are_joined_and_blame_is_not_shared():
 
     async def ask():
         encoder = BatchingEncoder(BatchJob())
-        encoder._loaded = scorer = Counting()
+        encoder._scorer = scorer = Counting()
         values = [(30, 1), (30, 2), (3, 255), (30, 3)]
         asked = [encoder.encode(batch(count, value)) for count, value in values]
         return scorer, await asyncio.gather(*asked, return_exceptions=True)
