@@ -81,7 +81,7 @@ def main(video: str) -> None:
             space = Session(None, store=folder)
             decoder = space.open(video)
             began = time.perf_counter()
-            space.sight(decoder, None, 32).see(
+            space.features(decoder, None, 32).see(
                 whole_seconds(decoder.info.num_frames, decoder.info.fps), "aks"
             )
             ours = time.perf_counter() - began

@@ -50,7 +50,7 @@ def child(video: str, store: str) -> None:
         began = time.perf_counter()
         ranking = mec.rank(video, question)
         wall = time.perf_counter() - began
-        questions.append({"question": question, "wall_seconds": wall, **ranking.stats})
+        questions.append({"question": question, "wall_seconds": wall, **ranking.stats.to_json()})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     info = ranking.video
     video_facts = {

@@ -35,7 +35,7 @@ def main(file: Path) -> None:
         for entry in questions:
             ranking = mec.rank(file.parent / entry["video"], entry["question"])
             hits.append([hit(ranking, entry["intervals"], k) for k in BUDGETS])
-            probes.append(ranking.stats["probes"])
+            probes.append(ranking.stats.probes)
         shares = dict(zip(map(str, BUDGETS), np.mean(hits, axis=0).round(4).tolist(), strict=True))
         result["hit"][probing] = shares
         result[f"{probing}_probes"] = float(np.mean(probes))

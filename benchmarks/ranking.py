@@ -34,8 +34,8 @@ def as_written(frames, evidence, appearance, num_frames, config):  # noqa: ANN00
                 continue
             covered = min(1.0, np.abs(frames[chosen] - frames[n]).min() / (num_frames / k))
             diverse = 1.0 - (vectors[chosen] @ vectors[n]).max()
-            utility = weight * float(evidence[n]) + (1 - weight - config.diversity) * covered
-            utility += config.diversity * diverse
+            utility = weight * float(evidence[n]) + (1 - weight - config.diversity_weight) * covered
+            utility += config.diversity_weight * diverse
             if utility > best_utility:
                 best, best_utility = n, utility
         chosen.append(best)

@@ -99,7 +99,7 @@ def test_bars_are_gone_before_the_result_is_printed(clip, tmp_path):
 def test_every_config_field_is_an_option_and_reaches_the_config(capsys, clip, tmp_path):
     output = tmp_path / "r.json"
     options = ["--preset", "reverse", "--zoom", "1", "--activation", "0.5", "--start", "2", "--end", "9"]
-    options += ["--no-coverage", "--anchors", "2", "--gamma", "1.5"]
+    options += ["--no-coverage-term", "--anchors", "2", "--gamma", "1.5"]
     code, _, err = run(capsys, "rank", clip, "--no-question", "-o", output, *options, *FAST)
     assert (code, err) == (0, "")
     config = Ranking.load(output).config
@@ -119,7 +119,7 @@ def test_many_questions_index_once(capsys, clip, table, tmp_path):
     assert code == 0
     files = sorted(folder.iterdir())
     assert [f.name for f in files] == ["1-where-is-it.json", "2-what-now.json"]
-    assert Ranking.load(files[1]).stats["decoded"] == 0
+    assert Ranking.load(files[1]).stats.decoded == 0
     questions.write_text(json.dumps([{"question": "A?"}, "B?"]))
     assert run(capsys, "rank", clip, "--questions", questions, "--scorer", table, "-o", folder, *FAST)[0] == 0
     assert (folder / "2-b.json").exists()
@@ -195,7 +195,7 @@ def test_index_then_rank_decodes_no_probe(capsys, clip, table, tmp_path):
     assert "24 probes over 0:12.0, at most 0.52 s apart; timeline from" in out
     output = tmp_path / "r.json"
     run(capsys, "rank", clip, "Where?", "--scorer", table, "-o", output, *settings)
-    assert Ranking.load(output).stats["decoded"] == Ranking.load(output).stats["zoom"]
+    assert Ranking.load(output).stats.decoded == Ranking.load(output).stats.zoom
 
 
 def test_index_goes_on_after_a_bad_video(capsys, clip, tmp_path):

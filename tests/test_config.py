@@ -16,8 +16,8 @@ def test_the_defaults_are_the_papers():
     assert (config.discovery.segment_length, config.discovery.activation) == (4, 0.25)
     assert (config.discovery.zoom, config.discovery.anchors) == (2, 1)
     ranking = config.ranking
-    assert (ranking.horizon, ranking.evidence_start, ranking.evidence_end) == (256, 0.6, 0.2)
-    assert (ranking.diversity, ranking.gamma, ranking.coverage) == (0.2, 1, True)
+    assert (ranking.horizon, ranking.evidence_weight_start, ranking.evidence_weight_end) == (256, 0.6, 0.2)
+    assert (ranking.diversity_weight, ranking.gamma, ranking.coverage_term) == (0.2, 1, True)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,15 @@ def test_the_defaults_are_the_papers():
         (lambda: DiscoveryConfig(anchors=True), r"anchors = True"),
         (lambda: RankingConfig(horizon=0), r"horizon = 0"),
         (lambda: RankingConfig(gamma=0), r"gamma = 0 .* more than 0"),
-        (lambda: RankingConfig(evidence_start=0.9), r"evidence_start = 0.9 .* 1 - diversity = 0.8"),
-        (lambda: RankingConfig(diversity=0.9), r"evidence_start = 0.6 .* 1 - diversity = 0.1"),
-        (lambda: RankingConfig(evidence_end=-0.1), r"evidence_end = -0.1"),
+        (
+            lambda: RankingConfig(evidence_weight_start=0.9),
+            r"evidence_weight_start = 0.9 .* 1 - diversity_weight = 0.8",
+        ),
+        (
+            lambda: RankingConfig(diversity_weight=0.9),
+            r"evidence_weight_start = 0.6 .* 1 - diversity_weight = 0.1",
+        ),
+        (lambda: RankingConfig(evidence_weight_end=-0.1), r"evidence_weight_end = -0.1"),
     ],
 )
 def test_a_bad_value_names_field_value_and_range(make, message):
@@ -62,7 +68,7 @@ def test_every_preset_is_valid_and_round_trips(name):
 
 def weights(name):
     ranking = MECConfig.preset(name).ranking
-    return ranking.evidence_start, ranking.evidence_end, ranking.diversity, ranking.gamma
+    return ranking.evidence_weight_start, ranking.evidence_weight_end, ranking.diversity_weight, ranking.gamma
 
 
 def test_presets_are_those_of_the_ablation_tables():
@@ -76,7 +82,7 @@ def test_presets_are_those_of_the_ablation_tables():
     assert weights("mid-to-low") == (0.5, 0.1, 0.2, 1)
     assert weights("evidence-only") == (1, 1, 0, 1)
     assert weights("no-diversity") == (0.6, 0.2, 0, 1)
-    assert MECConfig.preset("no-coverage").ranking == RankingConfig(coverage=False)
+    assert MECConfig.preset("no-coverage").ranking == RankingConfig(coverage_term=False)
     assert MECConfig.preset("no-zoom").discovery == DiscoveryConfig(zoom=0)
     assert MECConfig.preset("no-change").discovery == DiscoveryConfig(change_weight=0)
     assert MECConfig.preset("no-observability").discovery == DiscoveryConfig(observability_weight=0)

@@ -204,7 +204,7 @@ def test_a_read_only_cache_serves_reads(clip, tmp_path):
             warnings.simplefilter("error")
             again = mec.rank(clip, None)
             mec.session.store.release()
-        assert again.stats["decoded"] == 0
+        assert again.stats.decoded == 0
         assert (again.frames == first.frames).all()
         with pytest.raises(StoreError, match="Read-only file system"):
             DirectoryStore(disk).put(KEY, {}, {})

@@ -14,11 +14,12 @@ from framenest.errors import (
     VideoError,
 )
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
-from framenest.method.discovery import CandidatePool
+from framenest.method.candidate_pool import CandidatePool
 from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.method.stats import Stats
 from framenest.protocols import Decoder, Embedder, Scorer, Selector, Store
 from framenest.selectors.selection import Selection
 from framenest.session import Session
@@ -53,6 +54,7 @@ __all__ = [
     "Selector",
     "Session",
     "SparseIndex",
+    "Stats",
     "Store",
     "StoreError",
     "VideoError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -12,141 +13,192 @@ Probing = Literal["uniform", "keyframes"]
 RelevanceText = Literal["question", "question+options"]
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 Calibration = Literal["auto", "none", "logistic"]
+Rule = Literal["paper", "residual"]
 
 
-def setting(default: Any, help: str, whose: str = "paper") -> Any:  # noqa: A002 - the command line's word
-    """A config field with its one-line explanation, which becomes the option's help."""
-    return field(default=default, metadata={"help": help, "whose": whose})
+Allowed = tuple[str, Callable[[Any], bool]]
+"""What a setting may be, in words and as a check."""
 
 
-def _require(ok: bool, config: object, name: str, allowed: str) -> None:
-    if not ok:
-        value = getattr(config, name)
-        raise ConfigError(f"{type(config).__name__}.{name} = {value!r} is not allowed; it must be {allowed}")
+def setting(default: Any, help: str, allowed: Allowed, whose: str = "paper") -> Any:  # noqa: A002 - click's word
+    """A config field with its one-line explanation, which becomes the option's help, and its range."""
+    return field(default=default, metadata={"help": help, "allowed": allowed, "whose": whose})
 
 
-def _finite(value: float) -> bool:
+def _finite(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _whole(least: int, unit: str = "") -> Allowed:
+    words = f"a whole number{unit and f' of {unit}'}, {least} or more"
+    return words, lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _one_of(kind: Any) -> Allowed:
+    return "one of " + ", ".join(get_args(kind)), lambda value: value in get_args(kind)
+
+
+_ANY: Allowed = "anything", lambda _: True  # checked against another setting
+_SWITCH: Allowed = "True or False", lambda value: isinstance(value, bool)
+_POSITIVE: Allowed = "more than 0", lambda value: _finite(value) and value > 0
+_NOT_NEGATIVE: Allowed = "a number, 0 or more", lambda value: _finite(value) and value >= 0
+_SECONDS: Allowed = "seconds, 0 or more", _NOT_NEGATIVE[1]
+_UNIT: Allowed = "between 0 and 1", lambda value: _finite(value) and 0 <= value <= 1
+_SHARE: Allowed = "more than 0, at most 1", lambda value: _finite(value) and 0 < value <= 1
+_ODD: Allowed = "an odd whole number, 1 or more", lambda value: _whole(1)[1](value) and value % 2 == 1
+_DEVICES: Allowed = (
+    "a name such as cpu or cuda:0, or several with commas",
+    lambda value: isinstance(value, str) and all(part.strip() for part in value.split(",")),
+)
+
+
+class _Checked:
+    """A config whose settings are checked on construction."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            words, ok = one.metadata["allowed"]
+            self._require(ok(getattr(self, one.name)), one.name, words)
+
+    def _require(self, ok: bool, name: str, allowed: str) -> None:
+        if not ok:
+            where, value = f"{type(self).__name__}.{name}", getattr(self, name)
+            raise ConfigError(f"{where} = {value!r} is not allowed; it must be {allowed}")
 
 
 @dataclass(frozen=True)
-class IndexConfig:
+class IndexConfig(_Checked):
     """What the reusable index of a video depends on. Only these enter its cache key."""
 
-    base_probes: int = setting(256, "P0: probes of a very short video.")
-    extra_probes: int = setting(256, "P1: probes added as the video gets longer.")
-    saturation: float = setting(1800.0, "τp: seconds of video at which all extra probes are used.")
-    probing: Probing = setting("uniform", "Where probes lie: an exact grid, or on key frames (much faster).")
-    thumbnail: int = setting(32, "d: short side of the thumbnails, in pixels.")
-    blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.")
-    exposure_mean: float = setting(0.5, "μ: the best exposed intensity.")
-    exposure_sigma: float = setting(0.2, "σ: how far from it still counts as well exposed.")
-    start: float = setting(0.0, "Seconds: look only at the video from here.")
-    end: float | None = setting(None, "Seconds: look only at the video up to here.")
+    base_probes: int = setting(256, "P0: probes of a very short video.", _whole(1))
+    extra_probes: int = setting(256, "P1: probes added as the video gets longer.", _whole(0))
+    saturation: float = setting(
+        1800.0,
+        "τp: seconds of video at which all extra probes are used.",
+        ("seconds, more than 0", _POSITIVE[1]),
+    )
+    max_gap: float | None = setting(
+        None,
+        "Seconds: as many probes as it takes that no longer stretch goes unseen.",
+        ("seconds, more than 0", lambda value: value is None or (_finite(value) and value > 0)),
+        "default",
+    )
+    probing: Probing = setting(
+        "uniform", "Where probes lie: an exact grid, or on key frames (much faster).", _one_of(Probing)
+    )
+    thumbnail: int = setting(32, "d: short side of the thumbnails, in pixels.", _whole(1, "pixels"))
+    blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.", _ODD)
+    exposure_mean: float = setting(0.5, "μ: the best exposed intensity.", _UNIT)
+    exposure_sigma: float = setting(0.2, "σ: how far from it still counts as well exposed.", _POSITIVE)
+    start: float = setting(0.0, "Seconds: look only at the video from here.", _SECONDS)
+    end: float | None = setting(None, "Seconds: look only at the video up to here.", _ANY)
 
     def __post_init__(self) -> None:
-        _require(_whole(self.base_probes, 1), self, "base_probes", "a whole number, 1 or more")
-        _require(_whole(self.extra_probes, 0), self, "extra_probes", "a whole number, 0 or more")
-        _require(_finite(self.saturation) and self.saturation > 0, self, "saturation", "seconds, more than 0")
-        _require(self.probing in get_args(Probing), self, "probing", "one of " + ", ".join(get_args(Probing)))
-        _require(_whole(self.thumbnail, 1), self, "thumbnail", "a whole number of pixels, 1 or more")
-        odd = _whole(self.blur_kernel, 1) and self.blur_kernel % 2 == 1
-        _require(odd, self, "blur_kernel", "an odd whole number, 1 or more")
-        in_unit = _finite(self.exposure_mean) and 0 <= self.exposure_mean <= 1
-        _require(in_unit, self, "exposure_mean", "between 0 and 1")
-        positive = _finite(self.exposure_sigma) and self.exposure_sigma > 0
-        _require(positive, self, "exposure_sigma", "more than 0")
-        _require(_finite(self.start) and self.start >= 0, self, "start", "seconds, 0 or more")
+        super().__post_init__()
         late = self.end is None or (_finite(self.end) and self.end > self.start)
-        _require(late, self, "end", f"seconds, more than start ({self.start:g})")
+        self._require(late, "end", f"seconds, more than start ({self.start:g})")
 
 
 @dataclass(frozen=True)
-class DiscoveryConfig:
-    """How evidence is scored on the probes, and where the search zooms in."""
+class DiscoveryConfig(_Checked):
+    """How evidence is scored on the probes, and where the search zooms in.
 
-    relevance_weight: float = setting(0.7, "λr: weight of the scorer's relevance.")
-    change_weight: float = setting(0.2, "λΔ: weight of local visual change.")
-    observability_weight: float = setting(0.1, "λo: weight of sharpness times exposure.")
-    segment_length: int = setting(4, "L: probes in a segment.")
-    activation: float = setting(0.25, "η: share of the segments that are searched more finely.")
-    anchors: int = setting(1, "Anchors in each active segment (the paper has 1).")
-    zoom: int = setting(2, "Lz: new frames on each side of an anchor.")
-    relevance_text: RelevanceText = setting("question", "What frames are scored against.", "default")
-    text_weight: float = setting(0.25, "λt: weight of text read on screen, with --ocr.", "default")
+    A cue `x` enters the evidence with the weight `x_weight`.
+    """
 
-    def __post_init__(self) -> None:
-        for name in ("relevance_weight", "change_weight", "observability_weight", "text_weight"):
-            value = getattr(self, name)
-            _require(_finite(value) and value >= 0, self, name, "a number, 0 or more")
-        _require(_whole(self.segment_length, 1), self, "segment_length", "a whole number, 1 or more")
-        _require(
-            _finite(self.activation) and 0 < self.activation <= 1,
-            self,
-            "activation",
-            "more than 0, at most 1",
-        )
-        _require(_whole(self.anchors, 1), self, "anchors", "a whole number, 1 or more")
-        _require(_whole(self.zoom, 0), self, "zoom", "a whole number, 0 or more")
-        texts = get_args(RelevanceText)
-        _require(self.relevance_text in texts, self, "relevance_text", "one of " + ", ".join(texts))
+    relevance_weight: float = setting(0.7, "λr: weight of the scorer's relevance.", _NOT_NEGATIVE)
+    change_weight: float = setting(0.2, "λΔ: weight of local visual change.", _NOT_NEGATIVE)
+    observability_weight: float = setting(0.1, "λo: weight of sharpness times exposure.", _NOT_NEGATIVE)
+    segment_length: int = setting(4, "L: probes in a segment.", _whole(1))
+    activation: float = setting(0.25, "η: share of the segments that are searched more finely.", _SHARE)
+    anchors: int = setting(1, "Anchors in each active segment (the paper has 1).", _whole(1))
+    zoom: int = setting(2, "Lz: new frames on each side of an anchor.", _whole(0))
+    relevance_text: RelevanceText = setting(
+        "question", "What frames are scored against.", _one_of(RelevanceText), "default"
+    )
+    text_weight: float = setting(
+        0.25, "λt: weight of text read on screen, with --ocr.", _NOT_NEGATIVE, "default"
+    )
 
 
 @dataclass(frozen=True)
-class RankingConfig:
-    """How evidence, coverage and diversity are traded at each rank."""
+class RankingConfig(_Checked):
+    """How candidates are put in order.
 
-    horizon: int = setting(256, "M: length of the ranking, and of the shift from evidence to context.")
-    evidence_start: float = setting(0.6, "we+: weight of evidence at the first ranks.")
-    evidence_end: float = setting(0.2, "we−: weight of evidence at the last rank.")
-    gamma: float = setting(1.0, "γ: above 1 the shift comes later, below 1 earlier.")
-    diversity: float = setting(0.2, "wd: weight of visual diversity, the same at every rank.")
-    coverage: bool = setting(True, "Reward frames far from those already chosen (off: an ablation).")
+    `paper` trades evidence, coverage and diversity at each rank. `residual` takes the evidence that no chosen
+    frame shows yet; only `horizon` and the settings after `coverage_term` concern it.
+    """
+
+    rule: Rule = setting(
+        "paper", "The paper's weighted sum, or evidence that is not yet shown.", _one_of(Rule), "default"
+    )
+    horizon: int = setting(
+        256, "M: length of the ranking, and of the shift from evidence to context.", _whole(1)
+    )
+    evidence_weight_start: float = setting(0.6, "we+: weight of evidence at the first ranks.", _UNIT)
+    evidence_weight_end: float = setting(0.2, "we−: weight of evidence at the last rank.", _UNIT)
+    gamma: float = setting(1.0, "γ: above 1 the shift comes later, below 1 earlier.", _POSITIVE)
+    diversity_weight: float = setting(0.2, "wd: weight of visual diversity, the same at every rank.", _UNIT)
+    coverage_term: bool = setting(
+        True, "Reward frames far from those already chosen (off: an ablation).", _SWITCH
+    )
+    evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", _POSITIVE, "default")
+    event_shortest: float = setting(3.0, "a: seconds that events last at least.", _POSITIVE, "default")
+    event_longest: float = setting(60.0, "b: seconds that events last at most.", _POSITIVE, "default")
+    scene_shortest: float = setting(
+        40.0, "The same where relevance does not dip between two frames.", _POSITIVE, "default"
+    )
+    scene_longest: float = setting(
+        240.0, "The same where relevance does not dip between two frames.", _POSITIVE, "default"
+    )
+    same_look_from: float = setting(
+        0.995,
+        "s₀: similarity of looks from which two frames may show the same thing.",
+        ("0 or more, less than 1", lambda value: _finite(value) and 0 <= value < 1),
+        "default",
+    )
 
     def __post_init__(self) -> None:
-        _require(_whole(self.horizon, 1), self, "horizon", "a whole number, 1 or more")
-        _require(_finite(self.gamma) and self.gamma > 0, self, "gamma", "more than 0")
-        _require(_finite(self.diversity) and 0 <= self.diversity <= 1, self, "diversity", "between 0 and 1")
+        super().__post_init__()
         # The schedule is monotone in k, so its two ends bound every rank.
-        for name in ("evidence_start", "evidence_end"):
-            value = getattr(self, name)
-            most = 1 - self.diversity
-            ok = _finite(value) and 0 <= value <= most + 1e-12
-            _require(ok, self, name, f"between 0 and 1 - diversity = {most:g}")
+        most = 1 - self.diversity_weight
+        for name in ("evidence_weight_start", "evidence_weight_end"):
+            fits = getattr(self, name) <= most + 1e-12
+            self._require(fits, name, f"between 0 and 1 - diversity_weight = {most:g}")
+        for longest, shortest in (("event_longest", "event_shortest"), ("scene_longest", "scene_shortest")):
+            least = getattr(self, shortest)
+            self._require(getattr(self, longest) > least, longest, f"more than {shortest} ({least:g})")
 
 
 @dataclass(frozen=True)
-class ScorerConfig:
+class ScorerConfig(_Checked):
     """How the scorer runs, and what is added to it. What changes its numbers is said in every output."""
 
     device: str = setting(
-        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", "default"
+        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", _DEVICES, "default"
     )
-    batch: int | None = setting(None, "Frames at a time; fewer need less memory.", "default")
+    batch: int | None = setting(
+        None,
+        "Frames at a time; fewer need less memory.",
+        (_whole(1)[0], lambda value: value is None or _whole(1)[1](value)),
+        "default",
+    )
     precision: Precision = setting(
-        "auto", "Of the model: auto is float16 on a GPU, float32 elsewhere.", "default"
+        "auto", "Of the model: auto is float16 on a GPU, float32 elsewhere.", _one_of(Precision), "default"
     )
     calibration: Calibration = setting(
         "auto",
         "How scores become relevance: auto is none for matching probabilities, logistic elsewhere.",
+        _one_of(Calibration),
         "default",
     )
-    rerank: int = setting(0, "Score this many of the best candidates again with the reranker.", "default")
-    reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", "default")
-    ocr: float = setting(0.0, "Seconds to spend on reading text on screen; 0 reads none.", "default")
-
-    def __post_init__(self) -> None:
-        named = isinstance(self.device, str) and all(part.strip() for part in self.device.split(","))
-        _require(named, self, "device", "a name such as cpu or cuda:0, or several with commas")
-        _require(self.batch is None or _whole(self.batch, 1), self, "batch", "a whole number, 1 or more")
-        for name, kind in (("precision", Precision), ("calibration", Calibration)):
-            _require(getattr(self, name) in get_args(kind), self, name, "one of " + ", ".join(get_args(kind)))
-        _require(_whole(self.rerank, 0), self, "rerank", "a whole number, 0 or more")
-        _require(_finite(self.ocr) and self.ocr >= 0, self, "ocr", "seconds, 0 or more")
+    rerank: int = setting(
+        0, "Score this many of the best candidates again with the reranker.", _whole(0), "default"
+    )
+    reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", _ANY, "default")
+    ocr: int = setting(
+        0, "Read text on screen on this many frames; 0 reads none.", _whole(0, "frames"), "default"
+    )
 
 
 @dataclass(frozen=True)
@@ -196,16 +248,17 @@ class MECConfig:
         )
 
 
-def _weights(start: float, end: float, diversity: float = 0.2, **other: Any) -> dict[str, Any]:
-    return {"evidence_start": start, "evidence_end": end, "diversity": diversity, **other}
+def _weights(start: float, end: float, diversity: float = 0.2) -> dict[str, Any]:
+    return {"evidence_weight_start": start, "evidence_weight_end": end, "diversity_weight": diversity}
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
+    "residual": {"rule": "residual"},
     "static-weights": _weights(0.6, 0.6),
     "evidence-only": _weights(1.0, 1.0, diversity=0.0),
-    "no-coverage": {"coverage": False},
-    "no-diversity": {"diversity": 0.0},
+    "no-coverage": {"coverage_term": False},
+    "no-diversity": {"diversity_weight": 0.0},
     "no-zoom": {"zoom": 0},
     "no-change": {"change_weight": 0.0},
     "no-observability": {"observability_weight": 0.0},
@@ -217,4 +270,4 @@ PRESETS: dict[str, dict[str, Any]] = {
     "high-to-mid": _weights(0.7, 0.3),
     "mid-to-low": _weights(0.5, 0.1),
 }
-"""The paper's configuration and its ablations: what each changes."""
+"""The paper's configuration, the rule beyond it, and the paper's ablations: what each changes."""

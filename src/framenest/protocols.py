@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
+from framenest.timing import Timing
 
 Encoded = Mapping[str, Any]
 """A scorer's question-free features: named arrays whose first axis is the frame, or what stands for arrays
@@ -55,10 +56,9 @@ class Decoder(Protocol):
 class Scorer(Protocol):
     """How well a frame matches a question.
 
-    Works in two steps, so that what does not depend on the question is computed once per video.
-    A scorer may also have `batch`, the number of frames it likes to encode at once; `relevance`, words
-    for how its numbers came into [0, 1]; `hold(encoded)`, which brings kept features to where `match`
-    wants them; and `timing`, the seconds of its own stages.
+    Works in two steps, so that what does not depend on the question is computed once per video. What a
+    scorer may offer beyond this are protocols of their own: SetsBatchSize, NamesRelevance, HoldsFeatures,
+    KeepsTime, Embedder.
     """
 
     name: str
@@ -77,6 +77,35 @@ class Scorer(Protocol):
         """(n,) relevance in [0, 1]. `reference`: the probes' features, for scorers that normalise over
         the video."""
         ...
+
+
+@runtime_checkable
+class SetsBatchSize(Protocol):
+    """A scorer that prefers to encode so many frames at once."""
+
+    batch: int
+
+
+@runtime_checkable
+class NamesRelevance(Protocol):
+    """A scorer that says how its numbers came into [0, 1]; outputs show it beside the scorer's name."""
+
+    @property
+    def relevance(self) -> str: ...
+
+
+@runtime_checkable
+class HoldsFeatures(Protocol):
+    """A scorer that moves features read from disk to where `match` wants them, such as a GPU."""
+
+    def hold(self, encoded: Encoded) -> Encoded: ...
+
+
+@runtime_checkable
+class KeepsTime(Protocol):
+    """A scorer that times stages of its own inside `encode` and `match`."""
+
+    timing: Timing
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from framenest.method import appearance
 from framenest.method.appearance import GRID, change, encode, gray
 
 
@@ -56,3 +57,12 @@ def test_similarities_are_exact_whatever_the_order_of_summation(seed, count):
     shuffled = vectors[:, rng.permutation(vectors.shape[1])]
     assert (vectors @ vectors.T == shuffled @ shuffled.T).all()
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_similarities_are_the_same_bits_all_at_once_and_row_by_row(monkeypatch):
+    vectors = appearance.encode(np.random.default_rng(3).integers(0, 256, (50, 6, 8, 3), dtype=np.uint8))
+    at_once = appearance.similarity_rows(vectors)
+    monkeypatch.setattr(appearance, "AT_ONCE", 10)
+    by_row = appearance.similarity_rows(vectors)
+    for row in range(50):
+        assert at_once(row).tobytes() == by_row(row).tobytes()

@@ -11,7 +11,8 @@ def scores(*values):
 
 def test_evidence_by_hand():
     """0.7·0.5 + 0.2·0.25 + 0.1·1 = 0.5."""
-    assert np.isclose(evidence(scores(0.5), scores(0.25), scores(1.0), DiscoveryConfig())[0], 0.5)
+    cues = {"relevance": scores(0.5), "change": scores(0.25), "observability": scores(1.0)}
+    assert np.isclose(evidence(cues, DiscoveryConfig())[0], 0.5)
 
 
 def test_activation_takes_the_best_quarter_by_mean():

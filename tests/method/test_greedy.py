@@ -27,17 +27,17 @@ def algorithm_1(frames, evidence, appearance, num_frames, config):
     ranking = [first_best([(values[n], n) for n in pool])]
     utilities = [values[ranking[0]]]
     for k in range(2, horizon + 1):
-        low, high = config.evidence_end, config.evidence_start
+        low, high = config.evidence_weight_end, config.evidence_weight_start
         w_e = low + (high - low) * (1 - (k / horizon) ** config.gamma)
-        w_c = 1 - w_e - config.diversity
+        w_c = 1 - w_e - config.diversity_weight
         scored = []
         for n in pool:
             if n in ranking:
                 continue
             distance = min(abs(int(frames[n]) - int(frames[m])) for m in ranking)
-            h = min(1, distance / (num_frames / k)) if config.coverage else 0
+            h = min(1, distance / (num_frames / k)) if config.coverage_term else 0
             d = 1 - max(dot(vectors[n], vectors[m]) for m in ranking)
-            scored.append((w_e * values[n] + w_c * h + config.diversity * d, n))
+            scored.append((w_e * values[n] + w_c * h + config.diversity_weight * d, n))
         ranking.append(first_best(scored))
         utilities.append(next(score for score, n in scored if n == ranking[-1]))
     return ranking, utilities
@@ -49,7 +49,7 @@ def test_evidence_weight_by_hand():
     assert evidence_weight(64, paper, 256) == pytest.approx(0.5)
     late = RankingConfig(gamma=2.0)
     assert evidence_weight(128, late, 256) == pytest.approx(0.2 + 0.4 * 0.75)
-    static = RankingConfig(evidence_start=0.4, evidence_end=0.4)
+    static = RankingConfig(evidence_weight_start=0.4, evidence_weight_end=0.4)
     assert {evidence_weight(k, static, 256) for k in (1, 100, 256)} == {0.4}
 
 
@@ -77,9 +77,9 @@ def test_three_ranks_by_hand():
         RankingConfig(),
     )
     assert result.order.tolist() == [0, 1, 2]
-    assert result.utility == pytest.approx([0.5, 0.8, 0.86])
-    assert result.coverage.tolist() == [1, 1, 1]
-    assert result.diversity.tolist() == [1, 1, 1]
+    assert result.terms["utility"] == pytest.approx([0.5, 0.8, 0.86])
+    assert result.terms["coverage"].tolist() == [1, 1, 1]
+    assert result.terms["diversity"].tolist() == [1, 1, 1]
 
 
 pools = st.integers(0, 2**32 - 1)
@@ -87,10 +87,10 @@ CONFIGS = [
     RankingConfig(),
     RankingConfig(horizon=5),
     RankingConfig(horizon=1),
-    RankingConfig(evidence_start=0.2, evidence_end=0.6),
-    RankingConfig(evidence_start=1.0, evidence_end=1.0, diversity=0.0),
+    RankingConfig(evidence_weight_start=0.2, evidence_weight_end=0.6),
+    RankingConfig(evidence_weight_start=1.0, evidence_weight_end=1.0, diversity_weight=0.0),
     RankingConfig(gamma=1.5),
-    RankingConfig(coverage=False),
+    RankingConfig(coverage_term=False),
 ]
 
 
@@ -118,7 +118,7 @@ def test_the_fast_ranking_is_algorithm_1(seed, config):
     expected, utilities = algorithm_1(frames, evidence, appearance, num_frames, config)
     result = greedy(frames, evidence, appearance, num_frames, config)
     assert result.order.tolist() == expected
-    assert result.utility == pytest.approx(utilities, abs=1e-12)
+    assert result.terms["utility"] == pytest.approx(utilities, abs=1e-12)
 
 
 @settings(max_examples=50, deadline=None)

@@ -26,7 +26,7 @@ from framenest import (
 )
 from framenest.cache.directory import UnwritableCache
 from framenest.protocols import Decoder, Scorer
-from framenest.scorers.feature_cache import LargeFeatures
+from framenest.scorers.feature_cache import FeatureCache, LargeFeatures
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_picture, numbered_video
@@ -50,23 +50,24 @@ class CountingDecoder:
 
 
 def arrays_of(ranking):
-    names = "frames seconds is_zoom relevance change observability evidence coverage diversity utility"
-    return {name: getattr(ranking, name) for name in names.split()}
+    by_rank = {name: getattr(ranking, name) for name in ("frames", "seconds", "is_zoom", "evidence")}
+    return by_rank | ranking.cues | ranking.terms
 
 
 def assert_identical(a, b):
-    for name, array in arrays_of(a).items():
-        other = getattr(b, name)
-        assert array.dtype == other.dtype
-        assert array.tobytes() == other.tobytes(), name
+    mine, others = arrays_of(a), arrays_of(b)
+    assert mine.keys() == others.keys()
+    for name, array in mine.items():
+        assert array.dtype == others[name].dtype
+        assert array.tobytes() == others[name].tobytes(), name
 
 
 def test_the_evidence_comes_first(clip):
     ranking = MEC(SMALL, TableScorer(TABLE)).rank(clip, "Where is it?")
     assert 150 <= ranking.frames[0] < 160
     assert len(ranking) == 20
-    assert ranking.stats["probes"] == 24  # ⌊24 + 12/1800·8⌋
-    assert ranking.stats["candidates"] == len(ranking.pool)
+    assert ranking.stats.probes == 24  # ⌊24 + 12/1800·8⌋
+    assert ranking.stats.candidates == len(ranking.pool)
 
 
 def test_prefixes_nest_for_every_budget(clip):
@@ -84,8 +85,8 @@ def test_reruns_and_reloaded_indexes_give_identical_rankings(clip, tmp_path):
     first = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "a").rank(clip, "Where?")
     fresh = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "b").rank(clip, "Where?")
     cached = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "a").rank(clip, "Where?")
-    assert first.stats["decoded"] > 0
-    assert cached.stats["decoded"] == 0
+    assert first.stats.decoded > 0
+    assert cached.stats.decoded == 0
     assert_identical(first, fresh)
     assert_identical(first, cached)
 
@@ -103,7 +104,7 @@ def test_a_ranking_round_trips_through_its_file(clip, tmp_path):
     first = json.loads((tmp_path / "ranking.json").read_text())["ranks"][0]
     assert (first["rank"], first["frame"]) == (1, ranking.frames[0])
     assert first["from"] in ("probe", "zoom")
-    assert first["utility"] == ranking.utility[0]
+    assert first["utility"] == ranking.terms["utility"][0]
     assert loaded.question == ranking.question
     assert loaded.config == ranking.config
     assert loaded.video == ranking.video
@@ -145,14 +146,14 @@ def test_a_second_question_decodes_only_new_zoom_frames(clip, tmp_path):
     ranking = MEC(SMALL, NumberScorer({0: 0.0}), store=tmp_path).rank(decoder, "20")
     assert 0 < len(decoder.asked) <= 8  # zoom frames around 20, no probe
     assert not first & set(decoder.asked)
-    assert ranking.stats["decoded"] == len(decoder.asked)
+    assert ranking.stats.decoded == len(decoder.asked)
 
 
 def test_a_video_shorter_than_the_grid(frames):
     ranking = MEC(MECConfig(), TableScorer({7: 1.0})).rank(frames[:9], "Where?", fps=10)
     assert len(ranking) == len(ranking.pool) == 9
     assert ranking.frames[0] == 7
-    assert ranking.stats["zoom"] == 0
+    assert ranking.stats.zoom == 0
     whole = ranking.prefix(64)
     assert whole.frames.tolist() == list(range(9))
     assert whole.complete
@@ -162,7 +163,7 @@ def test_a_video_shorter_than_the_grid(frames):
 def test_one_frame(frames):
     ranking = MEC(MECConfig(), TableScorer({0: 0.5})).rank(frames[:1], "Where?", fps=25)
     assert ranking.frames.tolist() == [0]
-    assert ranking.change.tolist() == [0]
+    assert ranking.cues["change"].tolist() == [0]
     assert ranking.prefix(1).frames.tolist() == [0]
 
 
@@ -170,7 +171,7 @@ def test_black_frames_are_not_maximally_diverse():
     pictures = np.zeros((30, 32, 48, 3), np.uint8)
     pictures[10:20] = 128
     ranking = MEC(MECConfig(), TableScorer(dict.fromkeys(range(30), 0.5))).rank(pictures, "x", fps=5)
-    assert ranking.diversity[1:].max() < 1e-5
+    assert ranking.terms["diversity"][1:].max() < 1e-5
 
 
 @pytest.mark.parametrize("budget", [0, -1, 2.5, "8", True])
@@ -192,8 +193,8 @@ def test_without_a_question_relevance_counts_for_nothing(frames):
     assert ranking.question is None
     assert ranking.scorer == "none"
     assert ranking.config.discovery.relevance_weight == 0
-    assert (ranking.relevance == 0).all()
-    expected = 0.2 * ranking.change.astype(float) + 0.1 * ranking.observability.astype(float)
+    assert (ranking.cues["relevance"] == 0).all()
+    expected = 0.2 * ranking.cues["change"].astype(float) + 0.1 * ranking.cues["observability"].astype(float)
     assert np.allclose(ranking.evidence, expected)
 
 
@@ -247,7 +248,7 @@ def test_undecodable_frames_are_replaced_by_an_earlier_neighbour_and_recorded(cl
     assert probe - 2 in index.frames
     assert probe not in index.frames
     ranking = MEC(SMALL, None).rank(broken, None)
-    assert [probe, probe - 2] in ranking.stats["substitutes"]
+    assert (probe, probe - 2) in ranking.stats.substitutes
 
 
 def test_a_probe_without_any_decodable_neighbour_is_dropped_and_recorded(clip):
@@ -331,7 +332,7 @@ def test_zoom_frames_are_measured_against_the_probes(clip):
     beside = np.searchsorted(index.frames, zoom)
     look = pool.appearance[pool.frames == zoom][0].astype(float)
     distances = [np.linalg.norm(look - index.appearance[i].astype(float)) for i in (beside - 1, beside)]
-    assert pool.change[pool.frames == zoom][0] == pytest.approx(max(distances) / 2, rel=1e-5)
+    assert pool.cues["change"][pool.frames == zoom][0] == pytest.approx(max(distances) / 2, rel=1e-5)
 
 
 def test_another_scorer_version_does_not_get_old_features(clip, tmp_path):
@@ -346,8 +347,8 @@ def test_another_scorer_version_does_not_get_old_features(clip, tmp_path):
         def match(self, encoded, question, *, reference=None):
             return encoded["value"].astype(np.float32)
 
-    assert MEC(SMALL, Versioned("1", 0.25), store=tmp_path).rank(clip, "x").relevance[0] == 0.25
-    assert MEC(SMALL, Versioned("2", 0.75), store=tmp_path).rank(clip, "x").relevance[0] == 0.75
+    assert MEC(SMALL, Versioned("1", 0.25), store=tmp_path).rank(clip, "x").cues["relevance"][0] == 0.25
+    assert MEC(SMALL, Versioned("2", 0.75), store=tmp_path).rank(clip, "x").cues["relevance"][0] == 0.75
 
 
 def test_large_features_stay_off_the_disk_unless_asked_for(clip, tmp_path):
@@ -385,7 +386,7 @@ def test_any_store_will_do(clip):
     first = MEC(SMALL, None, store=memory).rank(clip, None)
     again = MEC(SMALL, None, store=memory).rank(clip, None)
     assert_identical(first, again)
-    assert again.stats["decoded"] == 0
+    assert again.stats.decoded == 0
     kinds = sorted(key.split("/")[0] for key in memory)
     assert kinds == ["features", "features", "index"], "the probes, the zoom frames, the index"
 
@@ -427,10 +428,10 @@ def test_probing_is_recorded(clip, tmp_path, probing):
     ranking.save(tmp_path / "r.json")
     loaded = Ranking.load(tmp_path / "r.json")
     assert loaded.config.index.probing == probing
-    assert loaded.stats["probes"] == ranking.stats["probes"]
+    assert loaded.stats.probes == ranking.stats.probes
     if probing == "keyframes":  # a key frame every 2 s, probes 0.52 s apart: four intervals at the most
         assert set(decoder.key_frames.tolist()) <= set(ranking.pool.frames.tolist())
-        assert ranking.stats["largest_gap_seconds"] <= 4 * 299 / 23 / 25 + 1e-9
+        assert ranking.stats.largest_gap_seconds <= 4 * 299 / 23 / 25 + 1e-9
 
 
 def test_progress_is_told(clip):
@@ -483,19 +484,19 @@ def test_features_of_two_processes_are_joined(clip, tmp_path):
     first.index(clip)
     second.index(clip)
     first.rank(clip, "x")
-    assert second.rank(clip, "x").stats["decoded"] > 0
+    assert second.rank(clip, "x").stats.decoded > 0
     for scorer in (early, late):
-        assert MEC(SMALL, scorer, store=tmp_path).rank(clip, "x").stats["decoded"] == 0
+        assert MEC(SMALL, scorer, store=tmp_path).rank(clip, "x").stats.decoded == 0
 
 
 def test_a_ranking_counts_what_it_decoded_itself(clip):
     mec = MEC(SMALL, TableScorer({0: 1.0}))
     mec.index(clip)
     ranking = mec.rank(clip, "x")
-    assert ranking.stats["decoded"] == ranking.stats["zoom"]
+    assert ranking.stats.decoded == ranking.stats.zoom
 
 
-def test_features_in_memory_are_bounded(clip, frames, monkeypatch):
+def test_features_in_memory_are_bounded(clip, frames):
     """Beyond the bound, those of the video used longest ago are let go and made again."""
 
     class Forgetful:
@@ -505,11 +506,42 @@ def test_features_in_memory_are_bounded(clip, frames, monkeypatch):
         def put(self, key, header, arrays):
             pass
 
-    monkeypatch.setattr("framenest.session.KEPT_IN_MEMORY", 1)
-    space = Session(TableScorer({0: 1.0}), store=Forgetful())
+    space = Session(TableScorer({0: 1.0}), store=Forgetful(), memory=1)
     decoder, other = open_video(clip), ArrayDecoder(frames, fps=10)
-    first = space.sight(decoder, space.scorer, 32)
+    first = space.features(decoder, space.scorer, 32)
     first.see(np.arange(5), "probes")
-    assert space.sight(decoder, space.scorer, 32) is first
-    space.sight(other, space.scorer, 32).see(np.arange(5), "probes")
-    assert space.sight(decoder, space.scorer, 32) is not first
+    assert space.features(decoder, space.scorer, 32) is first
+    space.features(other, space.scorer, 32).see(np.arange(5), "probes")
+    assert space.features(decoder, space.scorer, 32) is not first
+
+
+def test_a_session_goes_through_many_videos_in_bounded_memory(tmp_path):
+    """Open videos, indexes and features of 60 clips, within the memory of about ten."""
+    clips = [np.full((40, 18, 32, 3), i, np.uint8) for i in range(60)]
+    scorer = TableScorer({0: 1.0})
+    roomy = MEC(SMALL, scorer, store=tmp_path)
+    roomy.rank(clips[0], "x", fps=10)
+    one = sum(kept.nbytes for kept in roomy.session.held())
+    mec = MEC(SMALL, session=Session(scorer, store=tmp_path, memory=10 * one))
+    for clip in clips:
+        mec.rank(clip, "x", fps=10)
+    assert sum(kept.nbytes for kept in mec.session.held()) <= 10 * one
+    assert 10 < len(mec.session.held()) < 60
+
+
+def test_a_frame_set_is_looked_at_once(clip, tmp_path, monkeypatch):
+    seen = []
+    see = FeatureCache.see
+    monkeypatch.setattr(FeatureCache, "see", lambda *args: seen.append(args[2]) or see(*args))
+    mec = MEC(SMALL, TableScorer({0: 1.0}), store=tmp_path)
+    mec.rank(clip, "x")
+    assert seen == ["probes", "zoom"]
+    mec.rank(clip, "y")
+    assert seen == ["probes", "zoom"] * 2
+
+
+def test_a_session_together_with_its_own_parts_is_refused(tmp_path):
+    session = Session(None, store=tmp_path)
+    for parts in ({"scorer": "tags"}, {"scorer": None}, {"store": tmp_path}, {"keep_features": True}):
+        with pytest.raises(ConfigError, match="a session brings its own scorer"):
+            MEC(session=session, **parts)

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 
+from framenest.config import IndexConfig
 from framenest.method.observability import exposedness, observability, sharpness
 
 
@@ -47,8 +48,8 @@ def test_observability_is_the_product():
     from framenest.method.appearance import gray
 
     expected = sharpness(gray(thumbnails), 9) * exposedness(thumbnails, 0.5, 0.2)
-    assert observability(thumbnails, 9, 0.5, 0.2).dtype == np.float32
-    assert np.allclose(observability(thumbnails, 9, 0.5, 0.2), expected)
+    assert observability(thumbnails, IndexConfig()).dtype == np.float32
+    assert np.allclose(observability(thumbnails, IndexConfig()), expected)
     assert (
-        (observability(thumbnails, 9, 0.5, 0.2) >= 0) & (observability(thumbnails, 9, 0.5, 0.2) <= 1)
+        (observability(thumbnails, IndexConfig()) >= 0) & (observability(thumbnails, IndexConfig()) <= 1)
     ).all()

@@ -1,9 +1,15 @@
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framenest.method.probes import interior, probe_count, probe_grid, segments, snap_to_keys
+from framenest.config import IndexConfig
+from framenest.method.index import choose_probes
+from framenest.method.probes import fill_gaps, interior, probe_count, probe_grid, segments, snap_to_keys
+from framenest.testing import ArrayDecoder
 
 PAPER = {"base": 256, "extra": 256, "saturation": 1800.0}
 
@@ -101,3 +107,30 @@ def test_key_frame_probes_are_keys_or_grid_points_and_leave_no_long_gap(count, s
     assert len(probes) <= count
     gaps = np.diff([grid[0], *probes, grid[-1]])
     assert gaps.max() <= 4 * step + step  # a key may lie half an interval off its probe at either end
+
+
+@given(
+    gaps=st.lists(st.floats(0.01, 3.0), min_size=1, max_size=200),
+    count=st.integers(1, 20),
+    most=st.floats(0.5, 10.0),
+)
+def test_no_gap_is_longer_than_asked_where_frames_exist(gaps, count, most):
+    seconds = np.concatenate([[0.0], np.cumsum(gaps)])
+    grid = probe_grid(0, len(seconds) - 1, min(count + 1, len(seconds)))
+    probes = fill_gaps(grid, seconds, most)
+    assert set(grid.tolist()) <= set(probes.tolist())
+    assert (np.diff(probes) > 0).all()
+    for before, after in pairwise(probes.tolist()):
+        assert seconds[after] - seconds[before] <= most * (1 + 1e-6) or after == before + 1
+
+
+def test_max_gap_makes_as_many_probes_as_it_takes():
+    clip = ArrayDecoder(np.zeros((1000, 4, 4, 3), np.uint8), fps=10)
+    few = IndexConfig(base_probes=8, extra_probes=0)
+    window, probes = choose_probes(clip, few)
+    assert len(probes) == 8
+    for probing in ("uniform", "keyframes"):
+        _, probes = choose_probes(clip, replace(few, max_gap=2.0, probing=probing))
+        assert 51 <= len(probes) <= 52  # 99.9 s in steps of at most 2
+        assert np.diff(clip.seconds[probes]).max() <= 2.0 + 1e-9
+    assert window == (0, 999)

@@ -31,20 +31,25 @@ def test_columns_are_those_of_the_ranking(video, scorer):
     (entry,) = made["rankings"]
     assert entry["ranks"]["frames"] == ranking.frames.tolist()
     assert entry["pool"]["frames"] == ranking.pool.frames.tolist()
-    for name in ("evidence", "relevance", "change", "observability", "coverage", "diversity", "utility"):
-        np.testing.assert_allclose(entry["ranks"][name], getattr(ranking, name), atol=5.1e-5)
+    measures = {"evidence": ranking.evidence, **ranking.cues, **ranking.terms}
+    assert set(measures) == {
+        *("evidence", "relevance", "change", "observability"),
+        *("coverage", "diversity", "utility"),
+    }
+    for name, values in measures.items():
+        np.testing.assert_allclose(entry["ranks"][name], values, atol=5.1e-5)
     assert {len(column) for column in entry["ranks"].values()} == {len(ranking)}
-    assert entry["stats"]["seconds"] == ranking.stats["seconds"]
+    assert entry["stats"]["seconds"] == ranking.stats.seconds
     assert made["video"]["num_frames"] == 120
 
 
 def test_text_on_screen_is_one_more_cue(video, scorer):
     ranking = MEC(scorer=scorer).rank(video, "Where?")
     text = np.linspace(0, 1, len(ranking.pool), dtype=np.float32)
-    read = replace(ranking, text=text[: len(ranking)], pool=replace(ranking.pool, text=text))
+    read = replace(ranking, pool=replace(ranking.pool, cues={**ranking.pool.cues, "text": text}))
     (entry,) = document([read])["rankings"]
     assert entry["cue_weights"]["text"] == 0.25
-    np.testing.assert_allclose(entry["ranks"]["text"], read.text, atol=5.1e-5)
+    np.testing.assert_allclose(entry["ranks"]["text"], read.cues["text"], atol=5.1e-5)
     assert "text" not in document([ranking])["rankings"][0]["cue_weights"]
 
 

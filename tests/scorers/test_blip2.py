@@ -125,13 +125,13 @@ def test_a_second_question_encodes_only_new_zoom_frames(checkpoint, clip, tmp_pa
     before = len(seen)
     second = mec.rank(clip, "the dog")
     assert len(seen) == len(set(seen)), "a frame was encoded twice"
-    assert before == 24 + first.stats["zoom"]
-    assert second.stats["decoded"] == len(seen) - before
+    assert before == 24 + first.stats.zoom
+    assert second.stats.decoded == len(seen) - before
     again = MEC(
         MECConfig(IndexConfig(24, 0)), scorer_of(weights, features="float16"), store=tmp_path / "cache"
     )
     assert (again.rank(clip, QUESTION).frames == first.frames).all()
-    assert again.rank(clip, "the dog").stats["decoded"] == 0
+    assert again.rank(clip, "the dog").stats.decoded == 0
     assert str(weights) in first.scorer
     assert "float32 (matching probability)" in first.scorer
 
@@ -141,7 +141,7 @@ def test_seconds_are_told_apart(checkpoint, clip, tmp_path):
     ranking = MEC(MECConfig(IndexConfig(12, 0)), f"blip2:{weights.path}", store=tmp_path / "c").rank(
         clip, "red"
     )
-    assert {"load", "decode", "preprocess", "encode", "match"} <= set(ranking.stats["seconds"])
+    assert {"load", "decode", "preprocess", "encode", "match"} <= set(ranking.stats.seconds)
 
 
 def test_memory_that_runs_out_halves_the_batch(checkpoint):

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from framenest import MEC, MECConfig, Ranking
+from framenest import MEC, MECConfig, Ranking, Session
 from framenest.config import DiscoveryConfig, IndexConfig, ScorerConfig
 from framenest.method.discovery import evidence
 from framenest.scorers.screen_text import ScreenText, spread
 from framenest.scorers.table import TableScorer
 from framenest.scorers.words import Phrase, items, likeness, matching
+from framenest.testing import ArrayDecoder
 from media import encode_video
 
 pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")
@@ -58,9 +59,10 @@ def test_any_beginning_of_the_reading_order_is_spread():
 def test_evidence_with_text_by_hand():
     """0.7·1 + 0.2·0.5 + 0.1·0.5 = 0.85; with λt = 0.25 and τ = 0.4 it is 0.95. Without text, the paper's."""
     one = np.ones(1, np.float32)
-    assert evidence(one, one / 2, one / 2, DiscoveryConfig())[0] == pytest.approx(0.85)
+    cues = {"relevance": one, "change": one / 2, "observability": one / 2}
+    assert evidence(cues, DiscoveryConfig())[0] == pytest.approx(0.85)
     text = np.array([0.4], np.float32)
-    assert evidence(one, one / 2, one / 2, DiscoveryConfig(), text)[0] == pytest.approx(0.95)
+    assert evidence(cues | {"text": text}, DiscoveryConfig())[0] == pytest.approx(0.95)
 
 
 @pytest.fixture(scope="module")
@@ -83,40 +85,44 @@ def test_text_on_screen_is_found(station, tmp_path):
     mec = MEC(config, nothing, store=tmp_path / "c", scoring=ScorerConfig(ocr=600))
     ranking = mec.rank(station, "When does the Orient Express leave?")
     assert 20 <= ranking.seconds[0] < 25
-    assert ranking.text[0] > 0.5
-    assert ranking.stats["read"] == len(ranking.pool)
+    assert ranking.cues["text"][0] > 0.5
+    assert ranking.stats.read == len(ranking.pool)
     assert "text on screen by ocr rapidocr" in ranking.scorer
     ranking.save(tmp_path / "r.json")
     again = Ranking.load(tmp_path / "r.json")
-    assert (again.text == ranking.text).all()
-    assert (again.pool.text == ranking.pool.text).all()
-    kept = MEC(config, nothing, store=tmp_path / "c", scoring=ScorerConfig(ocr=0.001))
-    assert kept.rank(station, "When does the Orient Express leave?").stats["read"] >= 20, "read before"
+    assert (again.cues["text"] == ranking.cues["text"]).all()
+    assert (again.pool.cues["text"] == ranking.pool.cues["text"]).all()
+    few = MEC(config, nothing, store=tmp_path / "c", scoring=ScorerConfig(ocr=8))
+    assert few.rank(station, "When does the Orient Express leave?").stats.read == 8, (
+        "whatever is kept already"
+    )
 
 
 def test_off_it_changes_nothing(station):
     ranking = MEC(MECConfig(IndexConfig(20, 0)), TableScorer({0: 1.0})).rank(station, "Orient Express")
-    assert ranking.text is None
+    assert "text" not in ranking.cues
     assert "text" not in ranking.to_json()["ranks"][0]
-    assert "read" not in ranking.stats
+    assert ranking.stats.read is None
 
 
-def test_the_budget_of_seconds_is_kept(monkeypatch):
-    """A clock that jumps ten seconds at each look: after three groups of four, thirty seconds are gone."""
-    now = iter(range(0, 10000, 10))
-    monkeypatch.setattr("framenest.scorers.screen_text.time.monotonic", lambda: next(now))
+def test_the_budget_of_frames_is_spread_and_does_not_depend_on_what_was_read_before(tmp_path):
+    class CountingReader:
+        name, version, inputs = "counting", "1", ()
 
-    class FakeSight:
-        def __init__(self):
-            self.frames = np.zeros(0, np.int64)
+        def encode(self, frames):
+            return {"frame": frames.frames}
 
-        def see(self, frames, stage):
-            self.frames = np.sort(np.concatenate([self.frames, frames]))
+        def match(self, encoded, question, *, reference=None):
+            return np.ones(len(encoded["frame"]), np.float32)
 
-    sight = FakeSight()
-    reading = ScreenText(sight, None, 30)
-    reading.read(np.arange(64), "text")
-    assert len(sight.frames) == 12
-    assert np.diff(sight.frames).max() <= 8
-    reading.read(np.arange(64), "text")
-    assert reading.count(np.arange(64)) == 12
+    decoder = ArrayDecoder(np.zeros((64, 8, 8, 3), np.uint8), fps=1)
+    session = Session(None, store=tmp_path)
+    cache = session.features(decoder, CountingReader(), 8)
+    for _ in range(2):  # the second time, all of it is in the cache
+        text = ScreenText(cache, "What?", budget=12)
+        probes = text.cue(np.arange(0, 64, 8))
+        assert probes.tolist() == [1] * 8
+        zoom = text.cue(np.arange(1, 64, 8))
+        assert zoom.tolist() == [1, 0, 1, 0, 1, 0, 1, 0]
+        assert text.read == 12
+        assert not text.cue(np.arange(2, 64, 8)).any()

@@ -31,8 +31,8 @@ def test_the_pipeline_judges_the_best_again(clip, tmp_path):
     scoring = ScorerConfig(rerank=6, reranker=f"table:{table}")
     ranking = MEC(SMALL, cheap, scoring=scoring).rank(clip, "x")
     assert ranking.frames[0] == 39
-    assert ranking.relevance[0] == 1
-    assert (ranking.pool.relevance == 0).sum() == len(ranking.pool) - 1
+    assert ranking.cues["relevance"][0] == 1
+    assert (ranking.pool.cues["relevance"] == 0).sum() == len(ranking.pool) - 1
     assert "best 6 reranked by table" in ranking.scorer
 
 

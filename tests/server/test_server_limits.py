@@ -109,7 +109,7 @@ def test_a_ranking_of_another_format_is_another_ranking(here, monkeypatch):
     video = here.library.add_path("clip.mp4")
     first, _ = here.ask(video, "Where is it?", [], "paper", 64)
     assert here.ask(video, "Where is it?", [], "paper", 64)[0] == first
-    monkeypatch.setattr(service, "FORMAT", service.FORMAT + 1)
+    monkeypatch.setattr(service, "RANKING_FORMAT", service.RANKING_FORMAT + 1)
     assert here.ask(video, "Where is it?", [], "paper", 64)[0] != first
 
 

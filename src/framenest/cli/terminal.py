@@ -28,6 +28,7 @@ from rich.text import Text
 from framenest.cache.directory import CacheWarning
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.method.stats import Stats
 from framenest.scorers.truncation import CutQuestion
 from framenest.text import clock
 
@@ -118,13 +119,13 @@ def print_facts(ranking: Ranking) -> None:
     )
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     facts.add_row("scorer", escape(ranking.scorer))
-    read = f"; text read on {stats['read']} of them" if "read" in stats else ""
-    facts.add_row("looked at", f"{stats['probes']} probes + {stats['zoom']} zoom frames{read}")
-    facts.add_row("not seen", f"up to {stats['largest_gap_seconds']:.2f} s at a stretch, between probes")
-    frames = {"encode": stats["decoded"], "match": stats["candidates"]}
+    read = f"; text read on {stats.read} of them" if stats.read is not None else ""
+    facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
+    facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s at a stretch, between probes")
+    frames = {"encode": stats.decoded, "match": stats.candidates}
     spent = ", ".join(
         f"{stage} {value:.2f}" + (f" ({frames[stage] / value:.0f} frames/s)" if frames.get(stage) else "")
-        for stage, value in stats["seconds"].items()
+        for stage, value in stats.seconds.items()
         if value >= 0.005
     )
     facts.add_row("seconds", spent or "none worth telling")
@@ -139,15 +140,18 @@ def short_path(path: str) -> str:
     return path.removeprefix(here)
 
 
-def _losses(stats: dict[str, Any]) -> list[str]:
-    replaced = sum(used >= 0 for _, used in stats["substitutes"])
-    dropped = len(stats["substitutes"]) - replaced
+def _losses(stats: Stats) -> list[str]:
+    replaced = sum(used >= 0 for _, used in stats.substitutes)
+    dropped = len(stats.substitutes) - replaced
     said = []
     if replaced:
         said.append(f"{replaced} frames would not decode; an earlier neighbour stands in for each")
     if dropped:
         said.append(f"{dropped} frames would not decode and had no neighbour to stand in")
     return said
+
+
+_SHORT = {"relevance": "relev.", "observability": "observ.", "coverage": "cover.", "diversity": "divers."}
 
 
 def print_ranks(ranking: Ranking, count: int) -> None:
@@ -158,13 +162,7 @@ def print_ranks(ranking: Ranking, count: int) -> None:
     table.add_column("from", no_wrap=True)
     columns: dict[str, Any] = {
         "evid.": ranking.evidence,
-        "relev.": ranking.relevance,
-        "change": ranking.change,
-        "observ.": ranking.observability,
-        **({} if ranking.text is None else {"text": ranking.text}),
-        "cover.": ranking.coverage,
-        "divers.": ranking.diversity,
-        "utility": ranking.utility,
+        **{_SHORT.get(name, name): column for name, column in {**ranking.cues, **ranking.terms}.items()},
     }
     for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)

@@ -121,7 +121,7 @@ class Work:
         self.job = job
         self.store = store
         self.scorer = scorer
-        self._models = Session(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
+        self._session = Session(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
 
     def __call__(
         self,
@@ -134,9 +134,8 @@ class Work:
 
         done: the heartbeat, called after each item.
         """
-        space = self._models.anew()
-        space.progress = progress
-        mec = MEC(self.job.config, session=space)
+        self._session.progress = progress
+        mec = MEC(self.job.config, session=self._session)
         outcomes = []
         try:
             for item in group:
@@ -144,6 +143,7 @@ class Work:
                 done()
             return outcomes
         finally:
+            self._session.forget()
             self.store.release()
 
     def _outcome(self, mec: MEC, item: WorkItem) -> ItemOutcome:

@@ -166,7 +166,7 @@ class QaRun:
         about["selection"] = {
             "seconds": round(time.perf_counter() - began, 3),
             "kept": self._kept.made == made,
-            "candidates": chosen.stats.get("candidates"),
+            "candidates": _candidates(chosen),
         }
         return chosen
 
@@ -203,3 +203,8 @@ class QaRun:
         with self._lock:
             if self._failed_in_a_row >= self._patience and self.last_error is not None:
                 raise self.last_error
+
+
+def _candidates(chosen: Ranking | Selection) -> int | None:
+    stats = chosen.stats if isinstance(chosen, Selection) else chosen.stats.to_json()
+    return stats.get("candidates")

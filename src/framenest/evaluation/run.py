@@ -128,8 +128,8 @@ def judge(selection: Selection, entry: GroundedQuestion, session: Session, spent
 def _looks(selection: Selection, session: Session) -> tuple[Any, Any]:
     """(frames, appearance) of everything selected."""
     frames = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
-    sight = session.sight(session.open(selection.video.path), None, THUMBNAIL)
-    seen = sight.see(frames, "selected frames")
+    cache = session.features(session.open(selection.video.path), None, THUMBNAIL)
+    seen = cache.see(frames, "selected frames")
     return seen.frames, appearance.encode(seen.thumbnails)
 
 

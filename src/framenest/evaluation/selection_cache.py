@@ -19,7 +19,7 @@ from framenest.config import PRESETS, MECConfig
 from framenest.errors import BudgetError, ConfigError, FramenestError, StoreError
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import FORMAT, Ranking
+from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.protocols import Progress
 from framenest.scorers import identity
 from framenest.selectors import FILE, load_selector, selector_names
@@ -144,7 +144,9 @@ class SelectionCache:
         name, _, settings = selector.partition(":")
         how: Any = mec_config(settings).to_json() if name == "mec" else selector
         scorer = self.scorer if needs_scorer(selector) else None
-        key = digest(FORMAT, framenest.__version__, self.store.fingerprint(video), text, name, how, scorer)
+        key = digest(
+            RANKING_FORMAT, framenest.__version__, self.store.fingerprint(video), text, name, how, scorer
+        )
         return self.store.root / "selections" / key[:2] / f"{key}.json"
 
     def _read(self, file: Path) -> Ranking | Selection | None:

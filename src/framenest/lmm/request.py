@@ -17,7 +17,9 @@ from framenest.frames import VideoInfo
 from framenest.lmm.images import JPEG, from_data_url, jpeg
 from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import FORMAT, load_file
+from framenest.method.ranking import load_file
+
+REQUEST_FORMAT = 1
 
 Message = dict[str, Any]
 
@@ -91,7 +93,7 @@ class Request:
 
     def _to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": REQUEST_FORMAT,
             "kind": "messages",
             "style": self.style,
             "video": self.prefix.video.to_json(),
@@ -108,7 +110,7 @@ class Request:
     @classmethod
     def load(cls, path: str | Path) -> Request:
         """Read a request for a processor written by `save`; its pictures went through JPEG."""
-        return load_file(path, "messages", cls._from_json)
+        return load_file(path, "messages", REQUEST_FORMAT, cls._from_json)
 
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Request:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ GRID = 2.0**24
 float64, and no similarity depends on the BLAS, its threads or the order of summation."""
 
 BLACK = 1e-12
+AT_ONCE = 4096
+"""Candidates up to which all similarities are computed at once: 128 MiB."""
 
 
 def gray(thumbnails: Pixels) -> NDArray[np.float64]:
@@ -56,3 +59,16 @@ def change(
         other = probe_appearance[neighbour[exists]].astype(np.float64)
         distance[exists] = np.maximum(distance[exists], np.sqrt(((mine - other) ** 2).sum(axis=1)))
     return (0.5 * distance).astype(np.float32)
+
+
+def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[np.float64]]:
+    """A function that gives the similarities (n,) of one frame to all, s_nm = f_n · f_m.
+
+    Up to AT_ONCE frames all pairs are computed at once, beyond that each row when it is asked for, so that
+    memory does not grow with the square of a long video's candidates. Both give the same bits (GRID).
+    """
+    vectors = appearance.astype(np.float64)
+    if len(vectors) <= AT_ONCE:
+        pairs = vectors @ vectors.T
+        return lambda row: pairs[row]
+    return lambda row: vectors @ vectors[row]

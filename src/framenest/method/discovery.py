@@ -1,35 +1,30 @@
-"""Evidence on the probes, the segments worth a closer look, zoom frames, the candidate pool."""
+"""Evidence on the probes, the segments worth a closer look, anchors and zoom frames."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import DiscoveryConfig, MECConfig
-from framenest.frames import VideoInfo
+from framenest.config import DiscoveryConfig
+from framenest.method.candidate_pool import Cues
 from framenest.method.probes import interior, segments
 
 
-def evidence(
-    relevance: NDArray[np.float32],
-    change: NDArray[np.float32],
-    observability: NDArray[np.float32],
-    config: DiscoveryConfig,
-    text: NDArray[np.float32] | None = None,
-) -> NDArray[np.float32]:
-    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n, and + λt·τ_n where text was read. All (n,)."""
-    total = (
-        config.relevance_weight * relevance.astype(np.float64)
-        + config.change_weight * change.astype(np.float64)
-        + config.observability_weight * observability.astype(np.float64)
-    )
-    if text is not None:
-        total = total + config.text_weight * text.astype(np.float64)
-    return total.astype(np.float32)
+def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:
+    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n, and + λt·τ_n where text was read.
+
+    Args:
+        cues: (n,) arrays by name; each weighs as much as the config's `<name>_weight` says.
+        config: the weights.
+
+    Returns:
+        (n,) float32.
+    """
+    total = sum(getattr(config, f"{name}_weight") * cue.astype(np.float64) for name, cue in cues.items())
+    return np.asarray(total, dtype=np.float32)
 
 
 def activate(scores: NDArray[np.float32], length: int, ratio: float) -> list[int]:
@@ -68,52 +63,3 @@ def zoom(probes: NDArray[np.int64], anchor_positions: list[int], count: int) -> 
         if position + 1 < len(probes):
             found.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
     return np.array(sorted(found), dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """All frames that a ranking could choose from, with their cues.
-
-    frames: (n,) int64 ascending; seconds: (n,) float64; is_zoom: (n,) bool; relevance, change,
-    observability, evidence: (n,) float32; active: segment numbers; anchors: frame numbers; text: (n,)
-    float32 how well text on screen matches the question, None where none was read.
-    """
-
-    frames: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    is_zoom: NDArray[np.bool_]
-    relevance: NDArray[np.float32]
-    change: NDArray[np.float32]
-    observability: NDArray[np.float32]
-    evidence: NDArray[np.float32]
-    active: tuple[int, ...]
-    anchors: tuple[int, ...]
-    text: NDArray[np.float32] | None = field(default=None, kw_only=True)
-
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    def __repr__(self) -> str:
-        zoomed = int(self.is_zoom.sum())
-        probes = len(self) - zoomed
-        return f"{type(self).__name__}(frames={self.frames.shape}, probes={probes}, zoom={zoomed})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CandidatePool(Candidates):
-    """The candidates of one question, ready to be ranked; appearance: (n, d) float32 unit vectors."""
-
-    video: VideoInfo
-    question: str | None
-    scorer: str
-    config: MECConfig
-    num_frames: int
-    """N: frames of the video, or of the window that was looked at."""
-    appearance: NDArray[np.float32]
-    stats: dict[str, Any]
-    options: tuple[str, ...] = ()
-
-    @property
-    def candidates(self) -> Candidates:
-        """Without what only ranking needs."""
-        return Candidates(**{f.name: getattr(self, f.name) for f in fields(Candidates)})

@@ -1,4 +1,4 @@
-"""The Matryoshka ranking: the weight schedule, coverage and diversity, the greedy loop."""
+"""The greedy loop of the Matryoshka ranking: the weight schedule, coverage, diversity."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
+from framenest.method.appearance import similarity_rows
 
 Floats = NDArray[np.float64]
 
@@ -18,7 +19,7 @@ def evidence_weight(rank: int, config: RankingConfig, horizon: int) -> float:
     >>> evidence_weight(128, RankingConfig(), horizon=256)
     0.4
     """
-    low, high = config.evidence_end, config.evidence_start
+    low, high = config.evidence_weight_end, config.evidence_weight_start
     return float(low + (high - low) * (1.0 - (rank / horizon) ** config.gamma))
 
 
@@ -34,15 +35,16 @@ def diversity(similarity: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Greedy:
-    """The greedy order, with what each choice saw. order: (M,) positions in the pool; the rest (M,).
+    """The greedy order, and what each choice saw.
 
-    The first rank sees no chosen frame: its coverage and diversity are 1, its utility its evidence.
+    Attributes:
+        order: (M,) int64 positions in the pool, best first.
+        terms: (M,) float64 each, by rank: coverage, diversity, utility. The first rank sees no chosen
+            frame: its coverage and diversity are 1, its utility is its evidence.
     """
 
     order: NDArray[np.int64]
-    coverage: Floats
-    diversity: Floats
-    utility: Floats
+    terms: dict[str, Floats]
 
 
 def greedy(
@@ -62,29 +64,32 @@ def greedy(
     horizon = min(config.horizon, size)
     places = frames.astype(np.float64)
     worth = evidence.astype(np.float64)
-    vectors = appearance.astype(np.float64)
-    similarities = vectors @ vectors.T
+    similarities = similarity_rows(appearance)
 
     order = np.empty(horizon, dtype=np.int64)
     seen = np.ones((3, horizon))
     chosen = int(np.argmax(worth))
     order[0], seen[2, 0] = chosen, worth[chosen]
     nearest = np.abs(places - places[chosen])
-    similarity = similarities[chosen].copy()
+    similarity = similarities(chosen).copy()
     taken = np.zeros(size)
     taken[chosen] = -np.inf
     covered = np.zeros(size)
 
     for place in range(1, horizon):
         weight = evidence_weight(place + 1, config, horizon)
-        if config.coverage:
+        if config.coverage_term:
             covered = coverage(nearest, num_frames, place + 1)
         diverse = diversity(similarity)
-        utility = weight * worth + (1.0 - weight - config.diversity) * covered + config.diversity * diverse
+        utility = (
+            weight * worth
+            + (1.0 - weight - config.diversity_weight) * covered
+            + (config.diversity_weight * diverse)
+        )
         chosen = int((utility + taken).argmax())
         order[place] = chosen
         seen[:, place] = covered[chosen], diverse[chosen], utility[chosen]
         taken[chosen] = -np.inf
         np.minimum(nearest, np.abs(places - places[chosen]), out=nearest)
-        np.maximum(similarity, similarities[chosen], out=similarity)
-    return Greedy(order, *seen)
+        np.maximum(similarity, similarities(chosen), out=similarity)
+    return Greedy(order, dict(zip(("coverage", "diversity", "utility"), seen, strict=True)))

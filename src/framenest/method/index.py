@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +17,10 @@ from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import Pixels, VideoInfo
 from framenest.method import appearance
 from framenest.method.observability import observability
-from framenest.method.probes import probe_count, probe_grid, snap_to_keys
+from framenest.method.probes import fill_gaps, probe_count, probe_grid, snap_to_keys
 from framenest.protocols import Decoder
 
-FORMAT = 1
+INDEX_FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +65,7 @@ class SparseIndex:
             seconds=seconds,
             thumbnails=thumbnails,
             change=appearance.change(frames, vectors, frames, vectors),
-            observability=observability(
-                thumbnails, config.blur_kernel, config.exposure_mean, config.exposure_sigma
-            ),
+            observability=observability(thumbnails, config),
             config=config,
             window=window,
             span=span,
@@ -77,6 +76,11 @@ class SparseIndex:
     def appearance(self) -> NDArray[np.float32]:
         """(P, d) unit vectors f_n, derived from the thumbnails."""
         return appearance.encode(self.thumbnails)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return sum(array.nbytes for array in self.arrays().values()) + self.appearance.nbytes
 
     @property
     def num_frames(self) -> int:
@@ -99,7 +103,7 @@ class SparseIndex:
 
     def header(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": INDEX_FORMAT,
             "kind": "index",
             "video": self.video.to_json(),
             "config": asdict(self.config),
@@ -115,9 +119,9 @@ class SparseIndex:
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SparseIndex:
         if header.get("kind") != "index":
             raise IndexMismatch("this file is not a Framenest index")
-        if header.get("format") != FORMAT:
+        if header.get("format") != INDEX_FORMAT:
             raise IndexMismatch(
-                f"this index has format {header.get('format')}, this Framenest reads format {FORMAT}"
+                f"this index has format {header.get('format')}, this Framenest reads format {INDEX_FORMAT}"
             )
         try:
             return cls(
@@ -167,5 +171,12 @@ def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int
     count = probe_count(
         last - first + 1, duration, config.base_probes, config.extra_probes, config.saturation
     )
-    grid = probe_grid(first, last, count)
-    return (first, last), snap_to_keys(grid, decoder.key_frames) if config.probing == "keyframes" else grid
+    if config.max_gap is not None:
+        even = math.ceil((float(seconds[last]) - float(seconds[first])) / config.max_gap - 1e-9) + 1
+        count = min(last - first + 1, max(count, even))
+    probes = probe_grid(first, last, count)
+    if config.probing == "keyframes":
+        probes = snap_to_keys(probes, decoder.key_frames)
+    if config.max_gap is not None:
+        probes = fill_gaps(probes, seconds, config.max_gap)
+    return (first, last), probes

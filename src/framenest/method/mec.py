@@ -1,27 +1,29 @@
-"""MEC: the only file that joins the stages. Video → index → discovery → ranking."""
+"""MEC: joins the stages of the paper's section 3. Video → index → discovery → ranking."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import digest, keep
-from framenest.config import IndexConfig, MECConfig, ScorerConfig
-from framenest.errors import IndexMismatch, VideoError
+from framenest.config import IndexConfig, MECConfig, RankingConfig, ScorerConfig
+from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.method import appearance, discovery
-from framenest.method.greedy import greedy
-from framenest.method.index import FORMAT as INDEX_FORMAT
-from framenest.method.index import SparseIndex, choose_probes
+from framenest.method.candidate_pool import CandidatePool
+from framenest.method.greedy import Greedy, greedy
+from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes
 from framenest.method.observability import observability
 from framenest.method.ranking import Ranking
+from framenest.method.residual import residual
+from framenest.method.stats import Stats
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.scorers.feature_cache import FeatureCache
+from framenest.scorers.features import Features
 from framenest.scorers.rerank import refine
-from framenest.scorers.screen_text import ScreenText
 from framenest.session import Session, Video
 from framenest.timing import Timing
 
@@ -29,11 +31,20 @@ from framenest.timing import Timing
 class MEC:
     """Matryoshka Evidence-to-Context frame selection.
 
-    config: the paper's settings unless told otherwise. scorer: a name ("auto" is the best one whose
-    weights are on this machine), a Scorer, or None for question-free rankings. store: a directory,
-    an address (s3://…) or a Store for indexes and features, by default the user's cache.
-    progress(stage, done, total) is called during long work. scoring: how the scorer runs, a second pass,
-    text on screen. session: share open videos and the scorer with other selectors.
+    Args:
+        config: the paper's settings unless told otherwise.
+        scorer: a name ("auto" is the best one whose weights are on this machine), a Scorer, or None for
+            rankings without a question.
+        preset: a config by name (PRESETS): "residual" shows no event twice before others were shown once.
+        store: a directory, an address (s3://…) or a Store for indexes and features; by default the user's
+            cache.
+        progress: called as progress(stage, done, total) during long work.
+        keep_features: keep features of any size in the store.
+        scoring: how the scorer runs, a second pass, text on screen.
+        session: share open videos and the scorer with other selectors, instead of the arguments above.
+
+    Raises:
+        ConfigError: a session was given together with what it already has, or a preset with a config.
 
     >>> mec = MEC()                                                       # doctest: +SKIP
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")      # doctest: +SKIP
@@ -45,17 +56,25 @@ class MEC:
         config: MECConfig | None = None,
         scorer: str | Scorer | None = "auto",
         *,
+        preset: str | None = None,
         store: Store | str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
         keep_features: bool = False,
         scoring: ScorerConfig | None = None,
         session: Session | None = None,
     ) -> None:
-        self.config = config or MECConfig()
+        own = scorer != "auto" or keep_features or any(one is not None for one in (store, progress, scoring))
+        if session is not None and own:
+            raise ConfigError(
+                "a session brings its own scorer, store, progress, keep_features and scoring; "
+                "give a session or those"
+            )
+        if preset is not None and config is not None:
+            raise ConfigError("a preset is a config; give one or the other")
+        self.config = config or MECConfig.preset(preset or "paper")
         self.session = session or Session(
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
         )
-        self._indexes: dict[str, SparseIndex] = {}
 
     @property
     def scorer(self) -> Scorer | None:
@@ -70,96 +89,107 @@ class MEC:
         options: Sequence[str] = (),
         fps: float | None = None,
     ) -> Ranking:
-        """One ranking of the video's frames for a question; None ranks without a question.
+        """One ranking of the video's frames for a question.
 
-        options: the answers to choose from; frames are scored against them too where
-        `relevance_text` is "question+options". fps is needed for a folder of images or an array of
-        frames (n, H, W, 3).
+        Args:
+            video: a path, an address, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
+            question: None ranks without a question.
+            options: the answers to choose from; frames are scored against them too where `relevance_text` is
+                "question+options".
+            fps: frames per second, for a folder of images or an array of frames.
+
+        Returns:
+            A ranking whose every prefix is a selection.
         """
-        space = self.session
-        space.timing.reset()
-        scorer = space.scorer_for(question)
-        decoder = space.open(video, fps)
-        index = self._index(decoder, scorer)
-        return self.order(self._discover(decoder, index, question, tuple(options), scorer))
+        before = self.session.timing.seconds
+        scorer = self.session.scorer_for(question)
+        cache = self.session.features(self.session.open(video, fps), scorer, self.config.index.thumbnail)
+        decoded = cache.decoded
+        index, probes = self._index(cache)
+        pool = self._discover(cache, index, probes, question, tuple(options))
+        return self.order(self._measured(pool, before, cache.decoded - decoded))
 
     def index(self, video: Video, *, fps: float | None = None) -> SparseIndex:
         """The reusable index of a video: from memory, from the store, or built in one decoding pass.
 
         The same pass feeds the scorer, so that a question asked next decodes no probe again.
         """
-        space, scorer = self.session, self.scorer
-        space.timing.reset()
-        decoder = space.open(video, fps)
-        index = self._index(decoder, scorer)
-        space.sight(decoder, scorer, self.config.index.thumbnail).take_decoded()
-        return index
+        decoder = self.session.open(video, fps)
+        cache = self.session.features(decoder, self.scorer, self.config.index.thumbnail)
+        return self._index(cache)[0]
 
     def discover(
         self, index: SparseIndex, question: str | None, *, options: Sequence[str] = ()
-    ) -> discovery.CandidatePool:
+    ) -> CandidatePool:
         """Score the probes, zoom in where the evidence is, and gather all candidates."""
-        self.session.timing.reset()
+        before = self.session.timing.seconds
         scorer = self.session.scorer_for(question)
-        return self._discover(self.session.reopen(index.video), index, question, tuple(options), scorer)
+        cache = self.session.features(self.session.reopen(index.video), scorer, index.config.thumbnail)
+        decoded = cache.decoded
+        probes = cache.see(index.frames, "probes")
+        pool = self._discover(cache, index, probes, question, tuple(options))
+        return self._measured(pool, before, cache.decoded - decoded)
 
-    def order(self, pool: discovery.CandidatePool) -> Ranking:
+    def order(self, pool: CandidatePool) -> Ranking:
         """Rank the candidates of a pool."""
+        if pool.appearance is None:
+            raise ConfigError("this pool was read from a file, without appearance; rank the video again")
         timing = Timing()
         with timing("order"):
-            result = greedy(pool.frames, pool.evidence, pool.appearance, pool.num_frames, self.config.ranking)
+            found = _ordered(pool, pool.appearance, self.config.ranking)
+        stats = replace(pool.stats, seconds={**pool.stats.seconds, **timing.seconds})
         config = replace(pool.config, ranking=self.config.ranking)
-        stats = pool.stats | {"seconds": pool.stats["seconds"] | timing.seconds}
-        return Ranking.from_greedy(pool, result, config, stats)
+        return Ranking(replace(pool, config=config, stats=stats, appearance=None), found.order, found.terms)
 
-    def _index(self, decoder: Decoder, scorer: Scorer | None) -> SparseIndex:
-        config = self.config.index
-        sight = self.session.sight(decoder, scorer, config.thumbnail)
+    def _measured(self, pool: CandidatePool, before: Mapping[str, float], decoded: int) -> CandidatePool:
+        seconds = self.session.timing.since(before)
+        return replace(pool, stats=replace(pool.stats, decoded=decoded, seconds=seconds))
+
+    def _index(self, cache: FeatureCache) -> tuple[SparseIndex, Features]:
+        """The index of the video, and its probes as the scorer sees them."""
+        session, decoder, config = self.session, cache.decoder, self.config.index
         key = index_key(decoder, config)
-        index = self._indexes.get(key) or self._stored_index(key)
-        if index is None:
-            index = self._build_index(sight)
-            keep(self.session.store, key, index.header(), index.arrays())
-        elif index.video != decoder.info:
-            index = replace(index, video=decoder.info)  # the same content at another path
-        self._indexes[key] = index
-        sight.see(index.frames, "probes")
-        return index
+        kept = session.kept(("index", key)) or _stored_index(session.store, key)
+        if kept is None:
+            index, probes = self._build_index(cache)
+            keep(session.store, key, index.header(), index.arrays())
+        else:
+            index = (
+                kept if kept.video == decoder.info else replace(kept, video=decoder.info)
+            )  # at another path
+            probes = cache.see(index.frames, "probes")
+        session.keep(("index", key), lambda: index)
+        return index, probes
 
-    def _stored_index(self, key: str) -> SparseIndex | None:
-        kept = self.session.store.get(key)
-        try:
-            return SparseIndex.from_parts(*kept) if kept else None
-        except IndexMismatch:  # another version wrote it; it is only a cache
-            return None
-
-    def _build_index(self, sight: FeatureCache) -> SparseIndex:
-        decoder = sight.decoder
-        window, wanted = choose_probes(decoder, self.config.index)
-        frames, substitutes = sight.decodable(wanted, wanted, "probes", first=window[0])
-        if not len(frames):
+    def _build_index(self, cache: FeatureCache) -> tuple[SparseIndex, Features]:
+        decoder, config = cache.decoder, self.config.index
+        window, wanted = choose_probes(decoder, config)
+        probes, substitutes = cache.see_or_replace(wanted, wanted, "probes", first=window[0])
+        if not len(probes.frames):
             raise VideoError(f"{decoder.info.path}: none of the {len(wanted)} probes can be decoded")
+        span = (float(decoder.seconds[window[0]]), float(decoder.seconds[window[1]]))
         with self.session.timing("cues"):
-            return SparseIndex.from_thumbnails(
+            index = SparseIndex.from_thumbnails(
                 decoder.info,
-                self.config.index,
+                config,
                 window,
-                (float(decoder.seconds[window[0]]), float(decoder.seconds[window[1]])),
-                frames,
-                decoder.seconds[frames],
-                sight.see(frames, "probes").thumbnails,
-                substitutes,
+                span,
+                probes.frames,
+                decoder.seconds[probes.frames],
+                probes.thumbnails,
+                np.array(substitutes, dtype=np.int64).reshape(-1, 2),
             )
+        return index, probes
 
     def _discover(
         self,
-        decoder: Decoder,
+        cache: FeatureCache,
         index: SparseIndex,
+        probes: Features,
         question: str | None,
         options: tuple[str, ...],
-        scorer: Scorer | None,
-    ) -> discovery.CandidatePool:
-        space = self.session
+    ) -> CandidatePool:
+        session, decoder = self.session, cache.decoder
         config = replace(self.config, index=index.config)
         if question is None:
             config = config.with_settings({"relevance_weight": 0.0})
@@ -167,89 +197,83 @@ class MEC:
         asked = question
         if question is not None and settings.relevance_text == "question+options":
             asked = with_options(question, options)
-        sight = space.sight(decoder, scorer, index.config.thumbnail)
-        reading = space.reading(decoder, index.config.thumbnail) if question is not None else None
+        text = session.screen_text(decoder, asked, index.config.thumbnail)
 
-        probes = sight.see(index.frames, "probes")
-        relevance = space.relevance(scorer, asked, probes.encoded, probes.encoded, len(index))
-        text = _read(reading, asked, index.frames, index.frames)
-        scores = discovery.evidence(relevance, index.change, index.observability, settings, text)
+        relevance = cache.relevance(probes, asked, probes)
+        cues = {"relevance": relevance, "change": index.change, "observability": index.observability}
+        if text is not None:
+            cues["text"] = text.cue(index.frames)
+        scores = discovery.evidence(cues, settings)
         active = discovery.activate(scores, settings.segment_length, settings.activation)
         anchors = discovery.anchors(scores, active, settings.segment_length, settings.anchors)
         wanted = discovery.zoom(index.frames, anchors, settings.zoom)
-        frames, substitutes = sight.decodable(wanted, index.frames, "zoom")
-        zoomed = sight.see(frames, "zoom")
-        with space.timing("zoom"):
+        zoomed, substitutes = cache.see_or_replace(wanted, index.frames, "zoom")
+        zoom_cues = {"relevance": cache.relevance(zoomed, asked, probes)}
+        with session.timing("zoom"):
             vectors = appearance.encode(zoomed.thumbnails)
-            change = appearance.change(frames, vectors, index.frames, index.appearance)
-            visible = observability(
-                zoomed.thumbnails,
-                index.config.blur_kernel,
-                index.config.exposure_mean,
-                index.config.exposure_sigma,
-            )
-        zoom_relevance = space.relevance(scorer, asked, zoomed.encoded, probes.encoded, len(frames))
+            zoom_cues["change"] = appearance.change(zoomed.frames, vectors, index.frames, index.appearance)
+            zoom_cues["observability"] = observability(zoomed.thumbnails, index.config)
+        if text is not None:
+            zoom_cues["text"] = text.cue(zoomed.frames)
 
-        together = np.concatenate([index.frames, frames])
-        order = np.argsort(together, kind="stable")
-        together = together[order]
-        relevance = np.concatenate([relevance, zoom_relevance])[order]
+        frames = np.concatenate([index.frames, zoomed.frames])
+        order = np.argsort(frames, kind="stable")
+        frames = frames[order]
+        joined = {name: np.concatenate([cue, zoom_cues[name]])[order] for name, cue in cues.items()}
         if asked is not None:
-            relevance = self._rerank(decoder, together, relevance, asked)
-        change = np.concatenate([index.change, change])[order]
-        visible = np.concatenate([index.observability, visible])[order]
-        text = _read(reading, asked, together, index.frames)
-        return discovery.CandidatePool(
-            frames=together,
-            seconds=decoder.seconds[together],
-            is_zoom=(np.arange(len(together)) >= len(index))[order],
-            relevance=relevance,
-            change=change,
-            observability=visible,
-            evidence=discovery.evidence(relevance, change, visible, settings, text),
-            text=text,
-            active=tuple(active),
-            anchors=tuple(int(index.frames[a]) for a in anchors),
+            joined["relevance"] = self._rerank(decoder, frames, joined["relevance"], asked)
+        return CandidatePool(
             video=index.video,
             question=question,
             options=options,
-            scorer=space.scoring_name(question),
+            scorer=session.scoring_name(question),
             config=config,
             num_frames=index.num_frames,
+            frames=frames,
+            seconds=decoder.seconds[frames],
+            is_zoom=order >= len(index),
+            cues=joined,
+            evidence=discovery.evidence(joined, settings),
+            active=tuple(active),
+            anchors=tuple(int(index.frames[a]) for a in anchors),
+            stats=Stats(
+                candidates=len(frames),
+                probes=len(index),
+                zoom=len(zoomed.frames),
+                largest_gap_seconds=index.largest_gap,
+                substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
+                decoded=0,
+                seconds={},
+                read=None if text is None else text.read,
+            ),
             appearance=np.concatenate([index.appearance, vectors])[order],
-            stats={
-                "candidates": len(together),
-                "probes": len(index),
-                "zoom": len(frames),
-                "largest_gap_seconds": index.largest_gap,
-                "substitutes": [*index.substitutes.tolist(), *substitutes.tolist()],
-                "decoded": sight.take_decoded(),
-                "seconds": space.timing.seconds,
-            }
-            | ({} if reading is None else {"read": reading.count(together)}),
         )
 
     def _rerank(
         self, decoder: Decoder, frames: NDArray[np.int64], relevance: NDArray[np.float32], asked: str
     ) -> NDArray[np.float32]:
         """Relevance with the best candidates judged again; as it is without a second pass."""
-        space, reranker = self.session, self.session.reranker
+        session, reranker = self.session, self.session.reranker
         if reranker is None:
             return relevance
-        again = np.sort(discovery.best(relevance, space.scoring.rerank))
-        seen = space.sight(decoder, reranker, self.config.index.thumbnail).see(frames[again], "rerank")
-        judged = space.relevance(reranker, asked, seen.encoded, seen.encoded, len(again))
-        return refine(relevance, again, judged)
+        again = np.sort(discovery.best(relevance, session.scoring.rerank))
+        cache = session.features(decoder, reranker, self.config.index.thumbnail)
+        seen = cache.see(frames[again], "rerank")
+        return refine(relevance, again, cache.relevance(seen, asked, seen))
 
 
-def _read(
-    reading: ScreenText | None, asked: str | None, frames: NDArray[np.int64], probes: NDArray[np.int64]
-) -> NDArray[np.float32] | None:
-    """The cue of text on screen, as far as there is time to read; None where none is to be read."""
-    if reading is None or asked is None:
+def _ordered(pool: CandidatePool, looks: NDArray[np.float32], config: RankingConfig) -> Greedy:
+    if config.rule == "residual":
+        return residual(pool.seconds, pool.cues["relevance"], pool.evidence, looks, config)
+    return greedy(pool.frames, pool.evidence, looks, pool.num_frames, config)
+
+
+def _stored_index(store: Store, key: str) -> SparseIndex | None:
+    kept = store.get(key)
+    try:
+        return SparseIndex.from_parts(*kept) if kept else None
+    except IndexMismatch:  # another version wrote it; it is only a cache
         return None
-    reading.read(frames, "text")
-    return reading.cue(frames, asked, probes)
 
 
 def with_options(question: str, options: Sequence[str]) -> str:

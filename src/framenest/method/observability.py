@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from framenest.config import IndexConfig
 from framenest.frames import Pixels
 from framenest.method.appearance import gray
 
@@ -54,7 +55,8 @@ def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.flo
     return result
 
 
-def observability(thumbnails: Pixels, kernel: int, mean: float, sigma: float) -> NDArray[np.float32]:
+def observability(thumbnails: Pixels, config: IndexConfig) -> NDArray[np.float32]:
     """O_n = sharpness · exposedness, in [0, 1]. (n, h, w, 3) → (n,)."""
-    sharp = sharpness(gray(thumbnails), kernel)
-    return (sharp * exposedness(thumbnails, mean, sigma)).astype(np.float32)
+    sharp = sharpness(gray(thumbnails), config.blur_kernel)
+    exposed = exposedness(thumbnails, config.exposure_mean, config.exposure_sigma)
+    return (sharp * exposed).astype(np.float32)

@@ -31,6 +31,32 @@ def probe_grid(first: int, last: int, count: int) -> NDArray[np.int64]:
     return first + (2 * steps * (last - first) + (count - 1)) // (2 * (count - 1))
 
 
+def fill_gaps(grid: NDArray[np.int64], seconds: NDArray[np.float64], max_gap: float) -> NDArray[np.int64]:
+    """The probes, and as many more as it takes that none is further than `max_gap` from the one before.
+
+    Args:
+        grid: (P,) ascending frame numbers.
+        seconds: (N,) of every frame of the video. A stretch in which no frame is shown stays a gap.
+        max_gap: seconds.
+
+    >>> fill_gaps(np.array([0, 4, 8]), np.array([0, 1, 2, 3, 4, 5, 6, 7, 20.0]), 2.0).tolist()
+    [0, 2, 4, 6, 7, 8]
+    """
+    probes = [int(grid[0])]
+    for probe in grid[1:].tolist():
+        while seconds[probe] - seconds[probes[-1]] > max_gap * (1 + 1e-9):
+            # The last frame within reach; where there is none, the very next one.
+            reach = (
+                int(np.searchsorted(seconds, seconds[probes[-1]] + max_gap * (1 + 1e-9), side="right")) - 1
+            )
+            following = max(reach, probes[-1] + 1)
+            if following >= probe:
+                break
+            probes.append(following)
+        probes.append(probe)
+    return np.array(probes, dtype=np.int64)
+
+
 def segments(count: int, length: int) -> list[slice]:
     """Probes 0..L-1, L..2L-1, …; the last segment may be shorter.
 

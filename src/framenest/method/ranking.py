@@ -15,141 +15,176 @@ from framenest.cache.archive import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError
 from framenest.frames import VideoInfo
-from framenest.method.discovery import CandidatePool, Candidates
-from framenest.method.greedy import Greedy
+from framenest.method.candidate_pool import CandidatePool, Cues
 from framenest.method.prefix import Prefix
+from framenest.method.stats import Stats
 
-FORMAT = 1
-_STATS = ("candidates", "probes", "zoom", "largest_gap_seconds", "substitutes", "decoded", "seconds")
-
-_PER_RANK = {
-    "frames": np.int64,
-    "seconds": np.float64,
-    "is_zoom": np.bool_,
-    "relevance": np.float32,
-    "change": np.float32,
-    "observability": np.float32,
-    "evidence": np.float32,
-    "coverage": np.float64,
-    "diversity": np.float64,
-    "utility": np.float64,
-}
-_MEASURES = list(_PER_RANK)[3:]
-_PER_CANDIDATE = {name: _PER_RANK[name] for name in list(_PER_RANK)[:7]}
+RANKING_FORMAT = 1
+_POOL_COLUMNS = {"frames": np.int64, "seconds": np.float64, "is_zoom": np.bool_, "evidence": np.float32}
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """One ranking of a video's frames for a question; every budget is a prefix of it.
 
-    Arrays go by rank, best first, all (M,): frames int64, seconds float64, relevance, change,
-    observability, evidence float32, coverage, diversity, utility float64, is_zoom bool.
-    `pool` holds all candidates with their cues; `stats` counts and stage seconds; `options` the answers
-    to choose from, where there are some; `text` (M,) float32 the match of text on screen, where it was read.
+    Attributes:
+        pool: all candidates with their cues, and what they belong to: video, question, scorer, settings,
+            stats.
+        order: (M,) int64 positions in the pool, best first.
+        terms: (M,) float64 arrays by name: what each choice saw (coverage, diversity, utility).
+
+    Everything else is derived, by rank: `frames` (M,) int64, `seconds` (M,) float64, `is_zoom` (M,) bool,
+    `evidence` (M,) float32 and `cues`, (M,) float32 each.
 
     >>> ranking.prefix(8).frames                       # doctest: +SKIP
     array([  12,  480, ...])
     """
 
-    video: VideoInfo
-    question: str | None
-    scorer: str
-    config: MECConfig
-    frames: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    is_zoom: NDArray[np.bool_]
-    relevance: NDArray[np.float32]
-    change: NDArray[np.float32]
-    observability: NDArray[np.float32]
-    evidence: NDArray[np.float32]
-    coverage: NDArray[np.float64]
-    diversity: NDArray[np.float64]
-    utility: NDArray[np.float64]
-    pool: Candidates
-    stats: dict[str, Any]
-    options: tuple[str, ...] = ()
-    text: NDArray[np.float32] | None = None
+    pool: CandidatePool
+    order: NDArray[np.int64]
+    terms: Mapping[str, NDArray[np.float64]]
 
-    @classmethod
-    def from_greedy(
-        cls, pool: CandidatePool, greedy: Greedy, config: MECConfig, stats: dict[str, Any]
-    ) -> Ranking:
-        by_rank = {name: getattr(pool, name)[greedy.order] for name in _PER_CANDIDATE}
-        return cls(
-            video=pool.video,
-            question=pool.question,
-            scorer=pool.scorer,
-            config=config,
-            coverage=greedy.coverage,
-            diversity=greedy.diversity,
-            utility=greedy.utility,
-            pool=pool.candidates,
-            stats=stats,
-            options=pool.options,
-            text=None if pool.text is None else pool.text[greedy.order],
-            **by_rank,
-        )
+    @property
+    def video(self) -> VideoInfo:
+        return self.pool.video
+
+    @property
+    def question(self) -> str | None:
+        return self.pool.question
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return self.pool.options
+
+    @property
+    def scorer(self) -> str:
+        return self.pool.scorer
+
+    @property
+    def config(self) -> MECConfig:
+        return self.pool.config
+
+    @property
+    def stats(self) -> Stats:
+        return self.pool.stats
+
+    @property
+    def frames(self) -> NDArray[np.int64]:
+        return self.pool.frames[self.order]
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        return self.pool.seconds[self.order]
+
+    @property
+    def is_zoom(self) -> NDArray[np.bool_]:
+        return self.pool.is_zoom[self.order]
+
+    @property
+    def evidence(self) -> NDArray[np.float32]:
+        return self.pool.evidence[self.order]
+
+    @property
+    def cues(self) -> Cues:
+        return {name: cue[self.order] for name, cue in self.pool.cues.items()}
 
     def __len__(self) -> int:
-        return len(self.frames)
+        return len(self.order)
 
     def __repr__(self) -> str:
         return (
             f"Ranking({self.video.path!r}, question={self.question!r}, scorer={self.scorer!r}, "
-            f"frames={self.frames.shape}, pool={len(self.pool)})"
+            f"frames={self.order.shape}, pool={len(self.pool)})"
         )
 
     def prefix(self, budget: int) -> Prefix:
-        """The first `budget` ranks, in time order."""
+        """The first `budget` ranks, in time order.
+
+        Args:
+            budget: frames wanted, 1 or more. More than the ranking has is served only where every candidate
+                of a short video is ranked already (`Prefix.complete`).
+
+        Raises:
+            BudgetError: the ranking has too few ranks; the message says which horizon to rank with.
+        """
         if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1:
             raise BudgetError(f"a frame budget must be a whole number, 1 or more, not {budget!r}")
-        everything = len(self) == len(self.pool)
-        if budget > len(self) and not everything:
+        if budget > len(self) and len(self) < len(self.pool):
             raise BudgetError(
                 f"this ranking has {len(self)} ranks, too few for a budget of {budget}; "
                 f"rank again with horizon={budget} (--horizon {budget})"
             )
-        chosen = np.argsort(self.frames[:budget], kind="stable")
+        ranks = np.argsort(self.order[:budget], kind="stable")
+        chosen = self.order[ranks]
         return Prefix(
             video=self.video,
             budget=int(budget),
-            frames=self.frames[chosen],
-            seconds=self.seconds[chosen],
-            ranks=chosen.astype(np.int64) + 1,
+            frames=self.pool.frames[chosen],
+            seconds=self.pool.seconds[chosen],
+            ranks=ranks.astype(np.int64) + 1,
             complete=budget > len(self),
         )
 
     def to_json(self) -> dict[str, Any]:
+        pool = self.pool
         return {
-            "format": FORMAT,
+            "format": RANKING_FORMAT,
             "kind": "ranking",
             "video": self.video.to_json(),
             "question": self.question,
             "options": list(self.options),
             "scorer": self.scorer,
             "config": self.config.to_json(),
-            "stats": self.stats,
-            "ranks": _rows(self),
-            "pool": _columns(self.pool, _PER_CANDIDATE | _cues(self.pool.text))
-            | {"active": list(self.pool.active), "anchors": list(self.pool.anchors)},
+            "stats": self.stats.to_json(),
+            "ranks": self._rows(),
+            "pool": {
+                "num_frames": pool.num_frames,
+                "active": list(pool.active),
+                "anchors": list(pool.anchors),
+                **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
+                "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
+            },
         }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """One object per rank, for people and scripts that read the file."""
+        measures: dict[str, NDArray[Any]] = {**self.cues, "evidence": self.evidence, **self.terms}
+        columns = {name: _plain(values) for name, values in measures.items()}
+        places = zip(self.frames.tolist(), self.seconds.tolist(), self.is_zoom.tolist(), strict=True)
+        return [
+            {"rank": i + 1, "frame": frame, "seconds": seconds, "from": "zoom" if zoom else "probe"}
+            | {name: values[i] for name, values in columns.items()}
+            for i, (frame, seconds, zoom) in enumerate(places)
+        ]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ranking:
-        pool, read = data["pool"], _cues(data["pool"].get("text"))
+        pool = data["pool"]
+        cues = _arrays(pool["cues"], dict.fromkeys(pool["cues"], np.float32))
+        columns = _arrays(pool, _POOL_COLUMNS)
+        _same_length([*cues.values(), *columns.values()])
+        order = np.searchsorted(columns["frames"], [row["frame"] for row in data["ranks"]])
+        if not np.array_equal(columns["frames"][order], [row["frame"] for row in data["ranks"]]):
+            raise ValueError("a rank names a frame that is no candidate")
+        known = {"rank", "frame", "seconds", "from", "evidence", *cues}
+        names = [name for name in data["ranks"][0] if name not in known] if data["ranks"] else []
+        terms = {name: np.array([row[name] for row in data["ranks"]], dtype=np.float64) for name in names}
         return cls(
-            video=VideoInfo.from_json(data["video"]),
-            question=data["question"],
-            options=tuple(data.get("options", ())),
-            scorer=data["scorer"],
-            config=MECConfig.from_json(data["config"]),
-            pool=Candidates(
+            CandidatePool(
+                video=VideoInfo.from_json(data["video"]),
+                question=data["question"],
+                options=tuple(data["options"]),
+                scorer=data["scorer"],
+                config=MECConfig.from_json(data["config"]),
+                num_frames=int(pool["num_frames"]),
+                cues=cues,
                 active=tuple(pool["active"]),
                 anchors=tuple(pool["anchors"]),
-                **_arrays(pool, _PER_CANDIDATE | read),
+                stats=Stats.from_json(data["stats"]),
+                **columns,
             ),
-            stats={name: data["stats"][name] for name in _STATS} | data["stats"],
-            **_arrays(_from_rows(data["ranks"], [*_MEASURES, *read]), _PER_RANK | read),
+            order.astype(np.int64),
+            terms,
         )
 
     def save(self, path: str | Path) -> None:
@@ -163,40 +198,7 @@ class Ranking:
     @classmethod
     def load(cls, path: str | Path) -> Ranking:
         """Read a ranking written by `save`."""
-        return load_file(path, "ranking", cls.from_json)
-
-
-def _rows(ranking: Ranking) -> list[dict[str, Any]]:
-    """One object per rank, for people and scripts that read the file."""
-    read = _cues(ranking.text)
-    columns = _columns(ranking, _PER_RANK | read)
-    return [
-        {
-            "rank": i + 1,
-            "frame": columns["frames"][i],
-            "seconds": columns["seconds"][i],
-            "from": "zoom" if columns["is_zoom"][i] else "probe",
-            **{name: columns[name][i] for name in (*_MEASURES, *read)},
-        }
-        for i in range(len(ranking))
-    ]
-
-
-def _cues(text: object) -> dict[str, Any]:
-    """The columns that only some rankings have."""
-    return {} if text is None else {"text": np.float32}
-
-
-def _from_rows(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> dict[str, list[Any]]:
-    return {
-        "frames": [row["frame"] for row in rows],
-        "seconds": [row["seconds"] for row in rows],
-        "is_zoom": [row["from"] == "zoom" for row in rows],
-    } | {name: [row[name] for row in rows] for name in measures}
-
-
-def _columns(source: object, names: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    return {name: _plain(getattr(source, name)) for name in names}
+        return load_file(path, "ranking", RANKING_FORMAT, cls.from_json)
 
 
 def _plain(array: NDArray[Any]) -> list[Any]:
@@ -207,30 +209,34 @@ def _plain(array: NDArray[Any]) -> list[Any]:
     return values
 
 
-def _arrays(data: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    arrays = {name: np.array(data[name], dtype=kind) for name, kind in names.items()}
-    lengths = {len(array) for array in arrays.values()}
-    if len(lengths) != 1 or any(array.ndim != 1 for array in arrays.values()):
-        raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-    return arrays
+def _arrays(data: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    return {name: np.array(data[name], dtype=kind) for name, kind in kinds.items()}
+
+
+def _same_length(arrays: Sequence[NDArray[Any]]) -> None:
+    lengths = {array.shape for array in arrays}
+    if len(lengths) != 1 or any(array.ndim != 1 for array in arrays):
+        raise ValueError(f"columns of different shapes: {sorted(lengths)}")
 
 
 Result = TypeVar("Result")
 
 
-def load_file(path: str | Path, kind: str, make: Callable[[Mapping[str, Any]], Result]) -> Result:
-    """What `make` makes of a result file of this kind; a clear error where it is none."""
+def load_file(
+    path: str | Path, kind: str, version: int, make: Callable[[Mapping[str, Any]], Result]
+) -> Result:
+    """What `make` makes of a result file of this kind and format; a clear error where it is none."""
     data = read_file(path)
     if data.get("kind") != kind:
         raise StoreError(f"{path}: not a {kind} file")
-    if data.get("format") != FORMAT:
+    if data.get("format") != version:
         raise IndexMismatch(
             f"{path}: this {kind} has format {data.get('format')}, "
-            f"this version of Framenest reads format {FORMAT}"
+            f"this version of Framenest reads format {version}"
         )
     try:
         return make(data)
-    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise StoreError(f"{path}: damaged {kind} file ({error!r})") from error
 
 

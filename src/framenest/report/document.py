@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
+from framenest.method.candidate_pool import CandidatePool
 from framenest.method.greedy import evidence_weight
 from framenest.method.prefix import Prefix
 from framenest.method.probes import segments
 from framenest.method.ranking import Ranking
 from framenest.selectors.selection import Selection
 
-FORMAT = 1
+REPORT_FORMAT = 1
 Result = Ranking | Selection
 NO_SCORER = "none"
-_CUES = ("relevance", "change", "observability", "evidence")
-_CHOICE = ("coverage", "diversity", "utility")
 
 
 def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -38,7 +37,7 @@ def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[st
         raise ConfigError("these rankings are of different videos; make one report per video")
     labels = _labels(results, names or [f"ranking {i + 1}" for i in range(len(results))])
     return {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "video": _video(results[0].video),
         "rankings": [
             {"label": label} | (_ranking(result) if isinstance(result, Ranking) else _selection(result))
@@ -57,7 +56,6 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
     preset, changed = preset_of(ranking.config, asked=ranking.question is not None)
     settings, pool = ranking.config.discovery, ranking.pool
     probes = pool.seconds[~pool.is_zoom]
-    read = () if ranking.text is None else ("text",)
     return {
         "kind": "ranking",
         "selector": "mec",
@@ -67,17 +65,12 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "preset": preset,
         "changed": changed,
         "window": _window(ranking),
-        "cue_weights": {
-            "relevance": settings.relevance_weight,
-            "change": settings.change_weight,
-            "observability": settings.observability_weight,
-        }
-        | ({"text": settings.text_weight} if read else {}),
-        "ranks": _columns(ranking, (*_CUES, *read, *_CHOICE)) | {"weights": _weights(ranking)},
-        "pool": _columns(pool, (*_CUES, *read)),
+        "cue_weights": {name: getattr(settings, f"{name}_weight") for name in pool.cues},
+        "ranks": _columns(ranking, ranking.terms) | {"weights": _weights(ranking)},
+        "pool": _columns(pool),
         "active": _active(probes, pool.active, settings.segment_length),
         "anchors": list(pool.anchors),
-        "stats": _stats(ranking.stats),
+        "stats": _stats(ranking.stats.to_json()),
     }
 
 
@@ -112,12 +105,15 @@ def _prefix(prefix: Prefix) -> dict[str, Any]:
     }
 
 
-def _columns(source: Any, measures: Sequence[str]) -> dict[str, Any]:
+def _columns(
+    source: Ranking | CandidatePool, terms: Mapping[str, NDArray[Any]] | None = None
+) -> dict[str, Any]:
+    measures = {**source.cues, "evidence": source.evidence, **(terms or {})}
     return {
         "frames": source.frames.tolist(),
         "seconds": _rounded(source.seconds),
         "zoom": source.is_zoom.astype(int).tolist(),
-    } | {name: _rounded(getattr(source, name)) for name in measures}
+    } | {name: _rounded(values) for name, values in measures.items()}
 
 
 def _rounded(values: NDArray[Any]) -> list[float]:
@@ -131,8 +127,8 @@ def _weights(ranking: Ranking) -> list[list[float]]:
     found = [[1.0, 0.0, 0.0]]
     for rank in range(2, horizon + 1):
         weight = evidence_weight(rank, config, horizon)
-        covered = 1.0 - weight - config.diversity if config.coverage else 0.0
-        found.append([round(weight, 4), round(covered, 4), config.diversity])
+        covered = 1.0 - weight - config.diversity_weight if config.coverage_term else 0.0
+        found.append([round(weight, 4), round(covered, 4), config.diversity_weight])
     return found
 
 

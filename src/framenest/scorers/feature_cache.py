@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import CacheWarning, digest, keep
+from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
-from framenest.protocols import Decoder, Progress, Scorer, Store
-from framenest.scorers.features import FORMAT, Features
+from framenest.protocols import Decoder, HoldsFeatures, KeepsTime, Progress, Scorer, SetsBatchSize, Store
+from framenest.scorers.features import FEATURES_FORMAT, Features
 from framenest.text import size_text
 from framenest.timing import Timing
 
@@ -24,15 +25,24 @@ KEPT_BY_DEFAULT = 64 * 2**20
 
 
 class LargeFeatures(CacheWarning):
-    """Says how large a video's features are before they are kept, or that they are not."""
+    """A video's features are large: kept on disk, or not."""
 
 
 class FeatureCache:
-    """Thumbnails and question-free features of any frames of a video, decoded only when not seen before.
+    """One video as one scorer sees it: each frame is decoded and encoded once, then remembered.
 
-    Features lie in parts, in memory and in the store alike: those of the probes first, then those of
-    zoom frames as questions ask for them, small parts merged into larger ones. So what is kept of a
-    thousand questions is a handful of files, and a new question never writes the probes again.
+    Features lie in parts, in memory and in the store alike: those of the probes first, then those of zoom
+    frames as questions ask for them, small parts merged into larger ones. A thousand questions leave a
+    handful of files, and a new question never rewrites the probes.
+
+    Args:
+        decoder: the video.
+        scorer: None where only thumbnails are wanted.
+        thumbnail: short side of the thumbnails, in pixels.
+        store: where features are kept between runs.
+        progress: called as progress(stage, done, total).
+        timing: the clock that stages are counted on.
+        keep_all: keep features of any size in the store.
     """
 
     def __init__(
@@ -47,7 +57,9 @@ class FeatureCache:
         keep_all: bool = False,
     ) -> None:
         self.decoder = decoder
-        self._scorer = scorer
+        self.scorer = scorer
+        self.decoded = 0
+        """Frames decoded so far."""
         self._thumbnail = ImageSpec.short_side(thumbnail)
         self._pictures = (self._thumbnail, *(scorer.inputs if scorer else ()))
         self._store = store
@@ -57,17 +69,15 @@ class FeatureCache:
         self._told = False
         self._key = partial(features_key, decoder, scorer, thumbnail)
         self._parts = [*self._kept()]
-        self._decoded = 0
 
     @property
     def nbytes(self) -> int:
-        """Size of all features held."""
+        """Bytes of all features in memory."""
         return sum(part.nbytes for part in self._parts)
 
     @property
-    def frames(self) -> NDArray[np.int64]:
-        """The frames seen so far, ascending."""
-        return np.sort(np.concatenate([np.zeros(0, np.int64), *(part.frames for part in self._parts)]))
+    def _inner_timing(self) -> Timing | None:
+        return self.scorer.timing if isinstance(self.scorer, KeepsTime) else None
 
     def see(self, frames: NDArray[np.int64], stage: str) -> Features:
         """Features of those of the frames that decode, in ascending order."""
@@ -82,35 +92,54 @@ class FeatureCache:
         found = [part.take(mine) for part, mine in held if len(mine)]
         return Features.gather(found or [self._nothing()])
 
-    def decodable(
+    def see_or_replace(
         self, wanted: NDArray[np.int64], probes: NDArray[np.int64], stage: str, first: int = 0
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Frames to use for those wanted, and (wanted, used) pairs where they differ.
+    ) -> tuple[Features, list[tuple[int, int]]]:
+        """Features of the frames wanted, and (wanted, used) pairs where another one stands in.
 
-        For a frame that will not decode, the nearest earlier one that does stands in, if it lies after
-        the probe before (from `first` on where there is none) and is not taken already; else the frame
-        is dropped, and used is −1.
+        For a frame that will not decode, the nearest earlier one that does stands in, if it lies after the
+        probe before (from `first` on where there is none) and is not taken already; else the frame is
+        dropped, and used is −1.
         """
-        seen = self.see(wanted, stage).frames
-        used = set(seen.tolist())
-        taken = used | set(probes.tolist())
+        seen = self.see(wanted, stage)
+        taken = {*seen.frames.tolist(), *probes.tolist()}
         pairs = []
-        for number in wanted[~np.isin(wanted, seen)].tolist():
+        for number in seen.missing(wanted).tolist():
             before = probes[probes < number]
             stretch = range(int(before[-1]) + 1 if len(before) else first, number)
-            found = [n for n in self._decodes(stretch) if n not in taken]
-            pairs.append((number, found[-1] if found else -1))
-            if found:
-                used.add(found[-1])
-                taken.add(found[-1])
-        frames = np.array(sorted(used), dtype=np.int64)
-        self.see(frames, stage)
-        return frames, np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            used = max((n for n in self._decodes(stretch) if n not in taken), default=-1)
+            pairs.append((number, used))
+            taken.add(used)
+        extra = [used for _, used in pairs if used >= 0]
+        return (self.see(np.union1d(seen.frames, extra), stage) if extra else seen), pairs
 
-    def take_decoded(self) -> int:
-        """How many frames were decoded since this was last asked."""
-        decoded, self._decoded = self._decoded, 0
-        return decoded
+    def relevance(self, seen: Features, question: str | None, reference: Features) -> NDArray[np.float32]:
+        """Ask the scorer how well frames match a question.
+
+        Args:
+            seen: the frames (n of them).
+            question: None gives zeros.
+            reference: the probes, for scorers that normalise over the video.
+
+        Returns:
+            (n,) relevance in [0, 1].
+
+        Raises:
+            ScorerError: the scorer returned something else.
+        """
+        count = len(seen.frames)
+        if question is None or self.scorer is None or not count:
+            return np.zeros(count, dtype=np.float32)
+        with self._timing("match", self._inner_timing):
+            found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
+        relevance = np.asarray(found, dtype=np.float32)
+        if relevance.shape != (count,) or not ((relevance >= 0) & (relevance <= 1)).all():
+            span = f"from {relevance.min():.3g} to {relevance.max():.3g}" if relevance.size else "nothing"
+            raise ScorerError(
+                f"scorer {self.scorer.name!r} must return {count} numbers in [0, 1]; "
+                f"it returned shape {relevance.shape}, {span}"
+            )
+        return relevance
 
     def _add(self, new: Features) -> None:
         """Remember a part, merged with the smaller ones before it, and keep it where that is wanted."""
@@ -124,7 +153,7 @@ class FeatureCache:
         self._parts.append(new)
 
     def _tell_size(self, new: int) -> None:
-        """Say once, before the work, how large features that do not simply fit will be."""
+        """Warn once, before the work, how large features above the default limit will be."""
         empty = self._nothing().arrays().values()
         size = self.nbytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in empty)
         if size < KEPT_BY_DEFAULT or self._told:
@@ -148,8 +177,9 @@ class FeatureCache:
         """A part in the store, its features where the scorer wants them."""
         kept = self._store.get(self._key(number))
         part = Features.from_parts(*kept) if kept else None
-        hold = getattr(self._scorer, "hold", dict)
-        return None if part is None else replace(part, encoded=hold(part.encoded))
+        if part is not None and isinstance(self.scorer, HoldsFeatures):
+            return replace(part, encoded=self.scorer.hold(part.encoded))
+        return part
 
     def _decode(self, frames: NDArray[np.int64], stage: str) -> Iterator[Features]:
         if not len(frames):
@@ -162,11 +192,11 @@ class FeatureCache:
             done += len(batch)
             self._progress(stage, done, len(frames))
         self._progress(stage, len(frames), len(frames))
-        self._decoded += done
+        self.decoded += done
 
     def _batches(self, frames: NDArray[np.int64]) -> Iterator[FrameBatch]:
         """The decoder's batches, joined to as many frames as the scorer likes at once."""
-        size = getattr(self._scorer, "batch", 1)
+        size = self.scorer.batch if isinstance(self.scorer, SetsBatchSize) else 1
         decoded = self.decoder.read(frames, sizes=self._pictures)
         waiting: list[FrameBatch] = []
         while True:
@@ -182,10 +212,10 @@ class FeatureCache:
 
     def _encode(self, batch: FrameBatch, timed: str = "encode") -> Features:
         thumbnails, *pictures = batch.pixels
-        if self._scorer is None:
+        if self.scorer is None:
             return Features(batch.frames, thumbnails, {})
-        with self._timing(timed, getattr(self._scorer, "timing", None)):
-            encoded = self._scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(pictures)))
+        with self._timing(timed, self._inner_timing):
+            encoded = self.scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(pictures)))
         return Features(batch.frames, thumbnails, dict(encoded))
 
     def _decodes(self, frames: Sequence[int]) -> list[int]:
@@ -206,5 +236,7 @@ class FeatureCache:
 def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int, part: int = 0) -> str:
     """Under which a store keeps what this scorer has seen of the video; part 0 holds the first probes."""
     who = [scorer.name, scorer.version] if scorer else None
-    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part, FORMAT)
+    name = digest(
+        decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part, FEATURES_FORMAT
+    )
     return f"features/{name}"

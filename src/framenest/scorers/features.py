@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from framenest.frames import Array, Pixels
 from framenest.protocols import Encoded
 
-FORMAT = 1
+FEATURES_FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Features:
         return Features(frames, self.thumbnails[rows], {n: a[rows] for n, a in self.encoded.items()})
 
     def header(self) -> dict[str, Any]:
-        return {"format": FORMAT, "kind": "features"}
+        return {"format": FEATURES_FORMAT, "kind": "features"}
 
     def arrays(self) -> dict[str, Array]:
         named = {f"encoded.{name}": np.asarray(rows) for name, rows in self.encoded.items()}
@@ -57,7 +57,7 @@ class Features:
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Features | None:
         """Features as they were kept; None where another version wrote them."""
-        if header.get("kind") != "features" or header.get("format") != FORMAT:
+        if header.get("kind") != "features" or header.get("format") != FEATURES_FORMAT:
             return None
         encoded = {n.removeprefix("encoded."): a for n, a in arrays.items() if n.startswith("encoded.")}
         return cls(arrays["frames"], arrays["thumbnails"], encoded)

@@ -1,59 +1,56 @@
-"""The text on screen of one video, read within a budget of seconds, as a cue beside relevance."""
+"""Text on screen: read on a given number of frames, as a cue beside relevance."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.protocols import Scorer
 from framenest.scorers.feature_cache import FeatureCache
-
-AT_ONCE = 4  # frames between looks at the clock
+from framenest.scorers.features import Features
 
 
 class ScreenText:
-    """How well the text on screen matches a question, as far as there was time to read it.
+    """How well the text on screen matches a question.
 
-    ScreenText costs hundreds of milliseconds a frame, so frames are read in an order of which every
-    beginning is spread over the whole video. What was read is kept; the next question reads on.
+    OCR costs hundreds of milliseconds a frame, so only so many frames are read: the probes first, then zoom
+    frames. They are taken in bit-reversed order, so that however few they are, they are spread over the
+    video. Which frames are read depends on nothing else, so a ranking can be reproduced.
+
+    Args:
+        cache: the video as the OCR scorer sees it.
+        question: what was asked.
+        budget: frames to read.
     """
 
-    def __init__(self, sight: FeatureCache, reader: Scorer, seconds: float) -> None:
-        self._sight = sight
-        self._reader = reader
-        self._left = seconds
+    def __init__(self, cache: FeatureCache, question: str, budget: int) -> None:
+        self.read = 0
+        """Frames read so far."""
+        self._cache = cache
+        self._question = question
+        self._budget = budget
+        self._probes: Features | None = None
 
-    def read(self, frames: NDArray[np.int64], stage: str) -> None:
-        """Read those of the frames that were not read yet, until the seconds are spent."""
-        unread = frames[~np.isin(frames, self._sight.frames)]
-        order = unread[spread(len(unread))]
-        for start in range(0, len(order), AT_ONCE):
-            if self._left <= 0:
-                return
-            began = time.monotonic()
-            self._sight.see(np.sort(order[start : start + AT_ONCE]), stage)
-            self._left -= time.monotonic() - began
+    def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Read what the budget still allows of the frames; the first call must be for the probes.
 
-    def count(self, frames: NDArray[np.int64]) -> int:
-        """How many of the frames were read."""
-        return int(np.isin(frames, self._sight.frames).sum())
-
-    def cue(self, frames: NDArray[np.int64], question: str, probes: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(n,) in [0, 1]; 0 for a frame that was not read. `probes` tell which words are everywhere."""
+        Returns:
+            (n,) cue in [0, 1]; 0 for a frame that was not read.
+        """
+        left = self._budget - self.read
+        chosen = self._cache.see(np.sort(frames[spread(len(frames))[:left]]), "text")
+        self.read += len(chosen.frames)
+        if self._probes is None:
+            self._probes = chosen  # they tell which words are everywhere
         result = np.zeros(len(frames), dtype=np.float32)
-        there = np.isin(frames, self._sight.frames)
-        known = np.intersect1d(probes, self._sight.frames)
-        if there.any() and len(known):
-            encoded = self._sight.see(frames[there], "text").encoded
-            reference = self._sight.see(known, "text").encoded
-            result[there] = self._reader.match(encoded, question, reference=reference)
+        if len(self._probes.frames):
+            result[np.isin(frames, chosen.frames)] = self._cache.relevance(
+                chosen, self._question, self._probes
+            )
         return result
 
 
 def spread(count: int) -> NDArray[np.int64]:
-    """0 … count−1 in an order of which every beginning is spread evenly.
+    """0 … count−1 in bit-reversed order: every prefix of it is spread evenly.
 
     >>> spread(8).tolist()
     [0, 4, 2, 6, 1, 5, 3, 7]

@@ -48,7 +48,7 @@ class MecSelector:
         began = time.perf_counter()
         ranking = self._mec.rank(video, question)
         prefixes = {budget: ranking.prefix(budget) for budget in checked(budgets)}
-        stats = ranking.stats | {"wall_seconds": time.perf_counter() - began, "runs": 1}
+        stats = ranking.stats.to_json() | {"wall_seconds": time.perf_counter() - began, "runs": 1}
         return Selection(ranking.video, question, self.name, ranking.scorer, prefixes, stats)
 
 
@@ -109,9 +109,10 @@ class RuleSelector(ABC):
                 f"{self.name} needs frame and text vectors, which scorer {scorer.name!r} has not"
             )
         decoder = space.open(video)
-        sight = space.sight(decoder, scorer, THUMBNAIL)
-        seen = sight.see(self.candidates(decoder.info), "candidates")
-        scores = space.relevance(scorer, question, seen.encoded, seen.encoded, len(seen.frames))
+        cache = space.features(decoder, scorer, THUMBNAIL)
+        before = cache.decoded
+        seen = cache.see(self.candidates(decoder.info), "candidates")
+        scores = cache.relevance(seen, question, seen)
         vectors: Floats | None = None
         text: Floats | None = None
         if (
@@ -126,7 +127,7 @@ class RuleSelector(ABC):
         prefixes = self._choose(decoder, scored, budgets)
         stats: dict[str, Any] = {
             "candidates": len(seen.frames),
-            "decoded": sight.take_decoded(),
+            "decoded": cache.decoded - before,
             "runs": 1 if self.ranks else len(prefixes),
             "wall_seconds": time.perf_counter() - began,
         }

@@ -14,7 +14,9 @@ from framenest.cache.archive import write_atomic
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import FORMAT, Ranking, load_file, read_file
+from framenest.method.ranking import Ranking, load_file, read_file
+
+SELECTION_FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class Selection:
     def save(self, path: str | Path) -> None:
         """Write the selection as JSON."""
         data = {
-            "format": FORMAT,
+            "format": SELECTION_FORMAT,
             "kind": "selection",
             "video": self.video.to_json(),
             "question": self.question,
@@ -65,7 +67,7 @@ class Selection:
     @classmethod
     def load(cls, path: str | Path) -> Selection:
         """Read a selection written by `save`."""
-        return load_file(path, "selection", cls.from_json)
+        return load_file(path, "selection", SELECTION_FORMAT, cls.from_json)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:

@@ -15,7 +15,7 @@ from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
-from framenest.method.ranking import FORMAT
+from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, machine_memory
 from framenest.server.frame_images import FrameImages
 from framenest.server.jobs import Job, Jobs
@@ -97,7 +97,7 @@ class Service:
         MECConfig.preset(preset)
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
         request |= {"preset": preset, "horizon": horizon}
-        id_ = digest(request, self.scorer, FORMAT)[:24]
+        id_ = digest(request, self.scorer, RANKING_FORMAT)[:24]
         with self.journal.lock:  # so that the video is not removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):

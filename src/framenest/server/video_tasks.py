@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cachetools import LRUCache
 from PIL import Image
 
 from framenest.cache.remote import open_store
@@ -26,7 +25,6 @@ from framenest.processes import Report
 from framenest.protocols import Progress
 from framenest.session import Session
 
-OPEN_VIDEOS = 8  # videos kept open, with their features in memory
 QUALITY = 85
 
 
@@ -37,31 +35,30 @@ def load_tasks(report: Report, scorer: str, scoring: ScorerConfig, cache: str | 
 
 
 class VideoTasks:
-    """One scorer, and an LRU cache of open videos. Not thread-safe."""
+    """One scorer and its session of open videos. Not thread-safe."""
 
     def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Progress) -> None:
         self._store = open_store(cache)
-        self._models = Session(
+        self._session = Session(
             scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
         )
-        self._sessions: LRUCache[str, Session] = LRUCache(OPEN_VIDEOS)
 
     def scorer(self) -> str:
         """Load the scorer; its name and version."""
-        return self._models.scoring_name("?")
+        return self._session.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:
         """Index a video; what is known of it then."""
-        return {"video": MEC(session=self._session(path)).index(path).video.to_json()}
+        return {"video": MEC(session=self._session).index(path).video.to_json()}
 
     def rank(
         self, path: str, question: str | None, options: list[str], preset: str, horizon: int, target: str
     ) -> dict[str, Any]:
         """Rank a video for a question into a file; how many frames that decoded."""
         config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        ranking = MEC(config, session=self._session(path)).rank(path, question, options=options)
+        ranking = MEC(config, session=self._session).rank(path, question, options=options)
         ranking.save(target)
-        return {"decoded": ranking.stats["decoded"], "video": ranking.video.to_json()}
+        return {"decoded": ranking.stats.decoded, "video": ranking.video.to_json()}
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> dict[int, bytes]:
         """JPEGs of frames with this short side; frames that do not decode are left out."""
@@ -91,8 +88,3 @@ class VideoTasks:
     def messages(self, ranking: str, k: int, style: str, max_side: int | None) -> str:
         """The same as JSON text, as `framenest export` writes it."""
         return self.request(ranking, k, style, max_side).dumps()
-
-    def _session(self, path: str) -> Session:
-        if path not in self._sessions:
-            self._sessions[path] = self._models.anew()
-        return self._sessions[path]

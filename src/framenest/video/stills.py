@@ -97,6 +97,11 @@ class ArrayDecoder(_Stills):
         count, height, width = pixels.shape[:3]
         self._info = _still_info("<array>", digest.hexdigest(), count, fps, width, height, "raw")
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames in memory."""
+        return self._frames.nbytes
+
     def _image(self, number: int) -> Image.Image:
         return Image.fromarray(self._frames[number])
 

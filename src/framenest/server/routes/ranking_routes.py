@@ -59,7 +59,8 @@ def rankings(here: Here, video: Annotated[str | None, Query(max_length=64)] = No
 def ranking(here: Here, ranking: Id) -> RankingOut:
     """What was ranked, how, and how long the ranking is."""
     found, asked = here.rankings.get(ranking), here.rankings.request(ranking)
-    return RankingOut(**asked, id=ranking, scorer=found.scorer, length=len(found), stats=found.stats)
+    stats = found.stats.to_json()
+    return RankingOut(**asked, id=ranking, scorer=found.scorer, length=len(found), stats=stats)
 
 
 @router.get("/rankings/{ranking}/prefix", response_model=PrefixOut, responses=problems(404, 409))

@@ -1,0 +1,62 @@
+"""CandidatePool: every frame that a ranking may choose from, with its cues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.config import MECConfig
+from framenest.frames import VideoInfo
+from framenest.method.stats import Stats
+
+Cues = Mapping[str, NDArray[np.float32]]
+"""(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatePool:
+    """The candidates of one question: the probes and the zoom frames of the active segments.
+
+    Attributes:
+        video: the video.
+        question: what was asked; None where nothing was.
+        options: the answers to choose from, where there are some.
+        scorer: everything that gave the relevance, by name.
+        config: the settings.
+        num_frames: N, frames of the video or of the window that was looked at.
+        frames: (n,) int64 ascending.
+        seconds: (n,) float64.
+        is_zoom: (n,) bool.
+        cues: (n,) float32 each: relevance, change, observability, and text where it was read on screen.
+        evidence: (n,) float32, the weighted sum of the cues.
+        active: numbers of the active segments.
+        anchors: frame numbers that were zoomed in on.
+        stats: counts and seconds.
+        appearance: (n, d) float32 unit vectors; None in a pool that was read from a file.
+    """
+
+    video: VideoInfo
+    question: str | None
+    options: tuple[str, ...]
+    scorer: str
+    config: MECConfig
+    num_frames: int
+    frames: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    is_zoom: NDArray[np.bool_]
+    cues: Cues
+    evidence: NDArray[np.float32]
+    active: tuple[int, ...]
+    anchors: tuple[int, ...]
+    stats: Stats
+    appearance: NDArray[np.float32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __repr__(self) -> str:
+        zoomed = int(self.is_zoom.sum())
+        return f"CandidatePool(frames={self.frames.shape}, probes={len(self) - zoomed}, zoom={zoomed})"

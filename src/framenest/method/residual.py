@@ -1,0 +1,139 @@
+"""The `residual` rule: evidence that no chosen frame shows yet. It goes beyond the paper.
+
+u_n(S) = (E_n + c) · (1 − max κ_nm) · (1 − max κ_a(s_nm)), both over the chosen frames m ∈ S.
+
+κ_nm is the chance that frame n shows the same event as frame m: by a short prior on how long events last,
+and, as far as relevance does not dip between the two, by a long one. κ_a is the chance that two frames that
+look the same show the same thing. docs/evaluation.md tells what it gains.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.config import RankingConfig
+from framenest.method.appearance import similarity_rows
+from framenest.method.greedy import Floats, Greedy
+
+LEAST = 1e-6
+"""Relevance below this counts as this, so that the depth of a dip is defined."""
+SAME_LOOK = 0.9
+"""How sure two identical pictures make that they show the same thing."""
+
+
+def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
+    """κ_t: the probability that an event seen at one moment is still on at another.
+
+    Durations are spread log-uniformly over [a, b] seconds. With L = ln(b/a): 1 − d(1/a − 1/b)/L for d < a,
+    (ln(b/d) − 1 + d/b)/L for a ≤ d < b, 0 beyond.
+
+    Args:
+        distance: (n,) seconds between the two moments, 0 or more.
+        shortest: a, seconds.
+        longest: b, seconds.
+
+    >>> still_on(np.array([0.0, 1.0, 4.0]), 1.0, 4.0).round(3).tolist()
+    [1.0, 0.459, 0.0]
+    """
+    span = math.log(longest / shortest)
+    within = np.minimum(np.maximum(distance, shortest), longest)
+    chance = within * (1 / longest)
+    chance -= np.log(within)
+    chance += math.log(longest) - 1.0  # now 0 at the longest
+    chance += np.maximum(shortest - distance, 0.0) * (1 / shortest - 1 / longest)  # linear below the shortest
+    chance /= span
+    return chance
+
+
+def no_dip(relevance: Floats, chosen: int) -> Floats:
+    """r_nm: the lowest relevance between each frame and the chosen one, as a share of the lower of the two.
+
+    Args:
+        relevance: (n,) in time order, more than 0.
+        chosen: position of m.
+
+    Returns:
+        (n,) in (0, 1]; 1 where relevance does not dip between the two.
+
+    >>> no_dip(np.array([0.8, 0.2, 0.4]), 0).tolist()
+    [1.0, 1.0, 0.5]
+    """
+    lowest = np.empty_like(relevance)
+    np.minimum.accumulate(relevance[chosen:], out=lowest[chosen:])
+    np.minimum.accumulate(relevance[chosen::-1], out=lowest[chosen::-1])
+    share: Floats = lowest / np.minimum(relevance, relevance[chosen])
+    return share
+
+
+def same_event(seconds: Floats, relevance: Floats, chosen: int, config: RankingConfig) -> Floats:
+    """κ_nm: the chance that each frame shows the same event as the chosen one. (n,)."""
+    distance = np.abs(seconds - seconds[chosen])
+    event = still_on(distance, config.event_shortest, config.event_longest)
+    scene = still_on(distance, config.scene_shortest, config.scene_longest)
+    return np.maximum(event, no_dip(relevance, chosen) * scene)
+
+
+def same_look(similarity: Floats, least: float) -> Floats:
+    """κ_a = 0.9 · clip((s − s₀)/(1 − s₀), 0, 1): the same picture shows the same thing. (n,)."""
+    return SAME_LOOK * np.minimum(np.maximum(similarity - least, 0.0) * (1 / (1.0 - least)), 1.0)
+
+
+def residual(
+    seconds: NDArray[np.float64],
+    relevance: NDArray[np.float32],
+    evidence: NDArray[np.float32],
+    appearance: NDArray[np.float32],
+    config: RankingConfig,
+) -> Greedy:
+    """Rank the candidates by the evidence that the frames before do not show.
+
+    Args:
+        seconds: (n,) ascending.
+        relevance: (n,) the scorer's relevance.
+        evidence: (n,) E.
+        appearance: (n, d) unit vectors.
+        config: the horizon and the constants of the rule.
+
+    Returns:
+        The order, M = min(horizon, n) long, and by rank: `same_event` and `same_look`, the shares of it
+        that are shown already; `shown_by`, the rank that shows most of it (0: none does); `utility`. Ties
+        go to the earlier frame.
+    """
+    size = len(seconds)
+    horizon = min(config.horizon, size)
+    floor = np.maximum(relevance.astype(np.float64), LEAST)
+    worth = evidence.astype(np.float64) + config.evidence_floor
+    similarities = similarity_rows(appearance)
+    longest = max(config.event_longest, config.scene_longest)
+    first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
+    end = np.searchsorted(seconds, seconds + longest, side="right").tolist()
+    new_event, new_look, taken = np.ones(size), np.ones(size), np.zeros(size)
+    order = np.empty(horizon, dtype=np.int64)
+    terms = np.empty((3, horizon))
+    shares = np.zeros((horizon, size))
+    for place in range(horizon):
+        utility = worth * new_event * new_look
+        chosen = int((utility + taken).argmax())
+        order[place] = chosen
+        terms[:, place] = 1.0 - new_event[chosen], 1.0 - new_look[chosen], utility[chosen]
+        taken[chosen] = -np.inf
+        near = slice(first[chosen], end[chosen])  # an event reaches no further
+        event = same_event(seconds[near], floor[near], chosen - near.start, config)
+        shares[place, near] = event
+        np.minimum(new_event[near], 1.0 - event, out=new_event[near])
+        similarity = similarities(chosen)
+        if np.count_nonzero(similarity > config.same_look_from) > 1:  # another one than itself
+            look = same_look(similarity, config.same_look_from)
+            np.maximum(shares[place], look, out=shares[place])
+            np.minimum(new_look, 1.0 - look, out=new_look)
+    by = dict(zip(("same_event", "same_look", "utility"), terms, strict=True))
+    return Greedy(order, by | {"shown_by": _shown_by(shares[:, order])})
+
+
+def _shown_by(shares: Floats) -> Floats:
+    """(M,) the rank before each one that shows most of it; 0 where none shows anything. shares: (M, M)."""
+    before = np.triu(shares, 1)
+    return np.where(before.max(axis=0) > 0, before.argmax(axis=0) + 1.0, 0.0)
