@@ -22,9 +22,9 @@ from machine import write
 
 from framenest import IndexConfig, MECConfig
 from framenest.cache.directory import DirectoryStore
-from framenest.corpus.job import BatchJob, Group
+from framenest.corpus.batch_job import BatchJob, Group
 from framenest.corpus.manifest import index_groups
-from framenest.corpus.workers import ProcessLimits, run_here
+from framenest.corpus.process_run import ProcessLimits, run_in_processes
 
 
 def copy_from(footage: Path, path: Path, begin: float, seconds: float) -> None:
@@ -75,14 +75,14 @@ def run(engine: str, jobs: int, job: BatchJob, groups: list[Group]) -> dict[str,
     if engine == "ray":
         import ray
 
-        from framenest.corpus.ray import run_on_ray
+        from framenest.corpus.ray_run import run_on_ray
 
         ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False, logging_level="error")
     began, spent = time.perf_counter(), processor_seconds()
     work = (
         run_on_ray(job, groups, ProcessLimits())
         if engine == "ray"
-        else run_here(job, groups, jobs, ProcessLimits())
+        else run_in_processes(job, groups, jobs, ProcessLimits())
     )
     outcomes = [outcome for found in work for outcome in found]
     wall, cpu = time.perf_counter() - began, processor_seconds() - spent

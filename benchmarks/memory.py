@@ -25,7 +25,7 @@ from machine import write
 
 from framenest import models
 from framenest.cache.directory import DirectoryStore, cache_dir
-from framenest.corpus.job import BatchJob, WorkItem
+from framenest.corpus.batch_job import BatchJob, WorkItem
 
 SIZES = {"360p": (640, 360), "720p": (1280, 720), "1080p": (1920, 1080), "4K": (3840, 2160)}
 FRAMES = 300

@@ -20,7 +20,7 @@ import numpy as np
 from machine import write
 
 from framenest.cache.directory import DirectoryStore
-from framenest.corpus.job import BatchJob, WorkItem
+from framenest.corpus.batch_job import BatchJob, WorkItem
 
 
 def plain(array: np.ndarray) -> np.ndarray:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from framenest.corpus.job import BatchJob
+from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
-from framenest.corpus.workers import run_here
+from framenest.corpus.process_run import run_in_processes
 from framenest.processes import ProcessLimits
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,9 @@ def test_a_day_of_video_at_60_fps(tmp_path, monkeypatch):
     assert measured["peak_mib"] * 2**20 < bound
     make_long(tmp_path / "day.mp4", 24)
     groups = index_groups([str(tmp_path / "day.mp4")])
-    ((outcome,),) = run_here(BatchJob(root=str(tmp_path / "store")), groups, 1, ProcessLimits(memory=bound))
+    ((outcome,),) = run_in_processes(
+        BatchJob(root=str(tmp_path / "store")), groups, 1, ProcessLimits(memory=bound)
+    )
     assert outcome.status == "done", outcome.text
     assert outcome.text.startswith("512 probes over 24:00:00.0")
     assert outcome.duration == 24 * 3600

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from framenest.errors import ConfigError
-from framenest.server.check import check_video
-from framenest.server.refusals import Unusable
-from framenest.server.settings import MIB, Settings
+from framenest.server.refusals import Refusal
+from framenest.server.server_settings import MIB, ServerSettings
+from framenest.server.video_check import check_video
 from media import numbered_video
 from served import Server
 
@@ -37,8 +37,8 @@ def secret(tmp_path_factory):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
 def test_other_addresses_need_a_token(tmp_path, host):
     with pytest.raises(ConfigError, match="needs a token"):
-        Settings(data=tmp_path, host=host)
-    assert Settings(data=tmp_path, host=host, token=TOKEN).host == host
+        ServerSettings(data=tmp_path, host=host)
+    assert ServerSettings(data=tmp_path, host=host, token=TOKEN).host == host
 
 
 def test_the_command_refuses_an_open_door_in_one_line(tmp_path):
@@ -56,11 +56,11 @@ def test_the_command_refuses_an_open_door_in_one_line(tmp_path):
 
 def test_a_token_is_long_and_does_not_print(tmp_path):
     with pytest.raises(ConfigError, match="too short"):
-        Settings(data=tmp_path, token="short")
-    assert TOKEN not in repr(Settings(data=tmp_path, token=TOKEN))
+        ServerSettings(data=tmp_path, token="short")
+    assert TOKEN not in repr(ServerSettings(data=tmp_path, token=TOKEN))
     for token in ("ein-Schlüssel-für-alle", f"{TOKEN}\n", f"{TOKEN} "):
         with pytest.raises(ConfigError, match="cannot send"):
-            Settings(data=tmp_path, token=token)
+            ServerSettings(data=tmp_path, token=token)
 
 
 def test_it_listens_on_loopback_only(server):
@@ -326,12 +326,12 @@ def test_playlists_in_the_folder_are_refused_too(server, media, secret):
 def test_the_check_has_limits_of_memory_and_time(media, tmp_path):
     clip = media / "clip.mp4"
     assert check_video(clip, seconds=10, memory=2048 * MIB)["format"].startswith("mov")
-    with pytest.raises(Unusable, match=r"limits|memory"):
+    with pytest.raises(Refusal, match=r"limits|memory"):
         check_video(clip, seconds=10, memory=64 * MIB)
     hanging = tmp_path / "pipe.mp4"
     os.mkfifo(hanging)  # never delivers a byte
     began = time.monotonic()
-    with pytest.raises(Unusable, match="more than 3 s"):
+    with pytest.raises(Refusal, match="more than 3 s"):
         check_video(hanging, seconds=1, memory=2048 * MIB)
     assert time.monotonic() - began >= 3
 

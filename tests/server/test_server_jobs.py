@@ -12,7 +12,7 @@ import pytest
 from framenest.errors import StoreError
 from framenest.server.jobs import ATTEMPTS, Jobs
 from framenest.server.journal import Journal
-from framenest.server.refusals import Busy, NotReady
+from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
 from processes import children
 
@@ -52,8 +52,9 @@ def test_a_full_queue_says_when_to_come_back(journal):
     jobs.take()
     jobs.submit("rank", "b", {})
     jobs.submit("rank", "c", {})
-    with pytest.raises(Busy) as refused:
+    with pytest.raises(Refusal) as refused:
         jobs.submit("rank", "d", {})
+    assert refused.value.status == 429
     assert refused.value.retry_after >= 1
     assert jobs.submit("rank", "b", {}).target == "b"
 
@@ -83,7 +84,9 @@ def test_an_orderly_stop_does_not_count_as_an_attempt(tmp_path):
         jobs = Jobs(journal, limit=5)
         if start == 0:
             jobs.submit("rank", "a", {})
-        jobs.put_back(jobs.take())
+        job = jobs.take()
+        assert (job.target, job.attempts) == ("a", 0)
+        jobs.put_back(job)
         journal.close()
 
 
@@ -91,7 +94,7 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_finished_one_not(journal):
     jobs = Jobs(journal, limit=5)
     job = jobs.submit("rank", "a", {})
     assert jobs.cancel(job.id).state == "cancelled"
-    with pytest.raises(NotReady, match="over"):
+    with pytest.raises(Refusal, match="over"):
         jobs.cancel(job.id)
     assert jobs.counts() == {"queued": 0, "running": 0}
 

@@ -7,22 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from framenest.config import ScorerConfig
 from framenest.errors import StoreError, VideoError
 from framenest.processes import ProcessLimits
-from framenest.server import incoming, service
-from framenest.server.incoming import Incoming
-from framenest.server.parts import Part, UploadSpace
-from framenest.server.refusals import Forbidden, NotReady, TooLarge, Unusable
+from framenest.server import service, uploads
+from framenest.server.partial_file import PartialFile, StorageQuota
+from framenest.server.refusals import Refusal
+from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
-from framenest.server.settings import MIB, Settings
-from framenest.server.worker import Worker
+from framenest.server.uploads import Uploads
+from framenest.server.video_worker import VideoWorker
 
 
 @pytest.fixture
 def here(tmp_path, media, scores):
     """A service whose job threads do not run."""
-    made = Service(Settings(data=tmp_path / "data", videos=media, scorer=scores))
+    made = Service(ServerSettings(data=tmp_path / "data", videos=media, scorer=scores))
     yield made
     made.close()
 
@@ -53,7 +52,7 @@ def test_a_job_stays_as_it_was_while_the_journal_cannot_be_written(here):
 
 
 def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatch):
-    monkeypatch.setattr(service, "PAUSE", 0.01)
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.01)
     failed, ended = threading.Event(), threading.Event()
     monkeypatch.setattr(service.log, "error", lambda *_: failed.set())
     here.jobs._tell = lambda _: ended.set()
@@ -83,11 +82,12 @@ def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatc
     (ProcessLimits(seconds=0.001), "not done after 0.001 s"),
     (ProcessLimits(memory=1), "MiB allowed"),
 ])  # fmt: skip
-def test_work_over_its_limits_is_ended(scores, limits, told):
-    worker = Worker(scores, ScorerConfig(), None, limits)
+def test_work_over_its_limits_is_ended(tmp_path, media, scores, limits, told):
+    settings = ServerSettings(data=tmp_path, scorer=scores, cache=str(tmp_path / "cache"))
+    worker = VideoWorker(settings, limits)
     for _ in range(2):  # in a process of its own each
         with pytest.raises(VideoError, match=told):
-            worker.call("scorer")
+            worker.call("index", str(media / "clip.mp4"))
         assert worker.pid is None
     worker.close()
 
@@ -95,10 +95,10 @@ def test_work_over_its_limits_is_ended(scores, limits, told):
 def test_a_video_with_work_under_way_is_not_removed(here):
     video = here.library.add_path("clip.mp4")
     _, job = here.ask(video, "Where is it?", [], "paper", 64)
-    with pytest.raises(NotReady, match="indexed or ranked"):
+    with pytest.raises(Refusal, match="indexed or ranked"):
         here.remove(video)
     assert here.jobs.take() is job
-    with pytest.raises(NotReady, match="indexed or ranked"):
+    with pytest.raises(Refusal, match="indexed or ranked"):
         here.remove(video)
     here.jobs.finish(job)
     here.remove(video)
@@ -109,7 +109,7 @@ def test_a_ranking_of_another_format_is_another_ranking(here, monkeypatch):
     video = here.library.add_path("clip.mp4")
     first, _ = here.ask(video, "Where is it?", [], "paper", 64)
     assert here.ask(video, "Where is it?", [], "paper", 64)[0] == first
-    monkeypatch.setattr(service, "FORMAT", service.FORMAT + 1)
+    monkeypatch.setattr(service, "RANKING_FORMAT", service.RANKING_FORMAT + 1)
     assert here.ask(video, "Where is it?", [], "paper", 64)[0] != first
 
 
@@ -118,6 +118,17 @@ def test_the_cache_may_be_at_an_address(serve, media, tmp_path):
     server = serve("--cache", f"file://{tmp_path}/shared", videos=media)
     server.indexed("clip.mp4")
     assert list((tmp_path / "shared" / "index").rglob("*.*"))
+
+
+def test_warnings_of_the_cache_are_in_the_log(serve, media):
+    server = serve(videos=media)
+    video = server.indexed("clip.mp4")
+    server.stop()
+    (entry,) = (server.folder / "cache" / "index").rglob("*.safetensors")
+    entry.write_bytes(entry.read_bytes()[:-1] + b"?")
+    server.start()
+    server.ask(video)
+    assert "damaged" in server.log
 
 
 def test_a_full_disk_is_told_as_such(serve):
@@ -130,20 +141,20 @@ def test_a_full_disk_is_told_as_such(serve):
     assert "Traceback" not in server.log
 
 
-def test_parts_share_the_room(tmp_path):
-    room = UploadSpace(tmp_path, 100)
-    first, second = Part(tmp_path, 100, room), Part(tmp_path, 100, room)
+def test_partial_files_share_the_quota(tmp_path):
+    quota = StorageQuota(tmp_path, 100)
+    first, second = PartialFile(tmp_path, 100, quota), PartialFile(tmp_path, 100, quota)
     first.write(bytes(60))
-    with pytest.raises(TooLarge, match="no room"):
+    with pytest.raises(Refusal, match="no room"):
         second.write(bytes(60))
     second.write(bytes(40))
     first.path.rename(tmp_path / "kept")
     first.close()
-    with pytest.raises(TooLarge, match="no room"):
+    with pytest.raises(Refusal, match="no room"):
         second.write(b"x")
     second.close()
     (tmp_path / "kept").unlink()
-    third = Part(tmp_path, 100, room)
+    third = PartialFile(tmp_path, 100, quota)
     third.write(bytes(100))
     third.close()
     assert list(tmp_path.iterdir()) == []
@@ -154,24 +165,24 @@ async def in_pieces(data: bytes, size: int):
         yield data[start : start + size]
 
 
-def test_an_upload_is_inspected_once_and_not_kept_without_a_row(here, media, monkeypatch):
+def test_an_upload_is_checked_once_and_not_kept_without_a_row(here, media, monkeypatch):
     data, seen = (media / "clip.mp4").read_bytes(), []
-    inspect = here.library.inspect
-    monkeypatch.setattr(here.library, "inspect", lambda file: seen.append(file) or inspect(file))
+    check = here.library.check_file
+    monkeypatch.setattr(here.library, "check_file", lambda file: seen.append(file) or check(file))
     fail_writing(here.journal, True)
     with pytest.raises(StoreError):
-        asyncio.run(here.incoming.upload(in_pieces(data, 1000), "clip.mp4"))
+        asyncio.run(here.uploads.upload(in_pieces(data, 1000), "clip.mp4"))
     assert list(here.settings.uploads.iterdir()) == []
     fail_writing(here.journal, False)
-    video = asyncio.run(here.incoming.upload(in_pieces(data, 1000), "clip.mp4"))
+    video = asyncio.run(here.uploads.upload(in_pieces(data, 1000), "clip.mp4"))
     assert video.path.read_bytes() == data
     assert len(seen) == 2  # once each time
 
 
 def test_an_upload_has_an_end(here, monkeypatch):
-    monkeypatch.setattr(incoming, "LONGEST", -1.0)
-    with pytest.raises(Unusable, match="not here after"):
-        asyncio.run(here.incoming.upload(in_pieces(b"some bytes", 1), "x.mp4"))
+    monkeypatch.setattr(uploads, "LONGEST", -1.0)
+    with pytest.raises(Refusal, match="not here after"):
+        asyncio.run(here.uploads.upload(in_pieces(b"some bytes", 1), "x.mp4"))
 
 
 def test_files_that_vanish_are_left_out(here, media, monkeypatch):
@@ -182,7 +193,7 @@ def test_files_that_vanish_are_left_out(here, media, monkeypatch):
 
 
 def test_hosts_are_the_same_in_any_case(here):
-    allowed = Incoming(replace(here.settings, hosts=("Example.ORG",)), here.library)
+    allowed = Uploads(replace(here.settings, hosts=("Example.ORG",)), here.library)
     allowed._check_address("https://EXAMPLE.org/kiln.mp4")
-    with pytest.raises(Forbidden):
+    with pytest.raises(Refusal, match="only from hosts"):
         allowed._check_address("https://example.com/kiln.mp4")

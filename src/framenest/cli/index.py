@@ -9,7 +9,7 @@ from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import Common, ScorerChoice, VideoOptions
 from framenest.cli.terminal import fail, note, say
 from framenest.config import MECConfig
-from framenest.corpus.job import BatchJob
+from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import find_videos, index_groups
 from framenest.errors import FramenestError
 

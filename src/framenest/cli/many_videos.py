@@ -16,9 +16,9 @@ from framenest.cli.options import Common, VideoOptions, option
 from framenest.cli.output_files import check_writable
 from framenest.cli.parameter_types import Duration, Size
 from framenest.cli.terminal import note, say
-from framenest.corpus.job import BatchJob, Group, ItemOutcome
+from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
+from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
-from framenest.corpus.workers import run_here
 from framenest.errors import ConfigError, StoreError
 from framenest.processes import ProcessLimits, cores, machine_memory
 from framenest.scorers import choose, runs_on_gpu
@@ -77,7 +77,7 @@ class ManyVideos:
         seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
         memory = int(self.memory) if self.memory else None
         if self.engine == "ray":
-            from framenest.corpus.ray import run_on_ray
+            from framenest.corpus.ray_run import run_on_ray
 
             limits = ProcessLimits(seconds, memory)
             return run_on_ray(
@@ -87,7 +87,7 @@ class ManyVideos:
             raise ConfigError("--address and --encoders are for --engine ray")
         jobs = min(self.jobs or _workers_for(job), len(groups))
         limits = ProcessLimits(seconds, memory or machine_memory() // jobs or None)
-        return run_here(job, groups, jobs, limits)
+        return run_in_processes(job, groups, jobs, limits)
 
 
 def _workers_for(job: BatchJob) -> int:

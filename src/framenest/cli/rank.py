@@ -15,7 +15,7 @@ from framenest.cli.options import Common, ScorerChoice, VideoOptions
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import out, print_facts, print_prefix, print_ranks, say_labelled, short_path
 from framenest.config import MECConfig
-from framenest.corpus.job import BatchJob
+from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import ranking_groups
 from framenest.corpus.run_report import write_rankings
 from framenest.errors import BudgetError, ConfigError, StoreError

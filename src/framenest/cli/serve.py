@@ -85,14 +85,14 @@ def serve(
         import uvicorn
 
         from framenest.server.app import create_app
+        from framenest.server.server_settings import MIB, ServerSettings
         from framenest.server.service import Service
-        from framenest.server.settings import MIB, Settings
     except ImportError as error:
         raise MissingExtra("server", error.name or "fastapi") from error
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port {port} is not a port; give 0 to 65535")
     service = Service(
-        Settings(
+        ServerSettings(
             data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
             videos=Path(videos).expanduser() if videos else None,
             cache=common.cache.location,

@@ -1,4 +1,4 @@
-"""Which videos and questions: folders, addresses, and lists in text, CSV, JSON or Parquet."""
+"""Manifests: the videos and questions of a batch, from folders, addresses and lists in many formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from framenest.cache.directory import digest
 from framenest.cache.remote import file_system
-from framenest.corpus.job import Group, WorkItem
+from framenest.corpus.batch_job import Group, WorkItem
 from framenest.errors import ConfigError, StoreError
 from framenest.records import SUFFIXES, read_rows
 from framenest.text import one_line, slug
@@ -70,7 +70,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 
 def _located(video: str, folder: Path) -> str:
-    """A list's paths count from its own folder."""
+    """A list's paths are relative to its own folder."""
     return video if is_remote(video) else str(folder / Path(video).expanduser())
 
 

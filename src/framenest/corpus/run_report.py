@@ -1,4 +1,4 @@
-"""What became of a run: counts, hours, and every failure in a file that the next run replaces."""
+"""RunReport: counts and hours of a batch, and a file of its failures, which the next run replaces."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from framenest.cache.archive import write_atomic
-from framenest.corpus.job import Group, ItemOutcome
+from framenest.corpus.batch_job import Group, ItemOutcome
 from framenest.errors import StoreError
 
-PATIENCE = 10
-"""Failures to keep anything, one after the other, after which going on is of no use."""
+STORE_FAILURES = 10
+"""Consecutive failures of the store after which the run stops."""
 
 
 @dataclass
 class RunReport:
-    """Counts outcomes and writes failures as they come, one JSON object a line: video, question (of a
-    ranking), error (its class) and message (one line). Seconds are those of a clock that never jumps.
-
-    >>> report = RunReport(Path("failures.jsonl"))      # doctest: +SKIP
+    """Counts outcomes and appends failures to a JSON lines file: video, question (of a ranking), error (its
+    class) and message (one line). Times are monotonic.
     """
 
     failures: Path
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     hours: float = 0.0
-    """Of video, of what this run did itself."""
+    """Hours of video that this run processed itself."""
     stopped: str = ""
-    """Why nothing more could be kept."""
-    _unkept: int = 0
+    """Why the run must stop; empty while it may go on."""
+    _store_failures: int = 0
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -42,14 +40,16 @@ class RunReport:
             raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
 
     def add(self, outcome: ItemOutcome, new_video: bool = True) -> None:
+        """Count an outcome. new_video: whether its video's hours are not counted yet."""
         self.counts[outcome.status] += 1
         if outcome.status == "done" and new_video:
             self.hours += outcome.duration / 3600
         if outcome.status == "failed":
             self.errors[outcome.error] += 1
             self._write(outcome)
-        self._unkept = self._unkept + 1 if outcome.error == StoreError.__name__ else 0
-        if outcome.stops or self._unkept >= PATIENCE:
+        failed = outcome.error == StoreError.__name__
+        self._store_failures = self._store_failures + 1 if failed else 0
+        if outcome.stops or self._store_failures >= STORE_FAILURES:
             self.stopped = outcome.text
 
     def _write(self, outcome: ItemOutcome) -> None:
@@ -64,14 +64,17 @@ class RunReport:
 
     @property
     def total(self) -> int:
+        """Outcomes so far."""
         return self.counts.total()
 
     @property
     def seconds(self) -> float:
+        """Since the run began."""
         return time.monotonic() - self._began
 
     @property
     def hours_a_minute(self) -> float:
+        """Hours of video processed per minute."""
         return self.hours / max(self.seconds / 60, 1e-9)
 
 

@@ -13,8 +13,8 @@ from fastapi.responses import JSONResponse
 import framenest
 from framenest.errors import FramenestError
 from framenest.server.guard import Guard
-from framenest.server.refusals import Refusal, status_of
-from framenest.server.routes import job_routes, ranking_routes, site_routes, video_routes
+from framenest.server.refusals import status_of
+from framenest.server.routes import job_routes, problems, ranking_routes, site_routes, video_routes
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -38,25 +38,26 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        responses=problems(400, 401, 403, 422, 507),
     )
     app.state.service = service
     for part in (video_routes, ranking_routes, job_routes, site_routes):
         app.include_router(part.router)
     app.add_exception_handler(FramenestError, _refused)
-    app.add_exception_handler(RequestValidationError, _misunderstood)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Guard, settings=service.settings, metrics=service.metrics)
     return app
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FramenestError)
-    wait = error.retry_after if isinstance(error, Refusal) else None
+    wait = getattr(error, "retry_after", None)
     headers = {} if wait is None else {"retry-after": str(wait)}
-    detail = request.app.state.service.plain(str(error))
+    detail = request.app.state.service.without_paths(str(error))
     return JSONResponse({"detail": detail}, status_of(error), headers)
 
 
-async def _misunderstood(_: Request, error: Exception) -> JSONResponse:
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
     """One line that says what is wrong; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]

@@ -1,25 +1,20 @@
-"""Guard: who may ask, and what browsers are told. Stands before every route."""
+"""Guard: authentication, protection from other sites, security headers and the access log."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
 from urllib.parse import urlsplit
 
-from framenest.server.metrics import Metrics
-from framenest.server.settings import Settings, is_loopback
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from framenest.server.metrics import Metrics
+from framenest.server.server_settings import ServerSettings, is_loopback
 
 COOKIE = "framenest"
 UPLOAD = "/videos/upload"
@@ -27,7 +22,7 @@ LARGEST_BODY = 65_536  # bytes of a request that is no upload
 OPEN = ("/", "/health", "/session")  # without a token; they tell nothing
 READING = ("GET", "HEAD")
 
-HEADERS = {
+HEADERS = Headers({
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; media-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -36,7 +31,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
-}
+})  # fmt: skip
 log = logging.getLogger("framenest.server")
 
 
@@ -46,38 +41,32 @@ def session(token: str) -> str:
 
 
 class Guard:
-    """Refuses foreign hosts, foreign origins and missing tokens; counts and logs what was asked.
+    """Refuses foreign hosts, foreign origins and missing tokens; counts and logs requests.
 
     The log has the method, the path and the status: no query, no header, no body.
     """
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app
         self._token = settings.token
         self._metrics = metrics
-        self._headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
-        status = 500
+        began, status = time.perf_counter(), 500
 
         async def guarded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *self._headers]
+                message["headers"] = [*message.get("headers", ()), *HEADERS.raw]
             await send(message)
 
         try:
-            refused = self._refusal(scope)
-            if refused is None:
-                await self._app(scope, receive, guarded)
-            else:
-                await _answer(guarded, *refused)
+            await (self._refusal(Request(scope)) or self._app)(scope, receive, guarded)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")
@@ -85,39 +74,41 @@ class Guard:
             path = scope["path"].encode("unicode_escape").decode()
             log.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Status and reason where a request is not let through."""
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        method, path = scope["method"], scope["path"]
+    def _refusal(self, request: Request) -> JSONResponse | None:
+        """The answer to a request that is not let through."""
+        headers, method, path = request.headers, request.method, request.scope["path"]
         host = headers.get("host", "")
         # A page elsewhere may point its own name at this machine; only our own names are answered to.
         if self._token is None and not is_loopback(_name(host)):
-            return 403, "this server answers only to its loopback address"
+            return _refuse(403, "this server answers only to its loopback address")
         origin = headers.get("origin")
         if method not in READING and origin is not None and origin.partition("://")[2] != host:
-            return 403, "requests from other sites are refused"
+            return _refuse(403, "requests from other sites are refused")
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and path != "/":
-            return 403, "requests from other sites are refused"
-        if self._token is not None and not _is_open(path) and not self._allowed(headers):
-            return 401, "a token is needed: send Authorization: Bearer TOKEN, or sign in on the page"
-        return None if path == UPLOAD or method in READING else _too_much(headers)
-
-    def _allowed(self, headers: dict[str, str]) -> bool:
-        assert self._token is not None
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and _same(given.strip(), self._token):
-            return True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and _same(cookie.value, session(self._token))
+            return _refuse(403, "requests from other sites are refused")
+        is_open = path in OPEN or path.startswith("/assets/")
+        if self._token is not None and not is_open and not _allowed(request, self._token):
+            needed = "a token is needed: send Authorization: Bearer TOKEN, or sign in on the page"
+            return _refuse(401, needed, {"www-authenticate": "Bearer"})
+        if path == UPLOAD or method in READING:
+            return None
+        if "transfer-encoding" in headers:
+            return _refuse(411, "give the length of the request")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > LARGEST_BODY:
+            return _refuse(413, f"a request has at most {LARGEST_BODY} bytes")
+        return None
 
 
-def _is_open(path: str) -> bool:
-    return path in OPEN or path.startswith("/assets/")
+def _refuse(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"detail": detail}, status, headers)
+
+
+def _allowed(request: Request, token: str) -> bool:
+    """Whether a request has the token, or the cookie made from it."""
+    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    cookie = request.cookies.get(COOKIE, "")
+    return (kind.lower() == "bearer" and _same(given.strip(), token)) or _same(cookie, session(token))
 
 
 def _name(host: str) -> str:
@@ -133,21 +124,3 @@ def _name(host: str) -> str:
 
 def _same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
-
-
-def _too_much(headers: dict[str, str]) -> tuple[int, str] | None:
-    if "transfer-encoding" in headers:
-        return 411, "give the length of the request"
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > LARGEST_BODY:
-        return 413, f"a request has at most {LARGEST_BODY} bytes"
-    return None
-
-
-async def _answer(send: Send, status: int, detail: str) -> None:
-    body = json.dumps({"detail": detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

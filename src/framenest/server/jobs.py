@@ -1,4 +1,4 @@
-"""Jobs: work in the background. Bounded, shared by all who ask for it, cancellable; survives a restart."""
+"""Jobs: the queue of background work. Bounded, deduplicated, cancellable; survives a restart."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from framenest.server.journal import Journal
-from framenest.server.refusals import Busy, NotReady, Unknown
+from framenest.server.refusals import Refusal
 
 ACTIVE = ("queued", "running")
 ATTEMPTS = 3  # a job that ends the server itself must not do so for ever
@@ -45,11 +45,11 @@ class Job:
 
     @property
     def active(self) -> bool:
+        """Whether it waits or runs."""
         return self.state in ACTIVE
 
 
-_PLACE = ("id", "number", "kind", "target", "state", "error", "attempts")
-_COLUMNS = (*_PLACE, "stage", "done", "total", "created", "started", "finished")
+_COLUMNS = [field.name for field in fields(Job) if field.name != "cancelled"]
 
 
 class Jobs:
@@ -90,10 +90,10 @@ class Jobs:
             return job
 
     def check_room(self) -> None:
-        """Refused where a new job would be: asked before the work of taking in a video."""
+        """Refuse where the queue is full; asked before a video is taken in."""
         waiting = self.counts()["queued"]
         if waiting >= self._limit:
-            raise Busy(f"{waiting} jobs are waiting already; try again later", self._wait())
+            raise Refusal(429, f"{waiting} jobs are waiting already; try again later", self._wait())
 
     def take(self) -> Job | None:
         """The next job, marked as running; waits for one. None when the queue is closed."""
@@ -118,6 +118,7 @@ class Jobs:
             self._change(job, started=None, state="queued")
 
     def finish(self, job: Job, error: str | None = None, *, cancelled: bool = False) -> None:
+        """Mark a job as done, failed or cancelled."""
         with self._ready:
             old = "delete from jobs where state not in ('queued', 'running') and number <= ?"
             self._journal.write(old, [job.number - KEPT])
@@ -134,20 +135,23 @@ class Jobs:
         with self._ready:
             job = self.get(id_)
             if not job.active:
-                raise NotReady(f"this job is over ({job.state})")
+                raise Refusal(409, f"this job is over ({job.state})")
             job.cancelled.set()
             if job.state == "queued":
                 self.finish(job, cancelled=True)
             return job
 
     def get(self, id_: str) -> Job:
-        job = self._active.get(id_)
-        row = None if job else self._journal.row("select * from jobs where id = ?", [id_])
-        if job is None and row is None:
-            raise Unknown("no such job")
-        return job or _from_row(row)
+        """A job by its id, active or finished."""
+        if id_ in self._active:
+            return self._active[id_]
+        row = self._journal.row("select * from jobs where id = ?", [id_])
+        if row is None:
+            raise Refusal(404, "no such job")
+        return _from_row(row)
 
     def active(self, target: str) -> Job | None:
+        """The job that waits or runs for a target."""
         with self._ready:
             return next((job for job in self._active.values() if job.target == target), None)
 
@@ -167,6 +171,7 @@ class Jobs:
         return [self._active.get(row["id"]) or _from_row(row) for row in rows]
 
     def counts(self) -> dict[str, int]:
+        """How many jobs wait and run, by state."""
         with self._ready:
             states = [job.state for job in self._active.values()]
         return {state: states.count(state) for state in ACTIVE}
@@ -188,11 +193,11 @@ class Jobs:
             setattr(job, name, value)
 
     def _save(self, job: Job) -> None:
-        names = (*_COLUMNS, "request")
-        values = [*(getattr(job, name) for name in _COLUMNS), json.dumps(job.request)]
-        marks = ", ".join("?" * len(names))
-        self._journal.write(f"insert or replace into jobs ({', '.join(names)}) values ({marks})", values)
+        values = [getattr(job, name) for name in _COLUMNS]
+        values[_COLUMNS.index("request")] = json.dumps(job.request)
+        marks = ", ".join("?" * len(values))
+        self._journal.write(f"insert or replace into jobs ({', '.join(_COLUMNS)}) values ({marks})", values)
 
 
 def _from_row(row: Any) -> Job:
-    return Job(request=json.loads(row["request"]), **{name: row[name] for name in _COLUMNS})
+    return Job(**dict(row) | {"request": json.loads(row["request"])})

@@ -1,11 +1,10 @@
-"""The journal: one SQLite file that remembers videos, rankings and jobs over a restart."""
+"""Journal: the SQLite database of videos, rankings and jobs, which outlives a restart."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ create index if not exists rankings_by_video on rankings (video);
 
 
 class Journal:
-    """A lock and a connection. Only one server at a time may hold a journal."""
+    """A connection and its lock. Only one server at a time may hold a journal."""
 
     def __init__(self, path: Path) -> None:
         self.lock = threading.RLock()
@@ -44,7 +43,7 @@ class Journal:
             self._db.execute("commit")
             format_ = self._db.execute("pragma user_version").fetchone()[0]
         except (OSError, sqlite3.Error) as error:
-            if "locked" in str(error):
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 raise StoreError(f"{path.parent}: another framenest server uses this folder") from error
             raise StoreError(f"{path}: cannot be opened ({error})") from error
         if format_ not in (0, FORMAT):
@@ -53,25 +52,25 @@ class Journal:
 
     def write(self, statement: str, values: Iterable[Any] = ()) -> int:
         """Run one statement; returns how many rows it changed."""
-        with self._at_work():
-            return self._db.execute(statement, tuple(values)).rowcount
+        return self._execute(statement, values)[0]
 
     def rows(self, statement: str, values: Iterable[Any] = ()) -> list[sqlite3.Row]:
-        with self._at_work():
-            return self._db.execute(statement, tuple(values)).fetchall()
+        """All rows of a query."""
+        return self._execute(statement, values)[1]
 
     def row(self, statement: str, values: Iterable[Any] = ()) -> sqlite3.Row | None:
-        found = self.rows(statement, values)
-        return found[0] if found else None
+        """The first row of a query."""
+        return next(iter(self.rows(statement, values)), None)
 
-    @contextmanager
-    def _at_work(self) -> Iterator[None]:
+    def _execute(self, statement: str, values: Iterable[Any]) -> tuple[int, list[sqlite3.Row]]:
         with self.lock:
             try:
-                yield
+                cursor = self._db.execute(statement, tuple(values))
+                return cursor.rowcount, cursor.fetchall()
             except sqlite3.Error as error:
                 raise StoreError(f"the server's journal cannot be used ({error})") from error
 
     def close(self) -> None:
+        """Let another server have it."""
         with self.lock:
             self._db.close()

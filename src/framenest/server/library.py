@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from framenest.cache.directory import digest
-from framenest.server.check import check_video
 from framenest.server.journal import Journal
-from framenest.server.refusals import Busy, Forbidden, NotReady, Unknown
-from framenest.server.settings import Settings
+from framenest.server.refusals import ConcurrencyLimit, Refusal
+from framenest.server.server_settings import ServerSettings
+from framenest.server.video_check import check_video
 from framenest.video import VIDEO_SUFFIXES
 
 LISTED = 2000  # files of the folder that are listed
 
 
 @dataclass(frozen=True)
-class Video:
+class LibraryVideo:
     """A registered video. `id` follows from the file itself: a changed file is another video.
 
     `info` is the VideoInfo of the indexed video as JSON, None before. origin: folder, upload or url.
@@ -37,90 +36,99 @@ class Video:
 
     def check(self) -> Path:
         """The path, if the file there is still the one that was registered."""
-        try:
+        with suppress(OSError):
             if _stat(self.path) == self.stat and self.path.resolve() == self.path:
                 return self.path
-        except OSError:
-            pass
-        raise NotReady(f"{self.name}: this file has changed or is gone; register it again")
+        raise Refusal(409, f"{self.name}: this file has changed or is gone; register it again")
+
+    def image_size(self, frame: int, size: int | None) -> int:
+        """The short side of a frame's image: the one asked for, never more than the original has."""
+        if self.info is None:
+            raise Refusal(409, f"{self.name}: not indexed yet")
+        if frame >= self.info["num_frames"]:
+            raise Refusal(404, f"this video has frames 0 to {self.info['num_frames'] - 1}")
+        original = min(int(self.info["width"]), int(self.info["height"]))
+        return original if size is None else min(size, original)
 
 
 class Library:
-    def __init__(self, journal: Journal, settings: Settings) -> None:
+    """Registered videos, in the journal."""
+
+    def __init__(self, journal: Journal, settings: ServerSettings) -> None:
         self._journal = journal
         self._settings = settings
         self._folder = settings.videos.resolve() if settings.videos else None
-        self._checks = threading.BoundedSemaphore(2)
+        self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
 
     def files(self) -> list[dict[str, Any]]:
         """Files of the folder that look like videos: path below the folder, and size."""
-        if self._folder is None:
-            return []
-        found = []
-        for file in sorted(self._folder.rglob("*")):
-            if file.suffix.lower() in VIDEO_SUFFIXES and self._inside(file) and file.is_file():
-                with suppress(
-                    FileNotFoundError, UnicodeEncodeError
-                ):  # removed just now; a name that is no text
-                    str(file).encode()
-                    found.append({"path": str(file.relative_to(self._folder)), "bytes": file.stat().st_size})
+        found: list[dict[str, Any]] = []
+        for file in sorted(self._folder.rglob("*")) if self._folder else ():
+            if file.suffix.lower() not in VIDEO_SUFFIXES:
+                continue
+            with suppress(
+                OSError, RuntimeError, UnicodeEncodeError
+            ):  # removed just now; a name that is no text
+                str(file).encode()
+                if file.is_file() and file.resolve().is_relative_to(self._folder or ""):
+                    path = str(file.relative_to(self._folder or ""))
+                    found.append({"path": path, "bytes": file.stat().st_size})
             if len(found) == LISTED:
                 break
         return found
 
-    def add_path(self, path: str) -> Video:
+    def add_path(self, path: str) -> LibraryVideo:
         """Register a file of the allowed folder; `..` and links are resolved before it is judged."""
         if self._folder is None:
-            raise Forbidden("this server offers no folder of videos; upload the video")
+            raise Refusal(403, "this server offers no folder of videos; upload the video")
         try:
             file = (self._folder / path).resolve()
+            outside, there = not file.is_relative_to(self._folder), file.is_file()
         except (OSError, ValueError, RuntimeError) as error:
-            raise Unknown("no such video") from error
-        if not file.is_relative_to(self._folder):
-            raise Forbidden("this path lies outside the folder of videos")
-        if not _is_file(file):
-            raise Unknown("no such video")
+            raise Refusal(404, "no such video") from error
+        if outside:
+            raise Refusal(403, "this path lies outside the folder of videos")
+        if not there:
+            raise Refusal(404, "no such video")
         return self.add_file(file, str(file.relative_to(self._folder)), "folder")
 
-    def add_file(self, file: Path, name: str, origin: str, *, inspected: bool = False) -> Video:
+    def add_file(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
         """Register a file that may be used, once it has been seen to be a video."""
         try:
             stat = _stat(file)
         except OSError as error:
-            raise Unknown("no such video") from error
+            raise Refusal(404, "no such video") from error
         id_ = digest(str(file), stat)[:16]
-        known = self._journal.row("select * from videos where id = ?", [id_])
-        if known is None:
-            if not inspected:
-                self.inspect(file)
+        if self._journal.row("select * from videos where id = ?", [id_]) is None:
+            if not checked:
+                self.check_file(file)
             self._journal.write(
                 "insert or ignore into videos values (?, ?, ?, ?, ?, null, ?)",
                 [id_, str(file), name, origin, json.dumps(stat), time.time()],
             )
         return self.get(id_)
 
-    def inspect(self, file: Path) -> dict[str, Any]:
+    def check_file(self, file: Path) -> dict[str, Any]:
         """What kind of video a file is, found out in a process with limits."""
-        if not self._checks.acquire(timeout=10):
-            raise Busy("too many videos are being registered at once; try again later", 5)
-        try:
+        with self._checks():
             return check_video(file, seconds=self._settings.check_seconds, memory=self._settings.check_memory)
-        finally:
-            self._checks.release()
 
-    def get(self, id_: str) -> Video:
+    def get(self, id_: str) -> LibraryVideo:
+        """A registered video by its id."""
         row = self._journal.row("select * from videos where id = ?", [id_])
         if row is None:
-            raise Unknown("no such video")
+            raise Refusal(404, "no such video")
         return _from_row(row)
 
-    def all(self) -> list[Video]:
+    def all(self) -> list[LibraryVideo]:
+        """Newest first."""
         return [_from_row(row) for row in self._journal.rows("select * from videos order by created desc")]
 
     def indexed(self, id_: str, info: dict[str, Any]) -> None:
+        """Note what indexing found out."""
         self._journal.write("update videos set info = ? where id = ?", [json.dumps(info), id_])
 
-    def remove(self, video: Video) -> list[str]:
+    def remove(self, video: LibraryVideo) -> list[str]:
         """Forget a video, its rankings, and the file if it was uploaded; returns the rankings' ids."""
         rows = self._journal.rows("select id from rankings where video = ?", [video.id])
         self._journal.write("delete from rankings where video = ?", [video.id])
@@ -129,53 +137,13 @@ class Library:
             video.path.unlink(missing_ok=True)
         return [row["id"] for row in rows]
 
-    def _inside(self, file: Path) -> bool:
-        try:
-            return self._folder is not None and file.resolve().is_relative_to(self._folder)
-        except (OSError, RuntimeError):
-            return False
-
-
-def info_of(video: Video) -> dict[str, Any]:
-    """What indexing found out; refused before that."""
-    if video.info is None:
-        raise NotReady(f"{video.name}: not indexed yet")
-    return video.info
-
-
-def frame_size(info: dict[str, Any], frame: int, size: int | None) -> int:
-    """The short side of a picture: the one asked for, never more than the original has."""
-    if frame >= info["num_frames"]:
-        raise Unknown(f"this video has frames 0 to {info['num_frames'] - 1}")
-    original = min(int(info["width"]), int(info["height"]))
-    return original if size is None else min(size, original)
-
-
-def plain_error(error: Exception, video: Video) -> str:
-    """An error's message without where the server keeps its files."""
-    return str(error).replace(str(video.path), video.name)
-
-
-def _is_file(file: Path) -> bool:
-    try:
-        return file.is_file()
-    except (OSError, ValueError):
-        return False
-
 
 def _stat(file: Path) -> list[int]:
     found = file.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ino]
 
 
-def _from_row(row: Any) -> Video:
+def _from_row(row: Any) -> LibraryVideo:
     info = json.loads(row["info"]) if row["info"] else None
-    return Video(
-        row["id"],
-        Path(row["path"]),
-        row["name"],
-        row["origin"],
-        json.loads(row["stat"]),
-        info,
-        row["created"],
-    )
+    made = {"path": Path(row["path"]), "stat": json.loads(row["stat"]), "info": info}
+    return LibraryVideo(**dict(row) | made)

@@ -1,6 +1,8 @@
-"""What Prometheus may ask for: requests, jobs, frames decoded, and the process's memory and time."""
+"""Metrics for Prometheus: requests, jobs, frames decoded, and the process's memory and time."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
@@ -16,38 +18,27 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._requests = Counter(
-            "framenest_http_requests",
-            "Requests answered.",
-            ["method", "route", "status"],
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._requests = counter(
+            "framenest_http_requests", "Requests answered.", ["method", "route", "status"]
         )
-        self._seconds = Histogram(
-            "framenest_http_seconds",
-            "Seconds to answer.",
-            ["route"],
-            buckets=_REQUEST,
-            registry=self.registry,
-        )
-        self._jobs = Counter("framenest_jobs", "Jobs ended.", ["kind", "state"], registry=self.registry)
-        self._job_seconds = Histogram(
-            "framenest_job_seconds", "Seconds a job ran.", ["kind"], buckets=_JOB, registry=self.registry
-        )
-        self.active = Gauge(
+        self._seconds = histogram("framenest_http_seconds", "Seconds to answer.", ["route"], buckets=_REQUEST)
+        self._jobs = counter("framenest_jobs", "Jobs ended.", ["kind", "state"])
+        self._job_seconds = histogram("framenest_job_seconds", "Seconds a job ran.", ["kind"], buckets=_JOB)
+        self._active = Gauge(
             "framenest_jobs_active", "Jobs waiting or running.", ["state"], registry=self.registry
         )
-        self.decoded = Counter(
-            "framenest_frames_decoded", "Frames decoded for rankings.", registry=self.registry
-        )
-        self.shared = Counter(
-            "framenest_shared", "Requests for work that was done or under way.", registry=self.registry
-        )
+        self.decoded = counter("framenest_frames_decoded", "Frames decoded for rankings.")
+        self.shared = counter("framenest_shared", "Requests for work that was done or under way.")
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def job(self, job: Job) -> None:
+        """Count a job that ended."""
         self._jobs.labels(job.kind, job.state).inc()
         if job.started and job.finished:
             self._job_seconds.labels(job.kind).observe(job.finished - job.started)
@@ -55,5 +46,5 @@ class Metrics:
     def text(self, counts: dict[str, int]) -> bytes:
         """The page that Prometheus reads. counts: jobs now active, by state."""
         for state, count in counts.items():
-            self.active.labels(state).set(count)
+            self._active.labels(state).set(count)
         return generate_latest(self.registry)

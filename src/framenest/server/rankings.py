@@ -1,30 +1,33 @@
-"""Rankings: what was asked, where the answers lie, and prefixes of them as JSON."""
+"""Rankings: their requests, their files, and prefixes of them as JSON."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from cachetools import LRUCache
+
 from framenest.method.ranking import Ranking
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
-from framenest.server.kept import Kept
-from framenest.server.refusals import Busy, NotReady, Unknown, Unusable
+from framenest.server.refusals import Refusal
 
-LOADED, PREFIXES = 64, 1024  # kept in memory
+LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
 
 
 class Rankings:
-    """Ranking files of a folder by id, with what each was asked with."""
+    """Ranking files of a folder by id, with the request of each."""
 
     def __init__(self, folder: Path, journal: Journal, jobs: Jobs) -> None:
         self._folder = folder
         self._journal = journal
         self._jobs = jobs
-        self._loaded: Kept[str, Ranking] = Kept(LOADED)
-        self._prefixes: Kept[tuple[str, int, int], bytes] = Kept(PREFIXES)
+        self._loaded: LRUCache[str, Ranking] = LRUCache(LOADED)
+        self._prefixes: LRUCache[tuple[str, int, int], bytes] = LRUCache(PREFIXES)
+        self._lock = threading.Lock()  # of both caches
 
     def ask(self, id_: str, request: dict[str, Any]) -> Job | None:
         """The job that makes a ranking; None where it is there."""
@@ -36,20 +39,24 @@ class Rankings:
             return None
         try:
             return self._jobs.submit("rank", id_, request)
-        except Busy:
+        except Refusal:
             if new:
                 self._journal.write("delete from rankings where id = ?", [id_])
             raise
 
     def path(self, id_: str) -> Path:
+        """Where the file of a ranking is or will be."""
         return self._folder / f"{id_}.json"
 
     def has(self, id_: str) -> bool:
-        return self._loaded.get(id_) is not None or self.path(id_).is_file()
+        """Whether a ranking is made."""
+        with self._lock:
+            return id_ in self._loaded or self.path(id_).is_file()
 
     def get(self, id_: str) -> Ranking:
-        """A ranking that is there; what is in the way otherwise."""
-        known = self._loaded.get(id_)
+        """A ranking that is there; refused with the reason where it is not."""
+        with self._lock:
+            known = self._loaded.get(id_)
         if known is not None:
             return known
         self.request(id_)
@@ -57,43 +64,45 @@ class Rankings:
             job = self._jobs.latest(id_)
             why = "this ranking is being made" if job and job.active else "this ranking was not made"
             told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
-            raise NotReady(why + told)
-        return self._loaded.setdefault(id_, Ranking.load(self.path(id_)))
+            raise Refusal(409, why + told)
+        loaded = Ranking.load(self.path(id_))
+        with self._lock:
+            self._loaded[id_] = loaded
+        return loaded
 
     def request(self, id_: str) -> dict[str, Any]:
         """What a ranking was asked with."""
         row = self._journal.row("select request from rankings where id = ?", [id_])
         if row is None:
-            raise Unknown("no such ranking")
+            raise Refusal(404, "no such ranking")
         request: dict[str, Any] = json.loads(row["request"])
         return request
 
     def all(self, video: str | None) -> list[dict[str, Any]]:
         """Rankings asked for, newest first, of one video or all."""
-        where = "" if video is None else "where video = ?"
-        values = [] if video is None else [video]
-        rows = self._journal.rows(f"select * from rankings {where} order by created desc limit 1000", values)
+        statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
         return [
             {"id": row["id"], "created": row["created"], "ready": self.has(row["id"])}
             | json.loads(row["request"])
-            for row in rows
+            for row in self._journal.rows(statement, [video])
         ]
 
     def remove(self, id_: str) -> None:
-        self._loaded.drop(id_)
-        for key in self._prefixes.keys_now():
-            if key[0] == id_:
-                self._prefixes.drop(key)
+        """Delete a ranking's file."""
+        with self._lock:
+            self._loaded.pop(id_, None)
+            self._prefixes.clear()
         self.path(id_).unlink(missing_ok=True)
 
-    def ready_prefix(self, id_: str, k: int, after: int) -> bytes | None:
+    def cached_prefix(self, id_: str, k: int, after: int) -> bytes | None:
         """A prefix that was asked for lately."""
-        return self._prefixes.get((id_, k, after))
+        with self._lock:
+            return self._prefixes.get((id_, k, after))
 
     def prefix(self, id_: str, k: int, after: int) -> bytes:
         """PrefixOut of ranks after + 1 … k, in time order, as JSON."""
         if after >= k:
-            raise Unusable(f"after={after} leaves nothing of k={k}; after must be less than k")
+            raise Refusal(422, f"after={after} leaves nothing of k={k}; after must be less than k")
         chosen = self.get(id_).prefix(k)
         assert chosen.ranks is not None
         video = self.request(id_)["video"]
@@ -104,4 +113,7 @@ class Rankings:
             if rank > after
         ]
         body = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
-        return self._prefixes.setdefault((id_, k, after), json.dumps(body, separators=(",", ":")).encode())
+        made = json.dumps(body, separators=(",", ":")).encode()
+        with self._lock:
+            self._prefixes[id_, k, after] = made
+        return made

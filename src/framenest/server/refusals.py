@@ -1,6 +1,10 @@
-"""What the service refuses, each with its HTTP status."""
+"""Refusals: requests that are not served, with their HTTP status; limits on how many are served at once."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from framenest.errors import (
     BudgetError,
@@ -15,59 +19,52 @@ from framenest.errors import (
 
 
 class Refusal(FramenestError):
-    """A request that is not served. `status`: of HTTP; `retry_after`: seconds, where waiting helps."""
+    """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too.
 
-    status = 400
+    status: of HTTP: 403 not allowed, 404 unknown, 409 not ready, 413 too large, 422 unusable, 429 too many.
+    retry_after: seconds, where waiting helps.
+    """
 
-    def __init__(self, message: str, retry_after: int | None = None) -> None:
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
+        self.status = status
         self.retry_after = retry_after
 
 
-class Forbidden(Refusal):
-    status = 403
-
-
-class Unknown(Refusal):
-    status = 404
-
-
-class NotReady(Refusal):
-    status = 409
-
-
-class TooLarge(Refusal):
-    status = 413
-
-
-class Unusable(Refusal):
-    """The request is well formed, what it names cannot be used."""
-
-    status = 422
-
-
-class Busy(Refusal):
-    """More than the service takes on at once."""
-
-    status = 429
-
-
-_STATUS: tuple[tuple[type[FramenestError], int], ...] = (
-    (IndexMismatch, 409),
-    (BudgetError, 422),
-    (ConfigError, 422),
-    (VideoError, 422),
-    (ScorerError, 422),
-    (ModelError, 502),
-    (StoreError, 507),
-)
+_STATUS: dict[type[FramenestError], int] = {
+    IndexMismatch: 409,
+    BudgetError: 422,
+    ConfigError: 422,
+    VideoError: 422,
+    ScorerError: 422,
+    ModelError: 502,
+    StoreError: 507,
+}
 
 
 def status_of(error: FramenestError) -> int:
     """
-    >>> status_of(Busy("full", 3)), status_of(BudgetError("too many"))
+    >>> status_of(Refusal(429, "full", 3)), status_of(BudgetError("too many"))
     (429, 422)
     """
     if isinstance(error, Refusal):
         return error.status
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+class ConcurrencyLimit:
+    """A semaphore that refuses with 429 and Retry-After where no place is free within `wait` seconds."""
+
+    def __init__(self, most: int, what: str, retry_after: int, wait: float = 0.0) -> None:
+        self._places = threading.BoundedSemaphore(most)
+        self._message = f"{what}; try again later"
+        self._retry_after, self._wait = retry_after, wait
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        if not self._places.acquire(timeout=self._wait):
+            raise Refusal(429, self._message, self._retry_after)
+        try:
+            yield
+        finally:
+            self._places.release()

@@ -1,4 +1,4 @@
-"""The routes, by what they are about."""
+"""The routes, by subject; what they share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from framenest.server.api_models import ErrorBody
 from framenest.server.service import Service
-from framenest.server.shapes import Problem
 
 
 async def _service(request: Request) -> Service:  # async: a plain one would go through a thread
@@ -26,13 +26,12 @@ _MEANINGS = {
     411: "A length is needed.",
     413: "Too large.",
     422: "Not a request this understands, or it names something that cannot be used.",
-    429: "Too much at once; Retry-After says when to come back.",
+    429: "Too many requests at once; Retry-After says when to try again.",
     502: "The model endpoint did not answer.",
     507: "The server's disk cannot take it.",
 }
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """What a route may refuse, for the OpenAPI document."""
-    always = (400, 401, 403, 422, 507)
-    return {code: {"model": Problem, "description": _MEANINGS[code]} for code in sorted({*always, *codes})}
+    """Refusals of a route, for the OpenAPI document."""
+    return {code: {"model": ErrorBody, "description": _MEANINGS[code]} for code in codes}

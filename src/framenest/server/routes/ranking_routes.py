@@ -11,19 +11,18 @@ from fastapi.responses import JSONResponse
 
 from framenest.lmm import STYLES
 from framenest.report.document import document
-from framenest.server.routes import Here, problems
-from framenest.server.shapes import (
+from framenest.server.api_models import (
     MOST_RANKS,
     MOST_SHOWN,
     AnswerOut,
     AnswerRequest,
-    Ask,
-    JobOut,
     PrefixOut,
-    RankingEntry,
     RankingOut,
-    RankingRequested,
+    RankingRequest,
+    RankingStatus,
+    RankingSummary,
 )
+from framenest.server.routes import Here, problems
 
 router = APIRouter(tags=["rankings"])
 Id = Annotated[str, Path(max_length=64, description="Id of a ranking.")]
@@ -36,9 +35,9 @@ LASTING = {"cache-control": "private, no-cache"}
 @router.post(
     "/rankings",
     responses=problems(404, 409, 411, 413, 429)
-    | {202: {"model": RankingRequested, "description": "Being made."}},
+    | {202: {"model": RankingStatus, "description": "Being made."}},
 )
-def ask(here: Here, body: Ask, response: Response) -> RankingRequested:
+def ask(here: Here, body: RankingRequest, response: Response) -> RankingStatus:
     """Ask a question about a video: 200 where the ranking is there, 202 with a job where it is being made.
 
     The same question with the same settings is the same ranking, and work under way is shared. A video that
@@ -47,29 +46,21 @@ def ask(here: Here, body: Ask, response: Response) -> RankingRequested:
     video = here.library.get(body.video)
     id_, job = here.ask(video, body.question, body.options, body.preset, body.horizon)
     response.status_code = 200 if job is None else 202
-    return RankingRequested(ranking=id_, ready=job is None, job=JobOut.of(job) if job else None)
+    return RankingStatus.model_validate({"ranking": id_, "ready": job is None, "job": job})
 
 
-@router.get("/rankings", responses=problems())
-def rankings(here: Here, video: Annotated[str | None, Query(max_length=64)] = None) -> list[RankingEntry]:
+@router.get("/rankings")
+def rankings(here: Here, video: Annotated[str | None, Query(max_length=64)] = None) -> list[RankingSummary]:
     """What was asked, newest first; of one video with ?video=."""
-    return [RankingEntry(**entry) for entry in here.rankings.all(video)]
+    return [RankingSummary(**entry) for entry in here.rankings.all(video)]
 
 
 @router.get("/rankings/{ranking}", responses=problems(404, 409))
 def ranking(here: Here, ranking: Id) -> RankingOut:
     """What was ranked, how, and how long the ranking is."""
     found, asked = here.rankings.get(ranking), here.rankings.request(ranking)
-    return RankingOut(
-        id=ranking,
-        video=asked["video"],
-        question=found.question,
-        options=list(found.options),
-        scorer=found.scorer,
-        preset=asked["preset"],
-        length=len(found),
-        stats=found.stats.to_json(),
-    )
+    stats = found.stats.to_json()
+    return RankingOut(**asked, id=ranking, scorer=found.scorer, length=len(found), stats=stats)
 
 
 @router.get("/rankings/{ranking}/prefix", response_model=PrefixOut, responses=problems(404, 409))
@@ -88,7 +79,7 @@ async def prefix(
     headers = LASTING | {"etag": tag}
     if request.headers.get("if-none-match") == tag and here.rankings.has(ranking):
         return Response(status_code=304, headers=headers)
-    body = here.rankings.ready_prefix(ranking, k, after)
+    body = here.rankings.cached_prefix(ranking, k, after)
     if body is None:
         body = await asyncio.to_thread(here.rankings.prefix, ranking, k, after)
     return Response(body, media_type="application/json", headers=headers)
@@ -98,7 +89,7 @@ async def prefix(
 def file(here: Here, ranking: Id) -> dict[str, Any]:
     """The whole ranking, as `framenest rank -o` writes it; `framenest show` reads it."""
     found = here.rankings.get(ranking).to_json()
-    return found | {"video": found["video"] | {"path": here.name_of(ranking)}}
+    return found | {"video": found["video"] | {"path": here.video_of(ranking).name}}
 
 
 @router.get("/rankings/{ranking}/messages", responses=problems(404, 409, 429))
@@ -119,7 +110,7 @@ def messages(
     """
     found: dict[str, Any] = json.loads(here.messages(ranking, k, style, max_side))
     if "video" in found:
-        found["video"]["path"] = here.name_of(ranking)
+        found["video"]["path"] = here.video_of(ranking).name
     return found
 
 
@@ -134,5 +125,5 @@ def answer(here: Here, ranking: Id, body: AnswerRequest) -> AnswerOut:
 def report(here: Here, ranking: Id) -> JSONResponse:
     """The document that the report view draws."""
     found = document([here.rankings.get(ranking)])
-    named = found["video"] | {"name": here.name_of(ranking)}
+    named = found["video"] | {"name": here.video_of(ranking).name}
     return JSONResponse(found | {"video": named}, headers=LASTING)

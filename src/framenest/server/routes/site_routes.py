@@ -1,25 +1,28 @@
-"""The page, its parts, health, metrics, signing in."""
+"""The page and its assets, health, metrics, signing in."""
 
 from __future__ import annotations
 
 import hmac
-from typing import Annotated
+from pathlib import Path
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
 
 import framenest
-from framenest.server.docs import docs_page
+from framenest.report.page import view_script, view_style
+from framenest.server.api_docs import docs_page
+from framenest.server.api_models import Health, SignIn
 from framenest.server.guard import COOKIE, session
-from framenest.server.page import PAGE, assets
-from framenest.server.refusals import Forbidden, Unknown
+from framenest.server.refusals import Refusal
 from framenest.server.routes import Here, problems
-from framenest.server.shapes import Health, SignIn
 
 router = APIRouter(tags=["service"])
+PAGE = Path(__file__).parents[1] / "page"
+ASSETS = {file.name for file in PAGE.iterdir() if file.suffix in (".js", ".css", ".svg")}
+NO_CACHE = {"cache-control": "no-cache"}
 
 
-@router.get("/health", responses=problems())
+@router.get("/health")
 def health(here: Here) -> Health:
     """Whether the service is up, and what it can do. Needs no token."""
     settings = here.settings
@@ -34,7 +37,7 @@ def health(here: Here) -> Health:
     )
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=problems())
+@router.get("/metrics", response_class=PlainTextResponse)
 def metrics(here: Here) -> Response:
     """For Prometheus."""
     text = here.metrics.text(here.jobs.counts())
@@ -46,12 +49,12 @@ def sign_in(here: Here, body: SignIn, request: Request, response: Response) -> N
     """Exchange the token for a cookie that only this site can use, for browsers."""
     token = here.settings.token
     if token is None or not hmac.compare_digest(body.token.encode(), token.encode()):
-        raise Forbidden("this is not the token" if token else "this server has no token")
+        raise Refusal(403, "this is not the token" if token else "this server has no token")
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, session(token), httponly=True, samesite="strict", secure=secure)
 
 
-@router.delete("/session", status_code=204, responses=problems())
+@router.delete("/session", status_code=204)
 def sign_out(response: Response) -> None:
     """Take the cookie back."""
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
@@ -59,17 +62,23 @@ def sign_out(response: Response) -> None:
 
 @router.get("/", include_in_schema=False)
 def page() -> FileResponse:
-    return FileResponse(PAGE, headers={"cache-control": "no-cache"})
+    """The live page."""
+    return FileResponse(PAGE / "index.html", headers=NO_CACHE)
 
 
 @router.get("/assets/{name}", include_in_schema=False)
-def asset(name: Annotated[str, Path(max_length=64)]) -> Response:
-    if name not in assets():
-        raise Unknown("no such file")
-    text, kind = assets()[name]
-    return Response(text, media_type=kind, headers={"cache-control": "no-cache"})
+def asset(name: str) -> Response:
+    """A file of the page; what draws a ranking is the report's view."""
+    if name == "view.js":
+        return Response(view_script(), media_type="text/javascript", headers=NO_CACHE)
+    if name == "view.css":
+        return Response(view_style(), media_type="text/css", headers=NO_CACHE)
+    if name not in ASSETS:
+        raise Refusal(404, "no such file")
+    return FileResponse(PAGE / name, headers=NO_CACHE)
 
 
 @router.get("/docs", include_in_schema=False)
 def docs(request: Request) -> HTMLResponse:
+    """The API, to read."""
     return HTMLResponse(docs_page(request.app.openapi()))

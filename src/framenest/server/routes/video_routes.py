@@ -1,4 +1,4 @@
-"""/files, /videos: what may be asked about."""
+"""/files, /videos: the videos that may be asked about."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 from starlette.requests import ClientDisconnect
 
-from framenest.server.library import Video, frame_size, info_of
-from framenest.server.refusals import Unusable
+from framenest.server.api_models import FolderFile, RegisteredVideo, VideoAddress, VideoOut, VideoPath
+from framenest.server.library import LibraryVideo
+from framenest.server.refusals import Refusal
 from framenest.server.routes import Here, problems
 from framenest.server.service import Service
-from framenest.server.shapes import ByAddress, ByPath, File, JobOut, Registered, VideoOut
 
 router = APIRouter(tags=["videos"])
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
@@ -25,27 +25,27 @@ Id = Annotated[str, Path(max_length=64, description="Id of a video.")]
 BYTES = {"type": "string", "format": "binary"}
 
 
-@router.get("/files", responses=problems())
-def files(here: Here) -> list[File]:
+@router.get("/files")
+def files(here: Here) -> list[FolderFile]:
     """Files in the server's folder that can be registered by path."""
-    return [File(**file) for file in here.library.files()]
+    return [FolderFile(**file) for file in here.library.files()]
 
 
-@router.get("/videos", responses=problems())
+@router.get("/videos")
 def videos(here: Here) -> list[VideoOut]:
     """Registered videos, newest first."""
     return [VideoOut.of(video) for video in here.library.all()]
 
 
 @router.post("/videos", status_code=201, responses=problems(404, 409, 411, 413, 429))
-def register(here: Here, body: ByPath | ByAddress) -> Registered:
+def register(here: Here, body: VideoPath | VideoAddress) -> RegisteredVideo:
     """Register a video by path or address, and index it in the background.
 
     The same file registered again is the same video. Questions may be asked at once; they wait for the index.
     """
-    if isinstance(body, ByAddress):
+    if isinstance(body, VideoAddress):
         here.jobs.check_room()
-        return _registered(here, here.incoming.fetch(body.url))
+        return _registered(here, here.uploads.fetch(body.url))
     return _registered(here, here.library.add_path(body.path))
 
 
@@ -59,22 +59,21 @@ def register(here: Here, body: ByPath | ByAddress) -> Registered:
 )
 async def upload(
     here: Here, request: Request, name: Annotated[str, Query(max_length=255, examples=["kiln.mp4"])]
-) -> Registered:
+) -> RegisteredVideo:
     """Upload a video as the body of the request; it is kept only if its beginning decodes as video.
 
     `curl --data-binary @kiln.mp4 "http://127.0.0.1:8600/videos/upload?name=kiln.mp4"`
     """
     here.jobs.check_room()
     try:
-        video = await here.incoming.upload(request.stream(), name)
+        video = await here.uploads.upload(request.stream(), name)
     except ClientDisconnect as error:
-        raise Unusable("the upload broke off") from error
+        raise Refusal(422, "the upload broke off") from error
     return await asyncio.to_thread(_registered, here, video)
 
 
-def _registered(here: Service, video: Video) -> Registered:
-    job = here.index(video)
-    return Registered(video=VideoOut.of(video), job=JobOut.of(job) if job else None)
+def _registered(here: Service, video: LibraryVideo) -> RegisteredVideo:
+    return RegisteredVideo.model_validate({"video": VideoOut.of(video), "job": here.index(video)})
 
 
 @router.get("/videos/{video}", responses=problems(404))
@@ -101,8 +100,7 @@ def remove(here: Here, video: Id) -> None:
 )
 def file(here: Here, video: Id) -> FileResponse:
     """The video itself; takes range requests, so players can seek in it."""
-    found = here.library.get(video)
-    path = found.check()
+    path = here.library.get(video).check()
     return FileResponse(path, media_type=TYPES.get(path.suffix.lower(), "application/octet-stream"))
 
 
@@ -121,10 +119,9 @@ async def frame(
         Query(ge=16, le=2160, description="Short side in pixels; never enlarged. Default: original."),
     ] = None,
 ) -> Response:
-    """A picture of one frame, exact to the frame."""
+    """One frame as JPEG, exact to the frame."""
     found = here.library.get(video)
-    info = info_of(found)
-    short = frame_size(info, frame, size)
+    short = found.image_size(frame, size)
     found.check()
-    picture = await here.pictures.get(video, info, frame, short)
+    picture = await here.pictures.get(found, frame, short)
     return Response(picture, media_type="image/jpeg", headers=FOREVER)

@@ -1,18 +1,21 @@
-"""What kind of video a file is; run as a script by `check`, in a process with limits. Imports PyAV alone.
+"""Whether a file is a video: its beginning is decoded in a process with limits.
 
-python inspection.py FILE SECONDS BYTES prints what it found as JSON. The limits are set before the file is
-opened, so a file made to exhaust or break a decoder breaks only this process.
+`check_video` runs this file as a script: python video_check.py FILE SECONDS BYTES prints what it found as
+JSON. Limits are set before the file is opened, so a file made to exhaust or break a decoder breaks only that
+process. The script imports PyAV alone, to start fast.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-# Containers that hold their own pictures. Playlists and the like, which name other files or addresses for
-# FFmpeg to open, are not among them: a text file could then read the server's disk or network.
+# Containers that hold their own pictures. Playlists, which name other files or addresses for FFmpeg to open,
+# are not among them: a text file could then read the server's disk or network.
 FORMATS = {
     "mov,mp4,m4a,3gp,3g2,mj2": ".mp4",
     "matroska,webm": ".mkv",
@@ -27,6 +30,30 @@ FORMATS = {
 }
 FRAMES = 4  # decoded at the beginning
 MOST_PIXELS = 2**26
+
+
+def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
+    """What the file is: format, suffix, codec, width, height; refused where it is no video.
+
+    seconds: of processor time; memory: bytes of address space.
+    """
+    from framenest.server.refusals import Refusal
+
+    command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=3 * seconds, check=False, stdin=subprocess.DEVNULL
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        text = f"not accepted: its beginning took more than {3 * seconds} s to decode"
+        raise Refusal(422, text) from error
+    except ValueError as error:
+        text = "not accepted: the decoder broke or went over its limits on this file"
+        raise Refusal(422, text) from error
+    if "refused" in found:
+        raise Refusal(422, f"not accepted: {found['refused']}")
+    return found
 
 
 def _inspect(path: str) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""What is done with each video, the same in a worker on this machine and on a cluster."""
+"""BatchJob: what is done with each video, in a worker process here or on a cluster."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
@@ -22,6 +23,7 @@ from framenest.errors import FramenestError, StoreError
 from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC, index_key
 from framenest.method.ranking import Ranking
+from framenest.processes import WorkerLost
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import features_key
@@ -33,7 +35,7 @@ from framenest.video import open_video
 
 @dataclass(frozen=True)
 class WorkItem:
-    """One piece of work: index a video, or with a `target` rank it for a question and write that there."""
+    """Index a video, or with a `target` rank it for a question and write the ranking to that file."""
 
     video: str
     question: str | None = None
@@ -43,7 +45,7 @@ class WorkItem:
 
 
 Group = tuple[WorkItem, ...]
-"""Items of one video, which one worker does one after the other."""
+"""Items of one video, done by one worker in order."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +61,41 @@ class ItemOutcome:
     error: str = ""
     """The class of the error, such as VideoError, TimeLimit, MemoryLimit or WorkerDied."""
     stops: bool = False
-    """Nothing more can be kept, so that going on would be work for nothing."""
+    """The store takes nothing more, so the run should stop."""
     notes: tuple[str, ...] = ()
-    """What a person should know beside."""
+    """Warnings for a person."""
+
+
+class WorkQueue:
+    """Groups still to do; one that was lost with its worker comes again, item by item."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._groups = iter(groups)
+        self._retries: deque[Group] = deque()
+
+    def next(self) -> Group | None:
+        """None where nothing is left."""
+        return self._retries.popleft() if self._retries else next(self._groups, None)
+
+    def lost(self, group: Group, lost: WorkerLost) -> list[ItemOutcome]:
+        """Retry the items one by one; a single item fails."""
+        if len(group) > 1:
+            self._retries.extend((item,) for item in group)
+            return []
+        return [failed(item, lost.kind, f"{item.video}: {lost}") for item in group]
 
 
 def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> ItemOutcome:
+    """The outcome of an item that failed; error: the class of the error."""
     return ItemOutcome(item, "failed", text=one_line(text), error=error, stops=stops)
 
 
 @dataclass(frozen=True)
 class BatchJob:
-    """Everything a worker needs to know beside its items; small, and travels between machines.
+    """The settings that all items of a batch share; small, picklable.
 
-    scorer: a name, or None to index without features. `url` is where entries are shared, None where they
-    lie in `root` with everything else.
+    scorer: a name, or None to index without features. root: the cache directory. url: where entries are
+    shared between machines; None where they are in `root`, too.
     """
 
     config: MECConfig = field(default_factory=MECConfig)
@@ -87,10 +109,11 @@ class BatchJob:
     scoring: ScorerConfig = field(default_factory=ScorerConfig)
 
     def store(self) -> ManagedStore:
+        """The store of the results."""
         return RemoteStore(self.url) if self.url else DirectoryStore(self.root)
 
     def open(self, scorer: Scorer | None = None) -> Work:
-        """Get ready to work: load the scorer, unless one is given."""
+        """Load the scorer, unless one is given."""
         store = self.store()
         if scorer is None and self.scorer is not None:
             scorer = load_scorer(self.scorer, local_directory(store), self.scoring)
@@ -98,7 +121,7 @@ class BatchJob:
 
 
 class Work:
-    """Does groups of items, one video at a time, and forgets each video afterwards."""
+    """Does groups of items; keeps the scorer loaded, and no video open between groups."""
 
     def __init__(self, job: BatchJob, store: ManagedStore, scorer: Scorer | None) -> None:
         self.job = job
@@ -113,8 +136,10 @@ class Work:
         *,
         done: Callable[[], None] = lambda: None,
     ) -> list[ItemOutcome]:
-        """The outcome of each item; only errors that are no fault of a video are raised. `done` is called
-        after each item."""
+        """The outcome of each item; only errors that are no fault of a video are raised.
+
+        done: the heartbeat, called after each item.
+        """
         self._session.progress = progress
         mec = MEC(self.job.config, session=self._session)
         outcomes = []
@@ -159,11 +184,11 @@ class Work:
         return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
     def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
-        """An index is finished when a note says so and the entries it names are there."""
+        """An index is finished when its checkpoint is there, and the entries that the checkpoint names."""
         config = self.job.config.index
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
-        note = f"finished/{digest(keys)}"
-        kept = self.store.get(note)
+        checkpoint = f"finished/{digest(keys)}"
+        kept = self.store.get(checkpoint)
         if kept is not None and all(self.store.has(key) for key in kept[0]["keys"]):
             return "already", str(kept[0]["text"])
         text = describe(mec.index(decoder))
@@ -172,7 +197,7 @@ class Work:
             raise StoreError(f"{decoder.info.path}: {missing[0]} was not kept")
         every = (features_key(decoder, self.scorer, config.thumbnail, part) for part in count())
         parts = [*takewhile(self.store.has, every)]
-        self.store.put(note, {"keys": [keys[0], *parts], "text": text}, {})
+        self.store.put(checkpoint, {"keys": [keys[0], *parts], "text": text}, {})
         return "done", text
 
 
@@ -187,7 +212,7 @@ def describe(index: SparseIndex) -> str:
 
 
 def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
-    """A ranking is finished when its file is there, of this video and by this scorer."""
+    """A ranking is finished when its file is there, of this video and this scorer."""
     target = Path(str(item.target))
     if target.exists():
         try:

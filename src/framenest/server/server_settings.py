@@ -1,8 +1,9 @@
-"""Settings of the service; closed unless opened."""
+"""ServerSettings: the options of `framenest serve`; closed unless opened."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +16,12 @@ SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What `framenest serve` was told. Secrets do not show when printed.
+class ServerSettings:
+    """Options of `framenest serve`. Secrets are not in its repr.
 
-    videos: the only folder from which videos may be registered by path; None: uploads only.
-    data: uploads, rankings and the journal of jobs. cache: indexes, features and models,
-    a folder or an address (None: the user's). max_job: seconds of one job.
-    hosts: web hosts that videos may be fetched from; none by default.
+    videos: the only folder whose files may be registered by path; None: uploads only. data: the folder of
+    uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
+    the user's cache). max_job: seconds of one job. hosts: web hosts that videos may be fetched from.
     """
 
     data: Path
@@ -52,7 +52,7 @@ class Settings:
                 raise ConfigError(f"{name} = {getattr(self, name)} is not allowed; it must be 1 or more")
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:
             raise ConfigError(f"the token is too short; give at least {SHORTEST_TOKEN} characters")
-        if self.token is not None and not _can_be_sent(self.token):
+        if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
             raise ConfigError("the token has characters that a client cannot send; use ASCII without spaces")
         if self.token is None and not is_loopback(self.host):
             raise ConfigError(
@@ -64,25 +64,18 @@ class Settings:
 
     @property
     def uploads(self) -> Path:
+        """Folder of uploaded and fetched videos."""
         return self.data / "uploads"
 
     @property
     def rankings(self) -> Path:
+        """Folder of ranking files."""
         return self.data / "rankings"
 
     @property
     def cache_folder(self) -> Path | None:
-        """Where indexes and features lie on this machine; None where they lie at an address."""
+        """Folder of indexes and features; None where they are at an address."""
         return None if self.cache and "://" in self.cache else DirectoryStore(self.cache).root
-
-
-def _can_be_sent(token: str) -> bool:
-    """Whether a token comes through a header of HTTP as it is.
-
-    >>> _can_be_sent("correct-horse"), _can_be_sent("pässword"), _can_be_sent("from a file\\n")
-    (True, False, False)
-    """
-    return token.isascii() and token.isprintable() and " " not in token
 
 
 def is_loopback(host: str) -> bool:

@@ -1,11 +1,13 @@
-"""The work itself, done in a process beside the server: indexing, ranking, pictures, messages.
+"""VideoTasks: what a worker process of the server does: index, rank, decode frames, make messages.
 
 Decoders and models run here and not in the server, so that a file which breaks a decoder ends a job and
-nothing else, a cancelled job can be ended for certain, and requests are answered while work goes on.
+nothing else, a cancelled job can be killed, and requests are answered while work goes on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from framenest.cache.remote import open_store
@@ -17,14 +19,21 @@ from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, messages
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
+from framenest.processes import Report
 from framenest.protocols import Progress
 from framenest.session import Session
 
 QUALITY = 85
 
 
-class Desk:
-    """One scorer, and the videos used last. Not for several threads: one process has one desk."""
+def load_tasks(report: Report, scorer: str, scoring: ScorerConfig, cache: str | None) -> Callable[..., Any]:
+    """For WorkerProcess: calls name a method of VideoTasks and give its arguments."""
+    tasks = VideoTasks(scorer, scoring, cache, partial(report, "progress"))
+    return lambda task, *arguments: getattr(tasks, task)(*arguments)
+
+
+class VideoTasks:
+    """One scorer and its session of open videos. Not thread-safe."""
 
     def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Progress) -> None:
         self._store = open_store(cache)
@@ -33,7 +42,7 @@ class Desk:
         )
 
     def scorer(self) -> str:
-        """Load what scores; its name and version."""
+        """Load the scorer; its name and version."""
         return self._session.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:

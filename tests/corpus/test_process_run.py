@@ -13,10 +13,10 @@ from odd_jobs import OddJob
 
 from framenest import IndexConfig, MECConfig, Ranking
 from framenest.cache.directory import DirectoryStore
-from framenest.corpus.job import ItemOutcome, WorkItem, failed
+from framenest.corpus.batch_job import ItemOutcome, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
+from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
-from framenest.corpus.workers import run_here
 from framenest.errors import FramenestError
 from framenest.processes import ProcessLimits, own_memory
 from media import numbered_video
@@ -42,7 +42,9 @@ def framenest(*arguments, cwd=None, **settings):
 
 
 def outcomes_by_name(job, groups, jobs=2, limits=None):
-    found = [o for outcomes in run_here(job, groups, jobs, limits or ProcessLimits()) for o in outcomes]
+    found = [
+        o for outcomes in run_in_processes(job, groups, jobs, limits or ProcessLimits()) for o in outcomes
+    ]
     return {Path(o.item.video).name: o for o in found}
 
 
@@ -71,7 +73,7 @@ def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
     (tmp_path / "scores.csv").write_text("frame,score\n3,1\n")
     job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
     groups = ranking_groups(manifest, tmp_path / "rankings", None)
-    found = [o for outcomes in run_here(job, groups, 1, ProcessLimits()) for o in outcomes]
+    found = [o for outcomes in run_in_processes(job, groups, 1, ProcessLimits()) for o in outcomes]
     assert {o.item.question: o.status for o in found} == {
         "Where?": "done",
         "Will it crash?": "failed",
@@ -84,6 +86,13 @@ def test_a_worker_that_cannot_start_ends_the_run(videos, tmp_path):
     job = OddJob(SMALL, f"table:{tmp_path / 'none.csv'}", str(tmp_path / "store"))
     with pytest.raises(FramenestError, match=r"none\.csv"):
         outcomes_by_name(job, index_groups([str(videos / "0.mp4")]))
+
+
+def test_a_worker_killed_while_it_starts_does_not_end_the_run(videos, tmp_path):
+    job = OddJob(SMALL, root=str(tmp_path / "store"), first_start=str(tmp_path / "started"))
+    found = outcomes_by_name(job, index_groups([str(videos / "0.mp4")]), jobs=1)
+    assert (tmp_path / "started").exists()
+    assert {name: outcome.status for name, outcome in found.items()} == {"0.mp4": "done"}
 
 
 def test_own_memory_counts_what_a_process_holds():

@@ -13,7 +13,7 @@ import pytest
 from framenest import IndexConfig, MECConfig
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
-from framenest.corpus.job import BatchJob
+from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
 from framenest.frames import FrameBatch
 from framenest.scorers.features import Features
@@ -146,7 +146,7 @@ def test_on_a_cluster_the_scorer_is_named(capsys, videos):
 def test_batches_of_several_videos_are_joined_and_blame_is_not_shared():
     import asyncio
 
-    from framenest.corpus.encoder import BatchingEncoder
+    from framenest.corpus.remote_scorer import BatchingEncoder
 
     class Counting:
         """Not a model: adds up pixels, and refuses white pictures."""
@@ -166,7 +166,7 @@ def test_batches_of_several_videos_are_joined_and_blame_is_not_shared():
 
     async def ask():
         encoder = BatchingEncoder(BatchJob())
-        encoder._loaded = scorer = Counting()
+        encoder._scorer = scorer = Counting()
         values = [(30, 1), (30, 2), (3, 255), (30, 3)]
         asked = [encoder.encode(batch(count, value)) for count, value in values]
         return scorer, await asyncio.gather(*asked, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The shapes of requests and answers: what the OpenAPI document says."""
+"""Pydantic models of requests and answers: the schemas of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from framenest.config import PRESETS
-from framenest.server.jobs import Job
-from framenest.server.library import Video
+from framenest.server.library import LibraryVideo
 
 MOST_RANKS = 1024
 MOST_SHOWN = 256  # frames that go to a model in one request
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 
 
-class Strict(BaseModel):
+class RequestBody(BaseModel):
+    """A body of JSON in which nothing unknown may stand."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class ByPath(Strict):
+class VideoPath(RequestBody):
     """A video in the server's folder."""
 
     path: str = Field(max_length=1024, examples=["lectures/kiln.mp4"])
 
 
-class ByAddress(Strict):
+class VideoAddress(RequestBody):
     """A video on a host that the server was told to allow."""
 
     url: str = Field(max_length=2048, examples=["https://media.example.org/kiln.mp4"])
 
 
-class Ask(Strict):
+class RankingRequest(RequestBody):
     """A question about a video. Without a question (null) the ranking follows looks and time alone."""
 
     video: str = Field(max_length=64, description="Id of a registered video.")
@@ -43,15 +44,23 @@ class Ask(Strict):
     horizon: int = Field(256, ge=1, le=MOST_RANKS, description="How many ranks.")
 
 
-class AnswerRequest(Strict):
+class AnswerRequest(RequestBody):
+    """How a model shall answer."""
+
     k: int = Field(16, ge=1, le=MOST_SHOWN, description="How many frames the model is shown.")
 
 
-class SignIn(Strict):
+class SignIn(RequestBody):
+    """The token, to be exchanged for a cookie."""
+
     token: str = Field(max_length=1024)
 
 
 class JobOut(BaseModel):
+    """A job and its progress."""
+
+    model_config = ConfigDict(from_attributes=True)
+
     id: str
     kind: Literal["index", "rank"]
     target: str
@@ -64,12 +73,10 @@ class JobOut(BaseModel):
     started: float | None
     finished: float | None
 
-    @classmethod
-    def of(cls, job: Job) -> JobOut:
-        return cls(**{name: getattr(job, name) for name in cls.model_fields})
-
 
 class VideoOut(BaseModel):
+    """A registered video."""
+
     id: str
     name: str
     origin: Literal["folder", "upload", "url"]
@@ -84,58 +91,60 @@ class VideoOut(BaseModel):
     notes: list[str] = []
 
     @classmethod
-    def of(cls, video: Video) -> VideoOut:
-        names = ("duration", "num_frames", "fps", "width", "height", "codec", "notes")
-        facts: dict[str, Any] = {name: video.info[name] for name in names} if video.info else {}
-        return cls(
-            id=video.id,
-            name=video.name,
-            origin=video.origin,  # type: ignore[arg-type]  # one of the three by construction
-            created=video.created,
-            indexed=video.info is not None,
-            **facts,
-        )
+    def of(cls, video: LibraryVideo) -> VideoOut:
+        """What clients may know of a video: not where it lies."""
+        return cls(**(video.info or {}) | vars(video), indexed=video.info is not None)
 
 
-class Registered(BaseModel):
+class RegisteredVideo(BaseModel):
+    """A video, and the job that indexes it."""
+
     video: VideoOut
     job: JobOut | None = Field(description="The job that indexes it; null when that is done.")
 
 
-class RankingRequested(BaseModel):
+class RankingStatus(BaseModel):
+    """A ranking that was asked for."""
+
     ranking: str
     ready: bool
     job: JobOut | None = Field(description="The job that makes the ranking; null when it is there.")
 
 
-class File(BaseModel):
+class FolderFile(BaseModel):
+    """A file that can be registered."""
+
     path: str
     bytes: int
 
 
-class RankingEntry(BaseModel):
+class _AskedRanking(BaseModel):
     id: str
     video: str
     question: str | None
     options: list[str]
     preset: str
+
+
+class RankingSummary(_AskedRanking):
+    """A ranking in a list."""
+
     horizon: int
     ready: bool
     created: float
 
 
-class RankingOut(BaseModel):
-    id: str
-    video: str
-    question: str | None
-    options: list[str]
+class RankingOut(_AskedRanking):
+    """A ranking that is made."""
+
     scorer: str
-    preset: str
     length: int = Field(description="How many ranks there are: the largest k.")
     stats: dict[str, Any]
 
 
 class FrameOut(BaseModel):
+    """One chosen frame."""
+
     frame: int
     seconds: float
     rank: int
@@ -143,6 +152,8 @@ class FrameOut(BaseModel):
 
 
 class PrefixOut(BaseModel):
+    """The frames for a budget."""
+
     ranking: str
     k: int
     after: int
@@ -151,12 +162,16 @@ class PrefixOut(BaseModel):
 
 
 class AnswerOut(BaseModel):
+    """A model's answer."""
+
     answer: str
     model: str
     k: int
 
 
 class Health(BaseModel):
+    """What the service is and can do."""
+
     status: Literal["ok"]
     version: str
     scorer: str
@@ -167,5 +182,7 @@ class Health(BaseModel):
     running: int
 
 
-class Problem(BaseModel):
+class ErrorBody(BaseModel):
+    """Why a request was refused."""
+
     detail: str

@@ -1,67 +1,65 @@
-"""Videos that come in: uploads, and files fetched from allowed hosts. Limited in size, kept by content."""
+"""Uploads: videos sent by clients or fetched from allowed hosts. Limited in size, kept by content hash."""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from framenest.errors import StoreError
-from framenest.server.library import Library, Video
-from framenest.server.parts import Part, UploadSpace, on_disk
-from framenest.server.refusals import Busy, Forbidden, Unusable
-from framenest.server.settings import MIB, Settings
+from framenest.server.library import Library, LibraryVideo
+from framenest.server.partial_file import SUFFIX, PartialFile, StorageQuota, disk_errors
+from framenest.server.refusals import ConcurrencyLimit, Refusal
+from framenest.server.server_settings import MIB, ServerSettings
 
 AT_ONCE = 4
 TIMEOUT = 30.0  # seconds without a byte
 LONGEST = 3600.0  # seconds for a whole file
 
 
-class Incoming:
-    def __init__(self, settings: Settings, library: Library) -> None:
+class Uploads:
+    """Takes in files of the library that are not in the server's folder."""
+
+    def __init__(self, settings: ServerSettings, library: Library) -> None:
         self._settings = settings
         self._library = library
-        self._places = threading.BoundedSemaphore(AT_ONCE)
-        self._room = UploadSpace(settings.uploads, settings.max_stored)
+        self._limit = ConcurrencyLimit(AT_ONCE, f"{AT_ONCE} videos are coming in already", 10)
+        self._quota = StorageQuota(settings.uploads, settings.max_stored)
         self._hosts = {host.lower() for host in settings.hosts}
-        for left in settings.uploads.glob("*.part"):  # of a server that was stopped
+        for left in settings.uploads.glob(f"*{SUFFIX}"):  # of a server that was stopped
             left.unlink()
 
-    async def upload(self, chunks: AsyncIterator[bytes], name: str) -> Video:
+    async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
         """Take the bytes of a file."""
-        with self._place() as part:
-            held: list[bytes] = []
-            size, began = 0, time.monotonic()
+        with self._partial() as part:
+            held, began = bytearray(), time.monotonic()
             while True:
                 _check_time(began)
                 try:
-                    chunk = await asyncio.wait_for(anext(chunks), TIMEOUT)
+                    held += await asyncio.wait_for(anext(chunks), TIMEOUT)
                 except StopAsyncIteration:
                     break
                 except TimeoutError as error:
-                    raise Unusable(f"the upload stood still for {TIMEOUT:.0f} s") from error
-                held.append(chunk)
-                size += len(chunk)
-                if size >= MIB:
-                    await asyncio.to_thread(part.write, b"".join(held))
-                    held, size = [], 0
-            await asyncio.to_thread(part.write, b"".join(held))
+                    raise Refusal(422, f"the upload stood still for {TIMEOUT:.0f} s") from error
+                if len(held) >= MIB:
+                    await asyncio.to_thread(part.write, bytes(held))
+                    held.clear()
+            await asyncio.to_thread(part.write, bytes(held))
             return await asyncio.to_thread(self._accept, part, _plain_name(name), "upload")
 
-    def fetch(self, url: str) -> Video:
+    def fetch(self, url: str) -> LibraryVideo:
         """Get a file from an allowed host; redirects are followed only to allowed hosts."""
         self._check_address(url)
         opener = urllib.request.build_opener(_Redirects(self._check_address))
         began = time.monotonic()
-        with self._place() as part:
+        with self._partial() as part:
             try:
                 request = urllib.request.Request(url, headers={"User-Agent": "framenest"})
                 with opener.open(request, timeout=TIMEOUT) as answer:
@@ -72,7 +70,7 @@ class Incoming:
                         raise ConnectionError("the host broke off")
             except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
                 why = getattr(error, "code", None) or getattr(error, "reason", None) or str(error)
-                raise Unusable(f"the address could not be fetched ({why})") from error
+                raise Refusal(422, f"the address could not be fetched ({why})") from error
             return self._accept(part, _plain_name(unquote(urlsplit(url).path)), "url")
 
     def _check_address(self, url: str) -> None:
@@ -80,42 +78,35 @@ class Incoming:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise Unusable("not an address") from error
+            raise Refusal(422, "not an address") from error
         names = {host, f"{host}:{port}"} if port else {host}
         if port and port != {"http": 80, "https": 443}.get(parts.scheme):
             names.discard(host)
         if parts.scheme not in ("http", "https") or not names & self._hosts:
-            raise Forbidden("addresses are fetched only from hosts that the server was told to allow")
+            raise Refusal(403, "addresses are fetched only from hosts that the server was told to allow")
 
-    def _accept(self, part: Part, name: str, origin: str) -> Video:
-        """Keep what came, under its content's name, if it is a video."""
+    def _accept(self, part: PartialFile, name: str, origin: str) -> LibraryVideo:
+        """Keep what came, under its content's hash, if it is a video."""
         if not part.size:
-            raise Unusable("the file is empty")
-        kind = self._library.inspect(part.path)
+            raise Refusal(422, "the file is empty")
+        kind = self._library.check_file(part.path)
         target = (self._settings.uploads / f"{part.hash.hexdigest()}{kind['suffix']}").resolve()
         new = not target.exists()
         if new:
-            with on_disk():
+            with disk_errors():
                 part.path.replace(target)
         try:
-            return self._library.add_file(target, name, origin, inspected=True)
+            return self._library.add_file(target, name, origin, checked=True)
         except StoreError:
             if new:
                 target.unlink(missing_ok=True)
             raise
 
     @contextmanager
-    def _place(self) -> Iterator[Part]:
-        if not self._places.acquire(blocking=False):
-            raise Busy(f"{AT_ONCE} videos are coming in already; try again later", 10)
-        try:
-            part = Part(self._settings.uploads, self._settings.max_upload, self._room)
-            try:
-                yield part
-            finally:
-                part.close()
-        finally:
-            self._places.release()
+    def _partial(self) -> Iterator[PartialFile]:
+        settings = self._settings
+        with self._limit(), closing(PartialFile(settings.uploads, settings.max_upload, self._quota)) as part:
+            yield part
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -129,7 +120,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 def _check_time(began: float) -> None:
     if time.monotonic() - began > LONGEST:
-        raise Unusable(f"the video was not here after {LONGEST:.0f} s")
+        raise Refusal(422, f"the video was not here after {LONGEST:.0f} s")
 
 
 def _plain_name(name: str) -> str:
