@@ -34,7 +34,7 @@ class BatchingEncoder:
 
     @cached_property
     def _scorer(self) -> Scorer:
-        return load_scorer(str(self._job.scorer), self._local_directory(job.store()), self._job.scoring)
+        return load_scorer(str(self._job.scorer), local_directory(self._job.store()), self._job.scoring)
 
     async def traits(self) -> dict[str, Any]:
         """The scorer's attributes: name, version, inputs and relevance."""
