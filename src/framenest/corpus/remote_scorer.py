@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import local_directory
 from framenest.corpus.batch_job import BatchJob
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch
