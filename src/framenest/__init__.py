@@ -19,8 +19,8 @@ from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder, Embedder, Scorer, Selector, Store
-from framenest.selectors.selection import Selection
+from framenest.protocols import Decoder, Embedder, Scorer, Store
+from framenest.selectors.selection import Selection, Selector
 from framenest.session import Session
 from framenest.video import open_video
 

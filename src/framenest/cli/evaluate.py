@@ -17,11 +17,11 @@ from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
-from framenest.evaluation.output import plot, plotting, write_csv
-from framenest.evaluation.questions import READERS, load_questions
-from framenest.evaluation.run import ablations as run_ablations
-from framenest.evaluation.run import evaluate as run_recall
-from framenest.selectors import FILE, selector_names
+from framenest.evaluation.grounded_questions import READERS, load_questions
+from framenest.evaluation.recall_output import plot, plotting, write_csv
+from framenest.evaluation.recall_run import ablations as run_ablations
+from framenest.evaluation.recall_run import evaluate as run_recall
+from framenest.selectors import check_selector
 from framenest.session import Session
 
 BUDGETS = "4,8,16,32,64,128,256"
@@ -92,15 +92,13 @@ def recall(
         plotting()
     names = options.names(selectors)
     for name in names:
-        if name not in selector_names() and not name.startswith(FILE):
-            raise ConfigError(f"there is no selector {name!r}; choose from {', '.join(selector_names())}")
+        check_selector(name)
     weights = _weights(budget_weights, budgets)
     entries = load_questions(questions, kind=kind, videos=videos)
-    snr = _snr(scorer)
     bars = Bars(quiet)
-    space = Session(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
+    space = Session(scorer, store=cache, progress=bars, scoring=scoring)
     with bars:
-        result = run_recall(entries, names, budgets, space, snr=snr, weights=weights, progress=bars)
+        result = run_recall(entries, names, budgets, space, weights=weights, progress=bars)
     result = {"scorer": scorer, **result}
     _print_recall(result)
     if json_file is not None:
@@ -109,15 +107,6 @@ def recall(
         write_csv(result, csv_file)
     if plot_file is not None:
         plot(result, plot_file)
-
-
-def _snr(scorer: str) -> float | None:
-    if not scorer.startswith("noisy-truth"):
-        return None
-    try:
-        return float(scorer.partition(":")[2])
-    except ValueError as error:
-        raise ConfigError(f"noisy truth needs its ratio, as in noisy-truth:2, not {scorer!r}") from error
 
 
 def _weights(text: str | None, budgets: list[int]) -> dict[int, float] | None:
@@ -201,10 +190,9 @@ def ablations(
         check_writable(Path(json_file))
     entries = load_questions(questions, kind=kind, videos=videos)
     bars = Bars(quiet)
-    snr = _snr(scorer)
-    space = Session(None if snr is not None else scorer, store=cache, progress=bars, scoring=scoring)
+    space = Session(scorer, store=cache, progress=bars, scoring=scoring)
     with bars:
-        result = {"scorer": scorer} | run_ablations(entries, space, snr=snr, progress=bars)
+        result = {"scorer": scorer} | run_ablations(entries, space, progress=bars)
     for title in ("components", "schedules"):
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("variant")

@@ -19,14 +19,15 @@ from framenest.cli.ask import ANSWER_TOKENS, greet
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out
 from framenest.errors import ConfigError, ModelError, StoreError
-from framenest.evaluation.annotations import Folder, load_benchmark
-from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.qa import QaRun, QaSettings
-from framenest.evaluation.results import Results
-from framenest.evaluation.selection_cache import SelectionCache, check_horizons, check_selector, needs_scorer
+from framenest.evaluation.benchmarks import READERS, load_benchmark
+from framenest.evaluation.media_folder import MediaFolder
+from framenest.evaluation.qa_results import QaResults
+from framenest.evaluation.qa_run import QaRun, QaSettings
+from framenest.evaluation.qa_tables import TABLES, Row, ScoredAnswers, cell, main_table, markdown
+from framenest.evaluation.selection_cache import SelectionCache
 from framenest.evaluation.subtitles import SUBTITLES
-from framenest.evaluation.tables import TABLES, Row, ScoredRun, cell, main_table, markdown
 from framenest.lmm.client import KEY_VARIABLE, Client
+from framenest.selectors import check_selector, needs_scorer
 
 BUDGETS = "8,16,32,64,128,256"
 SERVER = "server"
@@ -140,23 +141,22 @@ def qa(
     """
     names = options.names(selectors)
     for name in names:
-        check_selector(name)
+        check_selector(name, max(budgets))
     if scorer is None and any(needs_scorer(name) for name in names):
         raise ConfigError("name the scorer that selects, as --scorer tags; `framenest models` lists them")
     if min(budgets) < 1 or jobs < 1:
         raise ConfigError("budgets and --jobs must be 1 or more")
-    check_horizons(names, max(budgets))
     check_writable(Path(results))
     questions = [q for q in load_benchmark(dataset, annotations) if category in (None, q.category)][:limit]
     if not questions:
         raise ConfigError(f"{annotations}: no questions of category {category!r}")
-    folder = Folder(videos)
+    folder = MediaFolder(videos)
     missing, named = folder.missing(q.video for q in questions), {q.video for q in questions}
     if len(missing) == len(named):
         folder.find(missing[0])
     if missing:
         note(f"{len(missing)} of {len(named)} videos are not in {videos}, as {missing[0]}")
-    said = None if subtitles is None else Folder(subtitles, SUBTITLES)
+    said = None if subtitles is None else MediaFolder(subtitles, SUBTITLES)
     silent = {q.video for q in questions if said is not None and said.missing([q.subtitles])}
     if silent:
         note(f"{len(silent)} of {len(named)} videos have no subtitles in {subtitles}; asked without them")
@@ -174,14 +174,14 @@ def qa(
             dataset, client.model, thinks, tokens, warmth, kept.scorer, query, style, pairing,
             limits, subtitles is not None, tell_times, Path(annotations).absolute().name,
         )  # fmt: skip
-        file = Results(results)
+        file = QaResults(results)
         run = QaRun(
             settings, client, kept, folder, file,
             subtitles=said, jobs=jobs, progress=bars,
         )  # fmt: skip
         with bars:
             run(questions, names, sorted(set(budgets)))
-    _print(main_table(ScoredRun([file])))
+    _print(main_table(ScoredAnswers([file])))
     how = f"{client.model}, thinking {thinking}, scorer {scorer or 'none'}, {len(questions)} questions"
     out.print(f"[dim]{escape(how)}; answers in[/] {escape(results)}", soft_wrap=True)
     if run.failed:
@@ -217,7 +217,7 @@ def table(
     for file in files:
         if not Path(file).is_file():
             raise StoreError(f"{file}: no such file")
-    rows = TABLES[kind](ScoredRun([Results(file) for file in files]))
+    rows = TABLES[kind](ScoredAnswers([QaResults(file) for file in files]))
     if not rows:
         note(f"no answers for the table {kind!r} in {', '.join(files)}")
     if as_markdown:

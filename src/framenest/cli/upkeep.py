@@ -17,7 +17,7 @@ from framenest.cli.files import check_writable_folder
 from framenest.cli.terminal import Bars, note, out
 from framenest.cli.units import Duration, Size
 from framenest.errors import ScorerError
-from framenest.scorers import choose
+from framenest.scorers import choose, third_party
 from framenest.scorers.onnx_export import export_onnx
 from framenest.text import size_text
 
@@ -42,6 +42,8 @@ def models(context: click.Context, cache: DirectoryStore, quiet: bool) -> None:
     for name, entry in model_files.CATALOGUE.items():
         size = size_text(entry.size) if entry.size else "–"
         table.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, cache))
+    for name, package in third_party().items():
+        table.add_row(name, f"of {package}", "–", "–", "–", "–")
     out.print(table)
     out.print("[dim]no weights:[/] framenest models fetch NAME")
     out.print("[dim]needs \\[extra]:[/] pip install 'framenest\\[extra]'")

@@ -65,7 +65,7 @@ def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
 
 
 @dataclass
-class Outcome:
+class RecallOutcome:
     """What one selector did on one question: measures by budget, and what does not depend on it."""
 
     by_budget: dict[int, dict[str, float | None]] = field(default_factory=dict)
@@ -94,7 +94,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(there)) if there else None
 
 
-def summarise(outcomes: Sequence[Outcome], weights: Mapping[int, float] | None = None) -> dict[str, Any]:
+def summarise(
+    outcomes: Sequence[RecallOutcome], weights: Mapping[int, float] | None = None
+) -> dict[str, Any]:
     """Means over questions: {"8": {"hit": …, "hit_low": …, "hit_high": …, …}, …, "all": {…}}."""
     budgets = list(outcomes[0].by_budget)
     weights = weights or dict.fromkeys(budgets, 1.0)

@@ -20,7 +20,7 @@ from framenest.method.observability import observability
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.scorers.feature_cache import FeatureCache
-from framenest.scorers.rerank import refine
+from framenest.scorers.reranker import refine
 from framenest.scorers.screen_text import ScreenText
 from framenest.session import Session, Video
 from framenest.timing import Timing

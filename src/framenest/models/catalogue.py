@@ -25,8 +25,6 @@ class ModelEntry:
     """Where its weights come from; None where the packages bring them."""
     speed: str
     """Its class: on what machine it is of use."""
-    loader: str
-    """module:class that has load(checkpoint, store, config, progress)."""
     optional: tuple[str, ...] = ()
     """Modules without which it works, with other numbers."""
 
@@ -60,7 +58,6 @@ CATALOGUE: dict[str, ModelEntry] = {
             ("torch", "transformers"),
             HubRepo("Salesforce/blip2-itm-vit-g", "BLIP-2 ITM, ViT-g, 224 px", int(4.7 * GB), "MIT"),
             "GPU",
-            "framenest.scorers.blip2:Blip2Scorer",
         ),
         ModelEntry(
             "siglip2",
@@ -69,7 +66,6 @@ CATALOGUE: dict[str, ModelEntry] = {
             ("torch", "transformers"),
             HubRepo("google/siglip2-base-patch16-224", "SigLIP 2 base, 224 px", int(1.5 * GB), "Apache-2.0"),
             "GPU; slow on CPU",
-            "framenest.scorers.dual:SiglipScorer",
         ),
         ModelEntry(
             "onnx",
@@ -84,7 +80,6 @@ CATALOGUE: dict[str, ModelEntry] = {
                 files=("*vision_model.onnx", "*text_model.onnx"),
             ),
             "CPU",
-            "framenest.scorers.onnx:OnnxScorer",
         ),
         ModelEntry(
             "clip",
@@ -93,7 +88,6 @@ CATALOGUE: dict[str, ModelEntry] = {
             ("torch", "transformers"),
             HubRepo("openai/clip-vit-base-patch32", "CLIP ViT-B/32, 224 px", int(0.6 * GB), "MIT"),
             "GPU or CPU",
-            "framenest.scorers.dual:ClipScorer",
         ),
         ModelEntry(
             "tags",
@@ -102,7 +96,6 @@ CATALOGUE: dict[str, ModelEntry] = {
             ("onnxruntime", "tokenizers"),
             TAGS,
             "CPU",
-            "framenest.scorers.tags:TagScorer",
             ("ai_edge_litert",),
         ),
         ModelEntry(
@@ -112,7 +105,6 @@ CATALOGUE: dict[str, ModelEntry] = {
             ("torch", "sentence_transformers"),
             HubRepo("Qwen/Qwen3-VL-Reranker-2B", "Qwen3-VL-Reranker 2B", int(4.3 * GB), "Apache-2.0"),
             "GPU, slow",
-            "framenest.scorers.reranker:RerankerScorer",
         ),
         ModelEntry(
             "ocr",
@@ -121,7 +113,6 @@ CATALOGUE: dict[str, ModelEntry] = {
             ("rapidocr", "onnxruntime", "rapidfuzz"),
             None,
             "CPU, slow",
-            "framenest.scorers.ocr:OcrScorer",
         ),
     )
 }

@@ -37,13 +37,27 @@ PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 class TagScorer(Calibrated):
-    """Three readings of a frame's labels, summed and calibrated over the video's probes:
+    """Relevance from labels: for machines without the weights of an image-text model.
+
+    Three readings of a frame's labels are summed and calibrated over the video's probes:
 
     - the classifier's probabilities of labels close to the question,
     - the detector's confidence in objects close to the question,
     - the cosine between the question and the mean of the frame's ten best labels.
 
-    Relevance is relative to the video.
+    Relevance is relative to the video. encode → {"classes": (n, 1000) float32 probabilities, "objects":
+    (n, 90) float32 confidences}, the latter where the detector's runtime is installed.
+
+    Args:
+        store: Where the model files lie (`framenest models fetch tags`).
+        calibration: "logistic", "none", or "auto" for the former.
+
+    Raises:
+        ScorerError: A model file is missing or damaged.
+        MissingExtra: onnxruntime or tokenizers is not installed.
+
+    Example:
+        >>> MEC(scorer=TagScorer(DirectoryStore())).rank("kiln.mp4", "Where is the dog?")   # doctest: +SKIP
     """
 
     name = "tags"
@@ -56,16 +70,16 @@ class TagScorer(Calibrated):
         self._detector = _Detector.load(files["efficientdet_lite0.tflite"])
         self._text = _Text(files["all-minilm-l6-v2-int8.onnx"], files["all-minilm-l6-v2-tokenizer.json"])
         self.version = "1" if self._detector else "1 without the detector"
-        crop = ImageSpec.crop(256, 224, 224, "bilinear")
-        self.inputs: tuple[ImageSpec, ...] = (
-            (crop, ImageSpec.squash(320, 320, "bilinear")) if self._detector else (crop,)
-        )
+        self.inputs: tuple[ImageSpec, ...] = (ImageSpec.crop(256, 224, 224, "bilinear"),)
+        if self._detector:
+            self.inputs += (ImageSpec.squash(320, 320, "bilinear"),)
         self._labels = _label_vectors(self._text, store)
 
     @classmethod
     def load(
         cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
     ) -> TagScorer:
+        """The scorer `tags`, which has one set of weights."""
         return cls(store, config.calibration)
 
     def encode(self, frames: FrameBatch) -> Encoded:

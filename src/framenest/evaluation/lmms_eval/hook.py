@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from framenest.errors import BudgetError, FramenestError
-from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, frames_of
+from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, manifest_reader
 from framenest.extract import reopen
 from framenest.lmm.images import ImageLimits, read_pictures
 from framenest.lmm.times import copies, video_metadata
@@ -96,7 +96,7 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     import torch
 
     manifest = VideoManifest.read(element["video"])
-    prefix = frames_of(manifest, budget_of(element))
+    prefix = manifest_reader().frames(manifest, budget_of(element))
     repeat = copies(manifest.pairing, len(prefix))
     pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix, manifest.video)])
     frames = torch.from_numpy(np.ascontiguousarray(pictures.repeat(repeat, axis=0).transpose(0, 3, 1, 2)))

@@ -10,10 +10,8 @@ from framenest.errors import FramenestError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion
 from framenest.evaluation.lmms_eval.hook import is_hooked, pictures_of
 from framenest.evaluation.lmms_eval.task_settings import NATIVE, TaskSettings
-from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, frames_of
+from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, manifest_reader
 from framenest.lmm.times import marker
-from framenest.method.mec import with_options
-from framenest.selectors import FILE
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -33,10 +31,9 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = Non
 def _messages(doc: Row, kwargs: Mapping[str, Any] | None) -> Messages:
     settings = TaskSettings.of_task(kwargs)
     question = READERS[settings.benchmark](doc)
-    plain = settings.query == "question" or settings.selector.startswith(FILE)  # lists name the question
     manifest = VideoManifest(
         video=_video(doc, kwargs),
-        text=question.question if plain else with_options(question.question, question.options),
+        text=question.query(settings.query, settings.selector),
         selector=settings.full_selector,
         scorer=settings.scorer,
         on_error=settings.on_error,
@@ -62,7 +59,7 @@ def _video(doc: Row, kwargs: Mapping[str, Any] | None) -> str:
 
 def _pictures(manifest: VideoManifest, budget: int, how: str) -> list[dict[str, Any]]:
     """The frames themselves: as one video without times, or as images, each after its second."""
-    prefix = frames_of(manifest, budget)
+    prefix = manifest_reader().frames(manifest, budget)
     pictures = pictures_of(prefix, manifest.video)
     if how == "frames":
         return [{"type": "video", "url": pictures}]

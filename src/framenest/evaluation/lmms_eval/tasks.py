@@ -20,7 +20,7 @@ from framenest.cache.directory import DirectoryStore, digest
 from framenest.errors import MissingExtra
 from framenest.evaluation.lmms_eval.task_functions import DURATIONS
 from framenest.evaluation.lmms_eval.task_settings import NATIVE
-from framenest.evaluation.selection_cache import check_selector
+from framenest.selectors import check_selector
 
 ROWS = "framenest.evaluation.lmms_eval.task_functions"
 UPSTREAM = "lmms_eval.tasks"
@@ -30,7 +30,7 @@ SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 @dataclass(frozen=True)
 class Task:
     """name: ours is framenest_<name>. file: lmms-eval's, below its tasks. video_of: its function from a
-    row to the video. only: a function of `rows` that keeps a part of the data set."""
+    row to the video. only: a function of `task_functions` that keeps a part of the data set."""
 
     name: str
     benchmark: str

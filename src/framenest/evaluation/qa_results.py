@@ -24,10 +24,10 @@ BEGINS = b'{"kind": '
 """A first line that was cut short is told from a foreign file by this."""
 
 
-class Results:
+class QaResults:
     """A file of results, opened to go on with it.
 
-    >>> results = Results("results.jsonl")                              # doctest: +SKIP
+    >>> results = QaResults("results.jsonl")                            # doctest: +SKIP
     >>> run = results.begin({"dataset": "videomme", "model": "…"})      # doctest: +SKIP
     >>> results.has(run, "001-1", "mec", 8)                             # doctest: +SKIP
     """
