@@ -15,7 +15,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.lmms_eval import hook, task_functions, video_manifest
 from framenest.evaluation.lmms_eval.task_settings import TaskSettings
-from framenest.evaluation.lmms_eval.tasks import TASKS, task_name, write_tasks
+from framenest.evaluation.lmms_eval.tasks import TASKS, task_name, task_yaml, write_tasks
 from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, manifest_reader
 from framenest.lmm.prompt import DIRECTLY
 from media import number_in, numbered_video
@@ -334,12 +334,22 @@ def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
             assert made["task"] == name
             assert made["include"] == str(fake_lmms_eval / "tasks" / task.file)
             kwargs = made["lmms_eval_specific_kwargs"]["default"]
+            assert kwargs["video_of"].startswith("lmms_eval.tasks.")
             settings = TaskSettings.of_task(kwargs)
             assert (settings.benchmark, settings.selector) == (task.benchmark, selector)
             for key in ("doc_to_messages", "doc_to_text", "doc_to_visual"):
                 module, _, function = made[key].rpartition(".")
                 assert module == task_functions.__name__
                 assert callable(getattr(task_functions, function))
+
+
+def test_the_videos_are_found_by_lmms_evals_own_functions(tmp_path):
+    yamls = {task.name: task_yaml(task, "mec", tmp_path) for task in TASKS}
+    assert "video_of: lmms_eval.tasks.videomme.utils.videomme_doc_to_visual\n" in yamls["videomme_long"]
+    assert (
+        "video_of: lmms_eval.tasks.longvideobench.utils.longvideobench_doc_to_visual_v\n"
+        in yamls["longvideobench_val"]
+    )
 
 
 def test_tasks_need_lmms_eval(monkeypatch, tmp_path):

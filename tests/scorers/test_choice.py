@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from framenest import MEC, MissingExtra, ScorerError, StoreError, models, scorer
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.models import CATALOGUE, HubRepo
+from framenest.scorers import onnx
 from plugin_packages import install_example
 
 
@@ -148,3 +151,13 @@ def test_a_class_that_is_no_scorer_is_refused(monkeypatch, cache):
     monkeypatch.setattr(scorers, "load_plugin", lambda _: Half)
     with pytest.raises(ScorerError, match="is not a scorer: it needs name, version, inputs"):
         scorers.load_scorer("table:x", DirectoryStore(cache))
+
+
+def test_an_onnx_export_without_a_known_output_is_refused(monkeypatch):
+    named = [SimpleNamespace(name=name) for name in ("last_hidden_state", "logits")]
+    session = SimpleNamespace(get_inputs=list, get_outputs=lambda: named)
+    monkeypatch.setattr(onnx, "onnx_session", lambda *_: session)
+    with pytest.raises(
+        ScorerError, match="neither image_embeds nor pooler_output, but last_hidden_state, logits"
+    ):
+        onnx._Side(Path("vision_model.onnx"), "image_embeds")

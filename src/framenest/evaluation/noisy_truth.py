@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ScorerError
+from framenest.evaluation.recall import inside
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import logistic
@@ -79,10 +80,8 @@ class NoisyTruthScorer:
             raise ScorerError(
                 "noisy-truth knows the answers only in `framenest evaluate recall` and ablations"
             )
-        inside = np.zeros(len(seconds))
-        for start, end in self._intervals:
-            inside[(start <= seconds) & (seconds <= end)] = 1.0
-        return self._snr * inside + np.asarray(np.interp(seconds, np.arange(len(noise)) * STEP, noise))
+        drawn = np.interp(seconds, np.arange(len(noise)) * STEP, noise)
+        return np.asarray(self._snr * inside(seconds, self._intervals) + drawn)
 
     def _noise(self, question: str, last: float) -> NDArray[np.float64]:
         """White noise smoothed by a Gaussian in time, of unit variance; longer videos extend it."""

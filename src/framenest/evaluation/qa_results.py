@@ -88,6 +88,7 @@ def later(before: Record | None, record: Record) -> Record:
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The lines of a results file; a line cut short is left out, as is a missing file."""
+    foreign = ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
     whole = False
     try:
         text = path.read_bytes()
@@ -97,17 +98,15 @@ def read_lines(path: Path) -> Iterator[Record]:
         raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
     for line in text.split(b"\n"):
         try:
-            record = json.loads(line) if line.strip() else None
-        except ValueError:  # the machine or the process stopped in the middle of it
-            continue
-        if record is None:
+            record = json.loads(line)
+        except ValueError:  # empty, or the process stopped in the middle of it
             continue
         if not isinstance(record, dict) or record.get("kind") not in ("run", "answer"):
-            raise ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
+            raise foreign
         whole = True
         yield record
     if text.strip() and not whole and not text.startswith(BEGINS):
-        raise ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
+        raise foreign
 
 
 def _ends_a_line(path: Path) -> bool:
@@ -118,14 +117,5 @@ def _ends_a_line(path: Path) -> bool:
 
 def question_of(record: Mapping[str, Any]) -> BenchmarkQuestion:
     """As much of the question as scoring needs, from the line of its answer."""
-    return BenchmarkQuestion(
-        id=record["id"],
-        video=record["video"],
-        question="",
-        asked="",
-        options=(),
-        answer=record["answer"],
-        category=record["category"],
-        group=record["group"],
-        structure=record["structure"],
-    )
+    known = {name: record[name] for name in ("id", "video", "answer", "category", "group", "structure")}
+    return BenchmarkQuestion(question="", asked="", options=(), **known)

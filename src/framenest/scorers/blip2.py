@@ -6,7 +6,6 @@ then costs the Q-Former and the matching head.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +33,7 @@ class Blip2Scorer(TransformersScorer):
     """
 
     name = extra = "blip2"
+    model_class = "Blip2ForImageTextRetrieval"
     own_relevance = "matching probability"
     own_calibration: Literal["none", "logistic"] = "none"
 
@@ -55,12 +55,6 @@ class Blip2Scorer(TransformersScorer):
         self._match_batch = config.batch or (MATCH_ON_CPU if self._on.first.type == "cpu" else MATCH_ON_GPU)
         if features != "float16":
             self.version += f", features {features}"
-
-    def _loader(self) -> Callable[..., Any]:
-        from transformers import Blip2ForImageTextRetrieval
-
-        load: Callable[..., Any] = Blip2ForImageTextRetrieval.from_pretrained
-        return load
 
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,7 @@ class DualScorer(Calibrated):
 class TorchDualScorer(TransformersScorer, DualScorer):
     """A dual encoder of transformers."""
 
+    model_class = "AutoModel"
     lower_case = False
 
     def __init__(
@@ -57,12 +57,6 @@ class TorchDualScorer(TransformersScorer, DualScorer):
     ) -> None:
         super().__init__(checkpoint, config, progress)
         self.scale, self.bias = logit_of(self._models[0])
-
-    def _loader(self) -> Callable[..., Any]:
-        from transformers import AutoModel
-
-        load: Callable[..., Any] = AutoModel.from_pretrained
-        return load
 
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]

@@ -50,7 +50,7 @@ class OnnxScorer(DualScorer):
         self.own_relevance = "sigmoid of the model's logit" if self._siglip else "(1 + cosine) / 2"
         self._vision = _Side(_find(checkpoint.path, "vision_model.onnx"), "image_embeds")
         self._words = _Side(_find(checkpoint.path, "text_model.onnx"), "text_embeds")
-        self._tokenizer = _tokenizer(checkpoint.path / "tokenizer.json")
+        self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", "onnx")
         self._pad = self._padding_of(checkpoint.path)
         self._pictures = Preprocessing.load(checkpoint.path)
         self.inputs = (self._pictures.spec,)
@@ -143,20 +143,18 @@ class _Side:
     def __call__(self, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
         given = {name: value for name, value in inputs.items() if name in self._takes}
         found = self._session.run([self._output], given)[0]
-        vectors: NDArray[np.float32] = found / np.maximum(
-            np.linalg.norm(found, axis=-1, keepdims=True), 1e-12
-        )
-        return vectors
+        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12))
 
 
-def _tokenizer(path: Path) -> Any:
+def tokenizer_file(path: Path, extra: str) -> Any:
+    """A tokenizer.json, without padding or truncation of its own."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise MissingExtra("onnx", "tokenizers") from error
+        raise MissingExtra(extra, "tokenizers") from error
     if not path.is_file():
         raise ScorerError(f"{path}: is missing")
-    with loading(path, "onnx"):
+    with loading(path, extra):
         tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -61,10 +61,10 @@ def _write(model: Any, method: str, takes: str, example: Any, gives: str, path: 
             return getattr(self.model, method)(**{takes: given}).pooler_output
 
     with warnings.catch_warnings():
-        # The exporter's own, about what it leaves as it is.
-        warnings.filterwarnings("ignore", module=r"torch|onnx")
+        # The exporter of torch itself uses parts of torch that are deprecated.
+        warnings.simplefilter("ignore", FutureWarning)
         torch.onnx.export(
-            Side(),
+            Side().eval(),
             (example,),
             str(path),
             input_names=[takes],

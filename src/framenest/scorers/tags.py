@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from framenest import models
 from framenest.cache.directory import DirectoryStore, digest, keep
 from framenest.config import Calibration, ScorerConfig
-from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
-from framenest.scorers.onnx import loading, onnx_session
+from framenest.scorers.onnx import loading, onnx_session, tokenizer_file
 from framenest.scorers.truncation import tell_truncation
 
 CLASSES, OBJECTS = 1000, 90
@@ -133,7 +132,9 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
 
 def _label_vectors(text: _Text, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
     """Sentence vectors of all label names; computed once per machine."""
-    names = {"classes": _names("imagenet.txt"), "objects": _names("coco.txt")}
+    labels = resources.files("framenest.scorers") / "labels"
+    files = {"classes": "imagenet.txt", "objects": "coco.txt"}
+    names = {kind: (labels / file).read_text(encoding="utf-8").splitlines() for kind, file in files.items()}
     key = f"text/{digest(names, PROMPT, [file.sha256 for file in models.TAGS])}"
     kept = store.get(key)
     if kept is not None:
@@ -144,10 +145,6 @@ def _label_vectors(text: _Text, store: DirectoryStore) -> dict[str, NDArray[np.f
     }
     keep(store, key, {"kind": "text", "format": 1}, vectors)
     return vectors
-
-
-def _names(file: str) -> list[str]:
-    return (resources.files("framenest.scorers") / "labels" / file).read_text(encoding="utf-8").splitlines()
 
 
 class _Classifier:
@@ -209,14 +206,8 @@ class _Text:
     """all-MiniLM-L6-v2: a sentence → a unit vector (384,)."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtra("tags", "tokenizers") from error
         self._session = onnx_session(model, "tags")
-        with loading(tokenizer, "tags"):
-            self._tokenizer = Tokenizer.from_file(str(tokenizer))
-        self._tokenizer.no_padding()
+        self._tokenizer = tokenizer_file(tokenizer, "tags")
         self._tokenizer.enable_truncation(LONGEST)
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:

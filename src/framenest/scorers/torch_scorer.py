@@ -63,6 +63,8 @@ class TorchScorer(Calibrated):
 class TransformersScorer(TorchScorer):
     """A model of transformers, with the pictures and the tokenizer that its checkpoint describes."""
 
+    model_class: str
+    """The class in transformers that loads the checkpoint."""
     inputs: tuple[ImageSpec, ...]
 
     def __init__(
@@ -74,6 +76,12 @@ class TransformersScorer(TorchScorer):
 
         self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)
         self.inputs = (pictures.spec,)
+
+    def _loader(self) -> Callable[..., Any]:
+        import transformers
+
+        load: Callable[..., Any] = getattr(transformers, self.model_class).from_pretrained
+        return load
 
     def _tokens(self, text: str, limit: int, **settings: Any) -> Any:
         """(1, t) token ids of a question, cut to `limit`."""
