@@ -1,4 +1,4 @@
-"""The results of `evaluate qa`: JSON lines, only ever appended to, safe to stop at any moment.
+"""The results of `evaluate qa`: JSON lines, append-only, safe to kill at any moment.
 
 A line {"kind": "run", "run", "settings"} tells how a run was made; a line {"kind": "answer", "run", …}
 holds one question, selector and budget. One file may hold many runs and benchmarks.
@@ -81,7 +81,7 @@ class QaResults:
 
 
 def later(before: Record | None, record: Record) -> Record:
-    """Of two attempts at one question the later, unless only the earlier was answered."""
+    """The later of two attempts at one question, unless only the earlier succeeded."""
     failed_since = before is not None and before["error"] is None and record["error"] is not None
     return before if before is not None and failed_since else record
 

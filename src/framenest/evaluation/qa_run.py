@@ -124,7 +124,7 @@ class QaRun:
     def _requests(
         self, run: str, question: BenchmarkQuestion, selector: str, budgets: list[int]
     ) -> Iterator[tuple[Request, Record]]:
-        """Frames and text for one budget after the other; what stands in the way of one is noted."""
+        """A request for each budget, one after the other; an error is recorded for the budgets it affects."""
         about: Record = {
             "kind": "answer", "run": run, "id": question.id, "selector": selector, "video": question.video,
             "category": question.category, "group": question.group, "structure": question.structure,
@@ -168,7 +168,7 @@ class QaRun:
         return chosen
 
     def _prompt(self, question: BenchmarkQuestion) -> str:
-        """With what is said in the video where there are subtitles; some videos have none."""
+        """The question, after the subtitles where the video has some."""
         if self._subtitles is None or self._subtitles.missing([question.subtitles]):
             return question.prompt
         return with_subtitles(question.prompt, subtitle_text(self._subtitles.find(question.subtitles)))
@@ -196,7 +196,7 @@ class QaRun:
             self._progress("answers", self._done, self._total)
 
     def _check(self) -> None:
-        """Stop where nothing works any more."""
+        """Stop with the last error after too many failures in a row."""
         with self._lock:
             if self._failed_in_a_row >= self._patience and self.last_error is not None:
                 raise self.last_error

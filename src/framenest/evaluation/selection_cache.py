@@ -1,6 +1,6 @@
-"""Selections kept on disk: a question is selected for once, whatever budgets are asked for later.
+"""An on-disk cache of selections: each question is selected for once, whatever budgets follow.
 
-Of MEC the ranking is kept, which serves every budget. Of a selector that does not rank, one file per
+For MEC it holds the ranking, which serves every budget. For a selector that does not rank, one file per
 question holds the budgets asked for so far.
 """
 
@@ -25,10 +25,10 @@ from framenest.session import Session
 
 
 class SelectionCache:
-    """Frames for questions, from disk where they were selected before.
+    """Frames for questions, from disk on a cache hit.
 
     scorer: a scorer's name; None where no selector needs one.
-    `made` counts selections that ran; the others were there.
+    `made` counts cache misses, selections that ran.
 
     >>> kept = SelectionCache("tags")                                           # doctest: +SKIP
     >>> kept.prefix("kiln.mp4", "What happens after firing?", "mec", 8)         # doctest: +SKIP
@@ -76,7 +76,7 @@ class SelectionCache:
         return made
 
     def session(self, video: str) -> Session:
-        """The session of this video; that of the one before is let go."""
+        """The session of this video; the previous video's is evicted."""
         if video not in self._sessions:
             self._sessions = {video: Session(self._loaded, store=self.store, progress=self._progress)}
         return self._sessions[video]
@@ -102,7 +102,7 @@ class SelectionCache:
             return None
         try:
             return load_result(file)
-        except FramenestError as error:  # it is only a cache: a damaged or older file is made anew
+        except FramenestError as error:  # only a cache: a damaged or older file is written again
             if isinstance(error, StoreError) and "cannot be read" in str(error):
                 raise
             return None

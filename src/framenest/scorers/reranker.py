@@ -76,8 +76,8 @@ def refine(
 ) -> NDArray[np.float32]:
     """Relevance (n,) with the candidates at positions `again` (k,) replaced by what was `judged` (k,).
 
-    The others keep theirs, but at most the lowest judged: what the second pass did not look at never
-    stands above what it did.
+    The others are capped at the lowest judged score, so that no candidate the second pass did not see ranks
+    above one that it did.
 
     >>> refine(np.float32([0.9, 0.8, 0.3, 0.1]), np.array([0, 1]), np.float32([0.2, 0.7])).tolist()
     [0.20000000298023224, 0.699999988079071, 0.20000000298023224, 0.10000000149011612]

@@ -1,4 +1,4 @@
-"""Torch models on one or several devices: batches spread over them, memory that runs out, rows that stay."""
+"""Torch models on one or several devices: batches spread over them, halved where memory runs out."""
 
 from __future__ import annotations
 
