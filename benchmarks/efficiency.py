@@ -24,7 +24,7 @@ from rich.table import Table
 from framenest import MEC, Session
 from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.selectors import load_selector
-from framenest.selectors.candidates import whole_seconds
+from framenest.selectors.scored_candidates import whole_seconds
 
 BUDGETS = [8, 16, 32, 64, 128, 256]
 QUESTIONS = ("Where is a red laptop on a table?", "When does somebody walk across the lawn?")

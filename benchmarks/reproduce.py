@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from framenest.evaluation.results import Results
-from framenest.evaluation.scores import MAIN_TABLE
-from framenest.evaluation.tables import Row, ScoredRun, cell, cost_table, regime_table
+from framenest.evaluation.benchmark_scores import MAIN_TABLE
+from framenest.evaluation.qa_results import QaResults
+from framenest.evaluation.qa_tables import Row, ScoredAnswers, cell, cost_table, regime_table
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduce.md"
@@ -29,7 +29,7 @@ class Own:
     """One's own scores, by model and whether it thought. costs: of the run made to measure seconds."""
 
     def __init__(self, files: list[str], costs: list[str] | None = None) -> None:
-        self.scored = ScoredRun([Results(file) for file in files])
+        self.scored = ScoredAnswers([QaResults(file) for file in files])
         self.costs = None if costs is None else Own(costs)
 
     def hows(self, model: str, thinking: bool = False) -> list[str]:
@@ -51,7 +51,7 @@ class Own:
         return next((number for number in found if number is not None), None)
 
     def row(
-        self, table: Callable[[ScoredRun], list[Row]], selector: str, columns: list[str]
+        self, table: Callable[[ScoredAnswers], list[Row]], selector: str, columns: list[str]
     ) -> list[float | None]:
         rows = [row for how in self.hows(NINE) for row in table(self.scored.only(how))]
         found = next((row for row in rows if row["Selector"] == selector), {})

@@ -235,9 +235,9 @@ def test_the_reproduction_page_has_those_numbers_and_empty_cells(tmp_path):
 
 
 def test_the_reproduction_page_takes_results(tmp_path):
-    from framenest.evaluation.results import Results
+    from framenest.evaluation.qa_results import QaResults
 
-    results = Results(tmp_path / "r.jsonl")
+    results = QaResults(tmp_path / "r.jsonl")
     run = results.begin({"dataset": "videomme", "model": "Qwen/Qwen3.5-9B", "thinking": False})
     results.append({"kind": "answer", "run": run, "id": "1", "selector": "mec", "budget": 8, "video": "v",
                     "category": "short", "group": "", "structure": "", "answer": "A", "choice": "A",

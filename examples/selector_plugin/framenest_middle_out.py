@@ -1,18 +1,22 @@
 """An example selector: frames from the middle of the video outwards. It looks at nothing, but it ranks."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from framenest.method.prefix import Prefix
-from framenest.selectors.selection import Selection
+from framenest import Prefix, Selection, Session
 
 
 class MiddleOutSelector:
+    """Frames by their distance from the middle; ties go to the earlier."""
+
     name = "middle-out"
 
-    def __init__(self, session):  # noqa: ANN001, ANN204
+    def __init__(self, session: Session) -> None:
         self._session = session  # opens videos, and has the scorer: session.scorer
 
-    def select(self, video, question, budgets):  # noqa: ANN001, ANN201
+    def select(self, video: str, question: str | None, budgets: Sequence[int]) -> Selection:
+        """One ranking; every budget is a prefix of it."""
         decoder = self._session.open(video)
         info = decoder.info
         middle = info.num_frames // 2

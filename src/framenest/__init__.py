@@ -20,8 +20,8 @@ from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.stats import Stats
-from framenest.protocols import Decoder, Embedder, Scorer, Selector, Store
-from framenest.selectors.selection import Selection
+from framenest.protocols import Decoder, Embedder, Scorer, Store
+from framenest.selectors.selection import Selection, Selector
 from framenest.session import Session
 from framenest.video import open_video
 

@@ -14,7 +14,7 @@ from framenest.timing import Timing
 
 Encoded = Mapping[str, Any]
 """A scorer's question-free features: named arrays whose first axis is the frame, or what stands for arrays
-that lie elsewhere, such as on a GPU (`scorers/device.py`: Rows)."""
+that lie elsewhere, such as on a GPU (`scorers/torch_devices.py`: Rows)."""
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) while long work goes on."""
@@ -191,15 +191,4 @@ class Embedder(Protocol):
 
     def text_vector(self, question: str) -> NDArray[np.floating[Any]]:
         """(d,) vector of a question, in the same space."""
-        ...
-
-
-@runtime_checkable
-class Selector(Protocol):
-    """Chooses frames for several budgets at once. Made with a Session."""
-
-    name: str
-
-    def select(self, video: Any, question: str | None, budgets: Sequence[int]) -> Any:
-        """A Selection with a Prefix for each budget."""
         ...

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from framenest.errors import ConfigError, StoreError, VideoError
-from framenest.evaluation.annotations import Folder, load_benchmark
-from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.benchmarks import READERS, load_benchmark
+from framenest.evaluation.media_folder import MediaFolder
 from framenest.evaluation.subtitles import SUBTITLES
 from framenest.lmm.prompt import DIRECTLY
 
@@ -130,11 +130,11 @@ def test_videos_are_found_by_the_names_annotations_use(tmp_path):
     (tmp_path / "1_plotQA").mkdir()
     for name in ("1_plotQA/movie101_66.mp4", "fFjv93ACGo8.mkv", "fFjv93ACGo8.json", "fFjv93ACGo8.en.srt"):
         (tmp_path / name).write_bytes(b"x")
-    folder = Folder(tmp_path)
+    folder = MediaFolder(tmp_path)
     assert folder.find("movie101_66.mp4") == tmp_path / "1_plotQA" / "movie101_66.mp4"
     assert folder.find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.mkv"
-    assert Folder(tmp_path, SUBTITLES).find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.json"
+    assert MediaFolder(tmp_path, SUBTITLES).find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.json"
     with pytest.raises(VideoError, match="no such file"):
         folder.find("other")
     with pytest.raises(StoreError, match="no such folder"):
-        Folder(tmp_path / "none")
+        MediaFolder(tmp_path / "none")

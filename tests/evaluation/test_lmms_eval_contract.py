@@ -1,5 +1,6 @@
 """The plug-in for lmms-eval against fakes of the two libraries; test_lmms_eval_run.py has the real ones."""
 
+import atexit
 import json
 import sys
 import time
@@ -14,8 +15,8 @@ from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.lmms_eval import hook, task_functions, video_manifest
 from framenest.evaluation.lmms_eval.task_settings import TaskSettings
-from framenest.evaluation.lmms_eval.tasks import TASKS, task_name, write_tasks
-from framenest.evaluation.lmms_eval.video_manifest import VideoManifest
+from framenest.evaluation.lmms_eval.tasks import TASKS, task_name, task_yaml, write_tasks
+from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, manifest_reader
 from framenest.lmm.prompt import DIRECTLY
 from media import number_in, numbered_video
 
@@ -27,8 +28,8 @@ ROW = {
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    monkeypatch.setattr(video_manifest, "_kept", {})
-    monkeypatch.setattr(video_manifest, "counts", video_manifest.Counter({"made": 0}))  # no report at exit
+    monkeypatch.setattr(atexit, "register", lambda _: None)  # no report at the tests' exit
+    video_manifest.manifest_reader.cache_clear()
     for name in ("SELECTOR", "SCORER", "PRESET", "ON_ERROR", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
         monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
 
@@ -113,11 +114,11 @@ def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip
     assert seconds == pytest.approx(np.array(numbers) / 25)
     assert set(metadata) == {"fps", "frames_indices", "total_num_frames", "duration", "video_backend"}
     assert rate == pytest.approx(8 / 12)
-    assert video_manifest.counts["made"] == 1
+    assert manifest_reader().counts["made"] == 1
 
     more, _, _ = fake_vision_process.fetch_video({"video": path, "max_frames": 16, "total_pixels": 10**6})
     assert set(numbers) < {number_in(frame.transpose(1, 2, 0)) for frame in more}
-    assert (video_manifest.counts["made"], video_manifest.counts["found"]) == (1, 1)
+    assert (manifest_reader().counts["made"], manifest_reader().counts["found"]) == (1, 1)
 
 
 def test_a_kept_ranking_serves_the_video_where_it_is_now(fake_vision_process, tmp_path, scores):
@@ -130,7 +131,7 @@ def test_a_kept_ranking_serves_the_video_where_it_is_now(fake_vision_process, tm
         {"video": str(VideoManifest(str(moved), "What?", "mec", scores).write()), "nframes": 8}
     )
     assert len(frames) == 8
-    assert (video_manifest.counts["made"], video_manifest.counts["found"]) == (1, 1)
+    assert (manifest_reader().counts["made"], manifest_reader().counts["found"]) == (1, 1)
 
 
 def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):
@@ -183,9 +184,13 @@ def test_uniform_frames_only_where_asked_for_and_counted(fake_vision_process, cl
     path = str(VideoManifest(str(clip), "What?", "mec", "none-such", on_error="uniform").write())
     frames, _, _ = fake_vision_process.fetch_video({"video": path, "nframes": 3})
     assert [number_in(frame.transpose(1, 2, 0)) for frame in frames] == [0, 150, 299]
-    assert video_manifest.counts["uniform"] == 1
+    assert manifest_reader().counts["uniform"] == 1
     assert "uniform frames instead of mec" in capsys.readouterr().err
-    assert "1 REPLACED BY UNIFORM FRAMES" in video_manifest.report()
+    manifest_reader().report()
+    assert capsys.readouterr().err == (
+        "framenest: frames for 1 requests: 0 newly selected, 0 from kept selections; "
+        "1 REPLACED BY UNIFORM FRAMES\n"
+    )
 
 
 def task_kwargs(monkeypatch, clip, **settings):
@@ -260,10 +265,11 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
             inside.pop()
 
     monkeypatch.setattr(video_manifest, "SelectionCache", lambda _: Kept())
+    reader = video_manifest.ManifestReader()
     with ThreadPoolExecutor(4) as pool:
         list(
             pool.map(
-                lambda k: video_manifest.frames_of(VideoManifest(str(clip), "a", "mec", "tags"), k),
+                lambda k: reader.frames(VideoManifest(str(clip), "a", "mec", "tags"), k),
                 range(1, 9),
             )
         )
@@ -328,12 +334,22 @@ def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
             assert made["task"] == name
             assert made["include"] == str(fake_lmms_eval / "tasks" / task.file)
             kwargs = made["lmms_eval_specific_kwargs"]["default"]
+            assert kwargs["video_of"].startswith("lmms_eval.tasks.")
             settings = TaskSettings.of_task(kwargs)
             assert (settings.benchmark, settings.selector) == (task.benchmark, selector)
             for key in ("doc_to_messages", "doc_to_text", "doc_to_visual"):
                 module, _, function = made[key].rpartition(".")
                 assert module == task_functions.__name__
                 assert callable(getattr(task_functions, function))
+
+
+def test_the_videos_are_found_by_lmms_evals_own_functions(tmp_path):
+    yamls = {task.name: task_yaml(task, "mec", tmp_path) for task in TASKS}
+    assert "video_of: lmms_eval.tasks.videomme.utils.videomme_doc_to_visual\n" in yamls["videomme_long"]
+    assert (
+        "video_of: lmms_eval.tasks.longvideobench.utils.longvideobench_doc_to_visual_v\n"
+        in yamls["longvideobench_val"]
+    )
 
 
 def test_tasks_need_lmms_eval(monkeypatch, tmp_path):

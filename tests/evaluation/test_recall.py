@@ -2,16 +2,18 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
-from framenest import ConfigError, FrameBatch, Session
+from framenest import ConfigError, FrameBatch, ScorerError, Session, open_video
 from framenest.cli import main as cli_main
 from framenest.evaluation import recall
-from framenest.evaluation.questions import GroundedQuestion, load_questions
-from framenest.evaluation.run import HORIZONS, ablations, evaluate
-from framenest.evaluation.truth import NoisyTruthScorer
+from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
+from framenest.evaluation.noisy_truth import NoisyTruthScorer
+from framenest.evaluation.recall_run import HORIZONS, ablations, evaluate
+from framenest.selectors import load_selector
 from framenest.testing import TableScorer
 
 
@@ -59,7 +61,7 @@ def test_bootstrap_brackets_the_mean_and_repeats():
 def test_summary_by_hand():
     rows = []
     for first, hits in ((1, (1, 1)), (9, (0, 1))):
-        row = recall.Outcome(first_hit=first, ranked=True, candidates=10, seconds=1.0)
+        row = recall.RecallOutcome(first_hit=first, ranked=True, candidates=10, seconds=1.0)
         row.by_budget = {k: {"hit": float(h)} for k, h in zip((8, 16), hits, strict=True)}
         rows.append(row)
     summary = recall.summarise(rows, {8: 1.0, 16: 3.0})
@@ -76,7 +78,7 @@ FORMATS = {
     "longvideobench": (
         "lvb.json",
         [{"video_path": "a.mp4", "question": "Q?", "position": [300, 15], "id": "a_0"}],
-        [(0.0, 1.5), (9.0, 11.0)],
+        [],
     ),
     "lvbench": (
         "lvbench.jsonl",
@@ -102,9 +104,33 @@ def test_question_formats(tmp_path, kind):
     else:
         path.write_text(json.dumps(rows))
     (found,) = load_questions(path, kind=kind)
-    assert found == GroundedQuestion(str(tmp_path / "a.mp4"), "Q?", tuple(intervals))
+    moments = (300, 15) if kind == "longvideobench" else ()
+    assert found == GroundedQuestion(str(tmp_path / "a.mp4"), "Q?", tuple(intervals), moments)
     (moved,) = load_questions(path, kind=kind, videos="/elsewhere")
     assert moved.video == "/elsewhere/a.mp4"
+
+
+def test_longvideobench_moments_are_seconds_of_the_video_itself(tmp_path, clip):
+    """The clip runs at 25 frames a second, and its last frames lie near its end at 12 s."""
+    rows = [{"video_path": str(clip), "question": "Q?", "position": [250, 10]}]
+    (tmp_path / "lvb.json").write_text(json.dumps(rows))
+    (found,) = load_questions(tmp_path / "lvb.json", kind="longvideobench")
+    assert np.array(found.intervals_in(open_video(clip))) == pytest.approx(np.array([[0, 1.4], [9, 11]]))
+    result = evaluate([found], ["uniform"], [2, 3, 6], Session(None))
+    hits = [result["selectors"]["uniform"][str(k)]["covered"] for k in (2, 3, 6)]
+    assert hits == [0.5, 0.5, 1.0]  # 0 s; and 9.56 s with six frames
+
+
+def test_a_frame_rate_in_the_row_is_taken(tmp_path):
+    rows = [{"video_path": "a.mp4", "question": "Q?", "position": [300, 15], "fps": 30}]
+    (tmp_path / "lvb.json").write_text(json.dumps(rows))
+    (found,) = load_questions(tmp_path / "lvb.json", kind="longvideobench")
+    assert (found.intervals, found.moments) == (((0.0, 1.5), (9.0, 11.0)), ())
+
+
+def test_a_moment_after_the_end_of_the_video_is_refused(clip):
+    with pytest.raises(ConfigError, match="refers to frame 300, and this video has 300 frames"):
+        GroundedQuestion(str(clip), "Q?", (), (5, 300)).intervals_in(open_video(clip))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +145,7 @@ def test_bad_question_sets(tmp_path, text):
 
 def relevance(snr, seed=0, question="Where?"):
     times = np.arange(0, 600, 1.0)
-    scorer = NoisyTruthScorer([(100, 110)], snr, seed)
+    scorer = NoisyTruthScorer(snr, [(100, 110)], seed)
     encoded = scorer.encode(FrameBatch(np.arange(600), times, ()))
     return scorer.match(encoded, question)
 
@@ -137,11 +163,16 @@ def test_noisy_truth():
 
 
 def test_noisy_truth_does_not_depend_on_which_frames_are_asked():
-    scorer = NoisyTruthScorer([(10, 12)], 2)
+    scorer = NoisyTruthScorer(2, [(10, 12)])
     whole = scorer.encode(FrameBatch(np.arange(50), np.arange(50) / 2, ()))
     some = {"second": whole["second"][7:9]}
     together = scorer.match(whole, "Q")
     assert np.allclose(scorer.match(some, "Q", reference=whole), together[7:9])
+
+
+def test_noisy_truth_without_a_truth_is_refused(clip):
+    with pytest.raises(ScorerError, match="noisy-truth knows the answers only in `framenest evaluate"):
+        load_selector("top-k", Session("noisy-truth:2")).select(clip, "Where?", [4])
 
 
 @pytest.fixture
@@ -156,8 +187,8 @@ def question_set(clip, tmp_path):
 
 
 def test_evaluate_finds_what_the_truth_says(question_set):
-    names = ["mec", "uniform", "top-k", "aks", "wfs-sb", "bolt"]
-    result = evaluate(load_questions(question_set), names, [2, 4, 8], Session(None), snr=20)
+    names = ["mec", "mec:no-zoom", "uniform", "top-k", "aks", "wfs-sb", "bolt"]
+    result = evaluate(load_questions(question_set), names, [2, 4, 8], Session("noisy-truth:20"))
     assert result["questions"] == 2
     assert list(result["selectors"]) == names
     assert result["selectors"]["mec"]["4"]["hit"] == 1.0
@@ -194,8 +225,10 @@ def test_the_recall_command(capsys, question_set, tmp_path):
         "--budget-weights", "2=1,8=3",
     )  # fmt: skip
     assert code == 0, err
-    assert "mec" in printed
     data = json.loads(out[0].read_text())
+    rows = [line.split() for line in printed.splitlines()]
+    for name, summary in data["selectors"].items():
+        assert any(row[:4] == [name, *(f"{summary[k]['hit']:.2f}" for k in ("2", "4", "8"))] for row in rows)
     assert data["questions"] == 2
     assert {"hit", "covered", "largest_gap", "redundancy", "nesting"} <= set(data["selectors"]["mec"]["8"])
     assert out[1].read_text().startswith("selector,budget,hit")
@@ -211,7 +244,7 @@ def test_the_select_and_compare_commands(capsys, clip, tmp_path):
         capsys, "select", clip, "Where?", "--selector", "aks", "-k", "4,8", "-o", out, *scorer
     )
     assert (code, err) == (0, "")
-    assert "K=4" in printed
+    assert re.findall(r"K=(\d+)", printed) == ["4", "8"]
     assert run(capsys, "show", out)[0] == 0
     assert run(capsys, "extract", out, "-k", "4", "--to", tmp_path / "frames", "--quiet")[0] == 0
     assert len(list((tmp_path / "frames").iterdir())) == 4

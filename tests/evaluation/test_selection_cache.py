@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from framenest.errors import BudgetError, ConfigError
-from framenest.evaluation.selection_cache import SelectionCache, check_selector, mec_config
+from framenest.errors import BudgetError
+from framenest.evaluation.selection_cache import SelectionCache
 
 
 @pytest.fixture
@@ -87,12 +87,3 @@ def test_a_damaged_file_is_made_anew(clip, table, cache):
 def test_a_budget_beyond_the_horizon_is_refused(clip, table):
     with pytest.raises(BudgetError, match="horizon"):
         SelectionCache(table).prefix(str(clip), "What?", "mec:horizon=8", 9)
-
-
-def test_what_follows_the_name_mec():
-    config = mec_config("no-zoom+horizon=64+gamma=1.5")
-    assert (config.discovery.zoom, config.ranking.horizon, config.ranking.gamma) == (0, 64, 1.5)
-    assert mec_config("probing=keyframes").index.probing == "keyframes"
-    for wrong in ("mec:fast", "mec:zooms=1", "mec:horizon=x", "best", "uniform:2"):
-        with pytest.raises(ConfigError):
-            check_selector(wrong)

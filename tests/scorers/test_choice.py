@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from framenest import MissingExtra, ScorerError, StoreError, models, scorers
+from framenest import MEC, MissingExtra, ScorerError, StoreError, models, scorers
 from framenest.cache.directory import DirectoryStore
+from framenest.cli import main
 from framenest.models import CATALOGUE, HubRepo
+from framenest.scorers import onnx
+from plugin_packages import install_example
 
 
 @pytest.fixture
@@ -39,7 +45,8 @@ def test_auto_takes_the_best_that_is_ready_and_says_why(machine):
 
 def test_unknown_names(cache):
     with pytest.raises(
-        ScorerError, match="there is no scorer 'blip3'; choose from auto, table:FILE, blip2, "
+        ScorerError,
+        match=r"there is no scorer 'blip3'; choose from auto, blip2, .*, noisy-truth:SNR, table:FILE$",
     ):
         scorers.load_scorer("blip3", DirectoryStore(cache))
     with pytest.raises(ScorerError, match="is not a scorer"):
@@ -111,6 +118,46 @@ def test_every_scorer_says_what_it_needs():
         assert entry.what
         assert entry.licence
         assert entry.packages
-        module, _, kind = entry.loader.partition(":")
-        assert importlib.util.find_spec(module) is not None
-        assert kind[0].isupper()
+
+
+@pytest.mark.parametrize("wanted", ["tags:mine", "ocr:org/name"])
+def test_a_checkpoint_where_there_is_only_one_is_refused(cache, wanted):
+    with pytest.raises(ScorerError, match="has one set of weights and takes no checkpoint"):
+        scorers.load_scorer(wanted, DirectoryStore(cache))
+
+
+def test_a_table_needs_its_file(cache):
+    with pytest.raises(ScorerError, match="needs its file: table:FILE"):
+        scorers.load_scorer("table", DirectoryStore(cache))
+
+
+def test_a_scorer_of_ones_own_is_found_through_its_entry_point(monkeypatch, tmp_path, clip, capsys):
+    install_example(monkeypatch, tmp_path / "site", "scorer_plugin")
+    store = DirectoryStore(tmp_path / "store")
+    bright, dark = (scorers.load_scorer(name, store) for name in ("brightness", "brightness:dark"))
+    assert (bright.version, dark.version) == ("1", "1 dark")
+    ranking = MEC(scorer="brightness:dark", store=store).rank(clip, "Where?")
+    assert ranking.scorer == "brightness 1 dark"
+    assert scorers.identity("brightness:dark", store) == "brightness dark of framenest-brightness 0.1.0"
+    with pytest.raises(SystemExit):
+        main(["models"])
+    assert re.search(r"^ *brightness +of", capsys.readouterr().out, re.M)
+
+
+def test_a_class_that_is_no_scorer_is_refused(monkeypatch, cache):
+    class Half:
+        load = classmethod(lambda cls, *_: cls())
+
+    monkeypatch.setattr(scorers, "load_plugin", lambda _: Half)
+    with pytest.raises(ScorerError, match="is not a scorer: it needs name, version, inputs"):
+        scorers.load_scorer("table:x", DirectoryStore(cache))
+
+
+def test_an_onnx_export_without_a_known_output_is_refused(monkeypatch):
+    named = [SimpleNamespace(name=name) for name in ("last_hidden_state", "logits")]
+    session = SimpleNamespace(get_inputs=list, get_outputs=lambda: named)
+    monkeypatch.setattr(onnx, "onnx_session", lambda *_: session)
+    with pytest.raises(
+        ScorerError, match="neither image_embeds nor pooler_output, but last_hidden_state, logits"
+    ):
+        onnx._Side(Path("vision_model.onnx"), "image_embeds")

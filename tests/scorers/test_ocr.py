@@ -9,9 +9,9 @@ from PIL import Image, ImageDraw, ImageFont
 from framenest import MEC, MECConfig, Ranking, Session
 from framenest.config import DiscoveryConfig, IndexConfig, ScorerConfig
 from framenest.method.discovery import evidence
+from framenest.scorers.question_words import Phrase, items, likeness, matching
 from framenest.scorers.screen_text import ScreenText, spread
 from framenest.scorers.table import TableScorer
-from framenest.scorers.words import Phrase, items, likeness, matching
 from framenest.testing import ArrayDecoder
 from media import encode_video
 

@@ -38,7 +38,7 @@ def test_by_seconds_the_nearest_time_counts():
 def test_files(tmp_path, text, by):
     path = tmp_path / "table"
     path.write_text(text)
-    scorer = TableScorer.load(path)
+    scorer = TableScorer.read(path)
     assert scorer.version.startswith(by)
     assert match(scorer, [3], [3]) == [0.5]
 
@@ -58,7 +58,7 @@ def test_bad_tables(tmp_path, text, message):
     path = tmp_path / "table"
     path.write_text(text)
     with pytest.raises(ScorerError, match=message):
-        TableScorer.load(path)
+        TableScorer.read(path)
 
 
 def test_another_table_is_another_version():

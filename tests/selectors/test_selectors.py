@@ -1,17 +1,11 @@
 """Every selector as a user meets it: exactly K distinct frames, in time order, with any scorer."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from framenest import BudgetError, ConfigError, ScorerError, Selection, Session
-from framenest.protocols import Selector
-from framenest.selectors import load_selector, selector_names
-from framenest.selectors.candidates import (
+from framenest import PRESETS, BudgetError, ConfigError, MECConfig, ScorerError, Selection, Selector, Session
+from framenest.selectors import check_selector, load_selector, mec_config, needs_scorer, selector_names
+from framenest.selectors.scored_candidates import (
     ScoredCandidates,
     every_second,
     exactly,
@@ -20,6 +14,7 @@ from framenest.selectors.candidates import (
 )
 from framenest.selectors.selection import load_result
 from framenest.testing import TableScorer
+from plugin_packages import install_example
 
 SCORES = {n: 0.1 + 0.8 * (150 <= n < 170) for n in range(0, 300, 5)}
 
@@ -63,7 +58,8 @@ def test_exactly_k_distinct_frames_in_time_order(session, clip, name, budgets):
         assert np.allclose(prefix.seconds, prefix.frames / 25)
         if prefix.ranks is not None:
             assert sorted(prefix.ranks.tolist()) == list(range(1, budget + 1))
-    assert made.stats["candidates"] >= 0
+    looked_at = {"uniform": range(1), "mec": range(13, 301)}.get(name, range(12, 14))
+    assert made.stats["candidates"] in looked_at
 
 
 def test_aks_as_released_is_short_below_32(session, clip):
@@ -143,23 +139,57 @@ def test_topping_up_by_hand():
     assert exactly(np.array([0]), scored, 99, 5 + 16).tolist() == list(range(21))
 
 
-def test_a_selector_of_ones_own_is_found_through_its_entry_point(tmp_path, clip):
-    """The example package, put on the path with its metadata as pip would leave it."""
-    example = Path(__file__).parents[2] / "examples" / "selector_plugin"
-    info = tmp_path / "framenest_thirds-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: framenest-thirds\nVersion: 0.1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[framenest.selectors]\nmiddle-out = framenest_middle_out:MiddleOutSelector\n"
-    )
-    code = f"""
-import sys, json
-sys.path[:0] = [{str(tmp_path)!r}, {str(example)!r}]
-from framenest import Session
-from framenest.selectors import load_selector, selector_names
-made = load_selector("middle-out", Session(None)).select({str(clip)!r}, None, [3])
-print(json.dumps([selector_names()[-1], made.prefix(3).frames.tolist(), made.prefix(3).ranks.tolist()]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == ["middle-out", [149, 150, 151], [2, 1, 3]]
-    assert 'middle-out = "framenest_middle_out:MiddleOutSelector"' in (example / "pyproject.toml").read_text()
+def test_a_selector_of_ones_own_is_found_through_its_entry_point(monkeypatch, tmp_path, clip):
+    install_example(monkeypatch, tmp_path / "site", "selector_plugin")
+    assert selector_names()[-1] == "middle-out"
+    check_selector("middle-out")
+    chosen = load_selector("middle-out", Session(None)).select(clip, None, [3]).prefix(3)
+    assert chosen.frames.tolist() == [149, 150, 151]
+    assert chosen.ranks.tolist() == [2, 1, 3]
+
+
+def test_what_follows_the_name_mec():
+    config = mec_config("no-zoom+horizon=64+gamma=1.5")
+    assert (config.discovery.zoom, config.ranking.horizon, config.ranking.gamma) == (0, 64, 1.5)
+    assert mec_config("probing=keyframes").index.probing == "keyframes"
+    based = mec_config("horizon=64", MECConfig.preset("no-zoom"))
+    assert (based.discovery.zoom, based.ranking.horizon) == (0, 64)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_mec_at_every_preset_selects(session, clip, preset):
+    check_selector(f"mec:{preset}")
+    made = load_selector(f"mec:{preset}", session).select(clip, "Where?", [4])
+    assert len(made.prefix(4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("best", "there is no selector 'best'; choose from mec, uniform"),
+        ("mec:fast", "there is no preset 'fast'; choose from paper, static-weights"),
+        ("mec:zooms=1", "unknown setting 'zooms'"),
+        ("mec:horizon=x", "horizon = 'x'"),
+        ("uniform:2", "there is no selector 'uniform:2'"),
+        ("file:", "there is no selector 'file:'"),
+    ],
+)
+def test_a_wrong_selector_is_refused_in_one_line_before_any_work(spec, said):
+    for refuse in (check_selector, lambda wrong: load_selector(wrong, Session(None))):
+        with pytest.raises(ConfigError) as refused:
+            refuse(spec)
+        assert said in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_budget_beyond_mecs_horizon_is_refused_before_any_work():
+    check_selector("mec:horizon=8", 8)
+    check_selector("aks", 1000)
+    with pytest.raises(BudgetError, match="mec:horizon=8 ranks 8 frames, too few for a budget of 9"):
+        check_selector("mec:horizon=8", 9)
+
+
+def test_which_selectors_choose_by_relevance():
+    assert [needs_scorer(name) for name in ("mec:no-zoom", "aks", "uniform", "file:aks.json")] == [
+        True, True, False, False,
+    ]  # fmt: skip

@@ -12,7 +12,7 @@ from framenest.cli.options import Common
 from framenest.cli.output_files import OutputFile, write_json
 from framenest.cli.terminal import out, table
 from framenest.config import ScorerConfig
-from framenest.evaluation.run import ablations as run_ablations
+from framenest.evaluation.recall_run import ablations as run_ablations
 
 
 @click.command("ablations")
@@ -32,7 +32,7 @@ def ablations(
     entries = question_set.load(questions)
     with common.bars() as bars:
         session = question_set.session(scoring, common, bars)
-        measured = run_ablations(entries, session, snr=question_set.snr, progress=bars)
+        measured = run_ablations(entries, session, progress=bars)
     for title in ("components", "schedules"):
         rows = table("variant", "low", "medium", "high", "average", left=["variant"], title=title)
         for name, row in measured[title].items():

@@ -15,13 +15,14 @@ from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, Selectors
 from framenest.cli.terminal import note, say_labelled
 from framenest.errors import ConfigError, ModelError
-from framenest.evaluation.annotations import Folder, load_benchmark
-from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion
-from framenest.evaluation.qa import QaRun, QaSettings
-from framenest.evaluation.results import Results
-from framenest.evaluation.selection_cache import SelectionCache, check_horizons, needs_scorer
+from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion, load_benchmark
+from framenest.evaluation.media_folder import MediaFolder
+from framenest.evaluation.qa_results import QaResults
+from framenest.evaluation.qa_run import QaRun, QaSettings
+from framenest.evaluation.qa_tables import ScoredAnswers, main_table
+from framenest.evaluation.selection_cache import SelectionCache
 from framenest.evaluation.subtitles import SUBTITLES
-from framenest.evaluation.tables import ScoredRun, main_table
+from framenest.selectors import check_selector, needs_scorer
 
 BENCHMARK_PANEL = "The benchmark"
 FRAMES_PANEL = "The frames"
@@ -51,9 +52,9 @@ class Benchmark:
             raise ConfigError(f"{self.annotations}: no questions of category {self.category!r}")
         return found
 
-    def folders(self, questions: list[BenchmarkQuestion]) -> tuple[Folder, Folder | None]:
+    def folders(self, questions: list[BenchmarkQuestion]) -> tuple[MediaFolder, MediaFolder | None]:
         """Where videos and subtitles lie; notes what is missing there."""
-        named, videos = {q.video for q in questions}, Folder(self.videos)
+        named, videos = {q.video for q in questions}, MediaFolder(self.videos)
         missing = videos.missing(q.video for q in questions)
         if len(missing) == len(named):
             videos.find(missing[0])
@@ -61,7 +62,7 @@ class Benchmark:
             note(f"{len(missing)} of {len(named)} videos are not in {self.videos}, as {missing[0]}")
         if self.subtitles is None:
             return videos, None
-        subtitles = Folder(self.subtitles, SUBTITLES)
+        subtitles = MediaFolder(self.subtitles, SUBTITLES)
         silent = {q.video for q in questions if subtitles.missing([q.subtitles])}
         if silent:
             without = f"{len(silent)} of {len(named)} videos have no subtitles in {self.subtitles}"
@@ -135,10 +136,11 @@ def qa(
         raise ConfigError("name the scorer that selects, as --scorer tags; `framenest models` lists them")
     if min(budgets) < 1 or jobs < 1:
         raise ConfigError("budgets and --jobs must be 1 or more")
-    check_horizons(selectors, max(budgets))
+    for selector in selectors:
+        check_selector(selector, max(budgets))
     questions = benchmark.questions()
     videos, subtitles = benchmark.folders(questions)
-    file = Results(results)
+    file = QaResults(results)
     with model.client(may_think=True) as client, common.bars() as bars:
         model_options.greet(client)
         kept = SelectionCache(scorer, store=common.cache, progress=bars)
@@ -157,7 +159,7 @@ def qa(
         )
         run = QaRun(settings, client, kept, videos, file, subtitles=subtitles, jobs=jobs, progress=bars)
         run(questions, selectors, sorted(set(budgets)))
-    print_rows(main_table(ScoredRun([file])))
+    print_rows(main_table(ScoredAnswers([file])))
     thinking = next(name for name, value in THINKING.items() if value == model.thinking)
     how = f"{client.model}, thinking {thinking}, scorer {scorer or 'none'}, {len(questions)} questions"
     say_labelled(f"{how}; answers in", str(results))

@@ -15,9 +15,9 @@ from framenest.cli.parameter_types import Budgets, Selectors
 from framenest.cli.terminal import Bars, note, out, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
-from framenest.evaluation.output import plot, plotting, write_csv
-from framenest.evaluation.questions import READERS, GroundedQuestion, load_questions
-from framenest.evaluation.run import evaluate
+from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, load_questions
+from framenest.evaluation.recall_output import plot, plotting, write_csv
+from framenest.evaluation.recall_run import evaluate
 from framenest.session import Session
 
 BUDGETS = "4,8,16,32,64,128,256"
@@ -39,22 +39,9 @@ class QuestionSet:
         """The questions."""
         return load_questions(file, kind=self.kind, videos=self.videos)
 
-    @property
-    def snr(self) -> float | None:
-        """The signal-to-noise ratio of noisy-truth:SNR; None of a real scorer."""
-        if not self.scorer.startswith("noisy-truth"):
-            return None
-        try:
-            return float(self.scorer.partition(":")[2])
-        except ValueError as error:
-            raise ConfigError(
-                f"noisy truth needs its ratio, as in noisy-truth:2, not {self.scorer!r}"
-            ) from error
-
     def session(self, scoring: ScorerConfig, common: Common, bars: Bars) -> Session:
-        """A session with the scorer; without one where relevance is noisy truth."""
-        scorer = None if self.snr is not None else self.scorer
-        return Session(scorer, store=common.cache, progress=bars, scoring=scoring)
+        """A session with the scorer."""
+        return Session(self.scorer, store=common.cache, progress=bars, scoring=scoring)
 
 
 question_set = options.group(QuestionSet, "question_set")
@@ -101,9 +88,7 @@ def recall(
     entries = question_set.load(questions)
     with common.bars() as bars:
         session = question_set.session(scoring, common, bars)
-        measured = evaluate(
-            entries, selectors, budgets, session, snr=question_set.snr, weights=weights, progress=bars
-        )
+        measured = evaluate(entries, selectors, budgets, session, weights=weights, progress=bars)
     result = {"scorer": question_set.scorer, **measured}
     _print(result)
     write_json(json_file, result)

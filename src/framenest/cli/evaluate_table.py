@@ -12,8 +12,8 @@ from framenest.cli.options import Common
 from framenest.cli.output_files import OutputFile, write_json
 from framenest.cli.terminal import note, out, say, table
 from framenest.errors import StoreError
-from framenest.evaluation.results import Results
-from framenest.evaluation.tables import TABLES, Row, ScoredRun, cell, markdown
+from framenest.evaluation.qa_results import QaResults
+from framenest.evaluation.qa_tables import TABLES, Row, ScoredAnswers, cell, markdown
 
 
 @click.command("table")
@@ -39,7 +39,7 @@ def results_table(
     for file in files:
         if not Path(file).is_file():
             raise StoreError(f"{file}: no such file")
-    rows = TABLES[kind](ScoredRun([Results(file) for file in files]))
+    rows = TABLES[kind](ScoredAnswers([QaResults(file) for file in files]))
     if not rows:
         note(f"no answers for the table {kind!r} in {', '.join(files)}")
     if as_markdown:

@@ -13,7 +13,7 @@ from framenest.cli.options import Common
 from framenest.cli.output_files import OutputFolder
 from framenest.cli.terminal import note, out, say, say_labelled, table
 from framenest.errors import ScorerError
-from framenest.scorers import choose
+from framenest.scorers import choose, third_party
 from framenest.scorers.onnx_export import export_onnx
 from framenest.text import size_text
 
@@ -38,6 +38,8 @@ def models(context: click.Context, common: Common) -> None:
     for name, entry in model_files.CATALOGUE.items():
         size = size_text(entry.size) if entry.size else "–"
         listed.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, common.local))
+    for name, package in third_party().items():
+        listed.add_row(name, f"of {package}", "–", "–", "–", "–")
     out.print(listed)
     out.print("[dim]no weights:[/] framenest models fetch NAME")
     out.print("[dim]needs \\[extra]:[/] pip install 'framenest\\[extra]'")

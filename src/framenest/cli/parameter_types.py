@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import rich_click as click
 
-from framenest.evaluation.selection_cache import check_selector
+from framenest.selectors import check_selector
 
 SERVER = "server"
 """A setting that is left to the server: nothing is sent."""

@@ -7,11 +7,17 @@ has it where the two differ.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from framenest.errors import ConfigError, StoreError
 from framenest.lmm.prompt import DIRECTLY
+from framenest.method.mec import with_options
+from framenest.records import read_rows
+from framenest.selectors import FILE
 
 LETTERS = "ABCDEFGHIJ"
 Row = Mapping[str, Any]
@@ -52,37 +58,69 @@ class BenchmarkQuestion:
         """What the model is asked: question, choices and the paper's instruction, the same for all."""
         return f"{self.asked}\n{DIRECTLY}"
 
+    def query(self, kind: str, selector: str) -> str:
+        """What relevance is scored for: the question, or with kind "question+options" its choices, too.
+
+        Lists of frames that were made elsewhere are found by the question alone.
+        """
+        if kind == "question" or selector.startswith(FILE):
+            return self.question
+        return with_options(self.question, self.options)
+
+
+def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuestion]:
+    """The questions of a benchmark from its own annotation file (or folder, as MLVU has it).
+
+    >>> load_benchmark("videomme", "test-00000-of-00001.parquet")        # doctest: +SKIP
+    """
+    if dataset not in READERS:
+        raise ConfigError(f"there is no benchmark {dataset!r}; choose from {', '.join(READERS)}")
+    file = Path(annotations)
+    try:
+        found = [READERS[dataset](row) for row in read_rows(file) if not _open_ended(dataset, row)]
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ConfigError(f"{file}: not the annotations of {dataset} ({error!r})") from error
+    if not found:
+        raise ConfigError(f"{file}: no questions in this file")
+    seen: Counter[str] = Counter()
+    for place, question in enumerate(found):  # each gets an id of its own: a repeated one a number
+        seen[question.id] += 1
+        if seen[question.id] > 1:
+            found[place] = replace(question, id=f"{question.id} #{seen[question.id]}")
+    return found
+
+
+def _open_ended(dataset: str, row: Row) -> bool:
+    """MLVU has tasks without choices; its macro accuracy is over the others."""
+    return dataset == "mlvu" and "video_name" not in row and not row.get("candidates")
+
 
 def _videomme(row: Row) -> BenchmarkQuestion:
     """Video-MME: `options` are "A. …" texts; broken down by `duration` (short, medium, long)."""
-    options = [str(option) for option in row["options"]]
-    return BenchmarkQuestion(
-        id=str(row["question_id"]),
-        video=str(row["videoID"]),
-        question=str(row["question"]),
-        asked="\n".join([str(row["question"]), *options]),
-        options=tuple(_without_letter(option) for option in options),
-        answer=_letter(row["answer"], len(options)),
-        category=str(row["duration"]),
-        subtitles=str(row["videoID"]),
-    )
+    return _lettered(row, str(row["videoID"]), category=str(row["duration"]))
 
 
 def _videomme_v2(row: Row) -> BenchmarkQuestion:
     """Video-MME-v2: eight options in one text, four questions to a video that are scored together."""
-    given = row["options"]
+    video, structure = str(row["video_id"]), str(row["group_structure"])
+    return _lettered(row, video, category=str(row["group_type"]), group=video, structure=structure)
+
+
+def _lettered(row: Row, video: str, **more: str) -> BenchmarkQuestion:
+    """A row of either Video-MME, whose options begin with their letters."""
+    given, question = row["options"], str(row["question"])
     options = given.strip().split("\n") if isinstance(given, str) else [str(option) for option in given]
     return BenchmarkQuestion(
         id=str(row["question_id"]),
-        video=str(row["video_id"]),
-        question=str(row["question"]),
-        asked="\n".join([str(row["question"]), *options]),
-        options=tuple(_without_letter(option) for option in options),
+        video=video,
+        question=question,
+        asked="\n".join([question, *options]),
+        options=tuple(re.sub(r"^\s*\(?[A-J][.):]\s*", "", option).strip() for option in options),
         answer=_letter(row["answer"], len(options)),
-        category=str(row["group_type"]),
-        group=str(row["video_id"]),
-        structure=str(row["group_structure"]),
-        subtitles=str(row["video_id"]),
+        subtitles=video,
+        **more,
     )
 
 
@@ -127,10 +165,6 @@ def _mlvu(row: Row) -> BenchmarkQuestion:
         answer=_letter(answer, len(options)),
         category=task,
     )
-
-
-def _without_letter(option: str) -> str:
-    return re.sub(r"^\s*\(?[A-J][.):]\s*", "", option).strip()
 
 
 def _letter(answer: Any, count: int) -> str:

@@ -21,13 +21,21 @@ REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
 BOOTSTRAP, SEED = 1000, 0
 
 
-def hit(seconds: Seconds, intervals: Intervals) -> bool:
-    """Whether a frame lies in an interval.
+def inside(seconds: Seconds, intervals: Intervals) -> NDArray[np.bool_]:
+    """(n,) which of the times lie in an interval, its ends included.
 
-    >>> hit(np.array([1.0, 7.5]), [(7.0, 8.0)])
-    True
+    >>> inside(np.array([1.0, 7.5]), [(7.0, 8.0)]).tolist()
+    [False, True]
     """
-    return any(bool(((start <= seconds) & (seconds <= end)).any()) for start, end in intervals)
+    found = np.zeros(len(seconds), dtype=bool)
+    for start, end in intervals:
+        found |= (start <= seconds) & (seconds <= end)
+    return found
+
+
+def hit(seconds: Seconds, intervals: Intervals) -> bool:
+    """Whether a frame lies in an interval."""
+    return bool(inside(seconds, intervals).any())
 
 
 def covered(seconds: Seconds, intervals: Intervals) -> float:
@@ -37,10 +45,8 @@ def covered(seconds: Seconds, intervals: Intervals) -> float:
 
 def first_hit(seconds_by_rank: Seconds, intervals: Intervals) -> int | None:
     """Rank, from 1, of the first frame in an interval; None where there is none."""
-    inside = np.zeros(len(seconds_by_rank), dtype=bool)
-    for start, end in intervals:
-        inside |= (start <= seconds_by_rank) & (seconds_by_rank <= end)
-    return int(np.argmax(inside)) + 1 if inside.any() else None
+    hits = inside(seconds_by_rank, intervals)
+    return int(np.argmax(hits)) + 1 if hits.any() else None
 
 
 def largest_gap(seconds: Seconds, duration: float) -> float:
@@ -65,7 +71,7 @@ def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
 
 
 @dataclass
-class Outcome:
+class RecallOutcome:
     """What one selector did on one question: measures by budget, and what does not depend on it."""
 
     by_budget: dict[int, dict[str, float | None]] = field(default_factory=dict)
@@ -94,7 +100,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(there)) if there else None
 
 
-def summarise(outcomes: Sequence[Outcome], weights: Mapping[int, float] | None = None) -> dict[str, Any]:
+def summarise(
+    outcomes: Sequence[RecallOutcome], weights: Mapping[int, float] | None = None
+) -> dict[str, Any]:
     """Means over questions: {"8": {"hit": …, "hit_low": …, "hit_high": …, …}, …, "all": {…}}."""
     budgets = list(outcomes[0].by_budget)
     weights = weights or dict.fromkeys(budgets, 1.0)
@@ -105,6 +113,7 @@ def summarise(outcomes: Sequence[Outcome], weights: Mapping[int, float] | None =
         low, high = interval_of_mean(np.array([row["hit"] for row in rows], dtype=np.float64))
         summary[str(budget)] = means | {"hit_low": low, "hit_high": high}
     hits = {budget: summary[str(budget)]["hit"] for budget in budgets}
+    ranked = all(outcome.ranked for outcome in outcomes)
     ranks = [outcome.first_hit for outcome in outcomes if outcome.first_hit is not None]
     regimes = {
         name: float(np.mean([hits[k] for k in group]))
@@ -114,8 +123,8 @@ def summarise(outcomes: Sequence[Outcome], weights: Mapping[int, float] | None =
     summary["all"] = {
         "objective": objective(hits, weights),
         **regimes,
-        "mean_first_hit": float(np.mean(ranks)) if ranks and all(o.ranked for o in outcomes) else None,
-        "found": len(ranks) / len(outcomes) if all(o.ranked for o in outcomes) else None,
+        "mean_first_hit": float(np.mean(ranks)) if ranks and ranked else None,
+        "found": len(ranks) / len(outcomes) if ranked else None,
         "candidates": float(np.mean([outcome.candidates for outcome in outcomes])),
         "seconds": float(np.mean([outcome.seconds for outcome in outcomes])),
     }

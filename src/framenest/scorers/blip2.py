@@ -6,27 +6,23 @@ then costs the Q-Former and the matching head.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import MissingExtra
-from framenest.frames import FrameBatch, ImageSpec
-from framenest.models import Checkpoint, locate
+from framenest.frames import FrameBatch
+from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import Calibrated, Scores, sigmoid
-from framenest.scorers.preprocessing import Preprocessing
-from framenest.scorers.truncation import tell_truncation
+from framenest.scorers.calibration import Scores, sigmoid
+from framenest.scorers.torch_scorer import TransformersScorer
 
 MATCH_ON_GPU, MATCH_ON_CPU = 640, 32
 """Frames that the Q-Former takes at a time."""
 
 
-class Blip2Scorer(Calibrated):
+class Blip2Scorer(TransformersScorer):
     """Relevance = softmax of the two matching logits, match class.
 
     encode → {"vision": (n, 257, 1408) float16 at 224 px}; features are float16 whatever the model's
@@ -36,7 +32,8 @@ class Blip2Scorer(Calibrated):
     features, which are float16 already, in float16, which has as many digits.
     """
 
-    name = "blip2"
+    name = extra = "blip2"
+    model_class = "Blip2ForImageTextRetrieval"
     own_relevance = "matching probability"
     own_calibration: Literal["none", "logistic"] = "none"
 
@@ -48,35 +45,16 @@ class Blip2Scorer(Calibrated):
         *,
         features: Literal["float16", "float32"] = "float16",
     ) -> None:
-        super().__init__(config.calibration)
-        try:
-            import torch
-            from transformers import AutoTokenizer, Blip2ForImageTextRetrieval
+        super().__init__(checkpoint, config, progress)
+        import torch
 
-            from framenest.scorers.device import Devices
-        except ImportError as error:
-            raise MissingExtra("blip2", error.name or "torch") from error
-        pictures = Preprocessing.load(checkpoint.path)
-        self._on = Devices(config, pictures, progress)
-        self._models = self._on.place(Blip2ForImageTextRetrieval.from_pretrained, checkpoint)
         if self._on.dtype == torch.float16:
             for model in self._models:
                 _read_frames_in_float16(model.qformer)
-        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)
         self._kept = getattr(torch, features)
-        self.inputs: tuple[ImageSpec, ...] = (pictures.spec,)
-        self.batch = self._on.batch
         self._match_batch = config.batch or (MATCH_ON_CPU if self._on.first.type == "cpu" else MATCH_ON_GPU)
-        self.timing, self.hold = self._on.timing, self._on.hold
-        self.version = f"{checkpoint} {str(self._on.dtype).removeprefix('torch.')}"
         if features != "float16":
             self.version += f", features {features}"
-
-    @classmethod
-    def load(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
-    ) -> Blip2Scorer:
-        return cls(locate(cls.name, checkpoint, store), config, progress)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]
@@ -90,15 +68,20 @@ class Blip2Scorer(Calibrated):
         if found is None:
             found = self._no_frames()
         self._on.finish()
-        from framenest.scorers.device import Rows
+        from framenest.scorers.torch_devices import Rows
 
-        return self._on.hold({"vision": Rows(found)})
+        return self.hold({"vision": Rows(found)})
+
+    def hold(self, encoded: Encoded) -> Encoded:
+        """Features where `match` wants them: on the GPU where they take a small share of its memory."""
+        return self._on.hold(encoded)
 
     def logits(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
         """(n, 2) no match and match, as transformers' own forward gives them."""
-        from framenest.scorers.device import as_tensor, fast_products
+        from framenest.scorers.torch_devices import as_tensor, fast_products
 
-        tokens = self._tokens(question)
+        # The ids of the question alone; the image's places are the model's own query tokens.
+        tokens = self._tokens(question, self._models[0].config.qformer_config.max_position_embeddings)
         rows = encoded["vision"]
 
         def matching(part: slice, which: int) -> Any:
@@ -116,15 +99,6 @@ class Blip2Scorer(Calibrated):
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         return sigmoid(scores)  # the softmax of two logits is the sigmoid of their difference
-
-    def _tokens(self, question: str) -> Any:
-        """(1, t) token ids of the question alone; the image's places are the model's own query tokens."""
-        limit = self._models[0].config.qformer_config.max_position_embeddings
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            whole = len(self._tokenizer(question)["input_ids"])
-        tell_truncation(self.name, whole, limit)
-        return self._tokenizer(question, truncation=True, max_length=limit, return_tensors="pt")["input_ids"]
 
     def _no_frames(self) -> Any:
         import torch

@@ -14,7 +14,7 @@ from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.words import items, matching
+from framenest.scorers.question_words import items, matching
 
 LONGEST = 1024
 """Bytes of text kept of a frame."""
@@ -30,6 +30,8 @@ class OcrScorer:
     """
 
     name = "ocr"
+    version: str
+    """Of the reader, with its settings."""
     relevance = "fuzzy match of words, rarer ones count more"
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
 
@@ -46,6 +48,7 @@ class OcrScorer:
     def load(
         cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
     ) -> OcrScorer:
+        """The scorer `ocr`; its package brings the weights."""
         return cls()
 
     def encode(self, frames: FrameBatch) -> Encoded:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
-from framenest.scorers.dual import DualScorer, half_cosine
+from framenest.scorers.dual_encoder import DualScorer, half_cosine
 from framenest.scorers.preprocessing import Preprocessing
 from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
@@ -35,22 +35,29 @@ class OnnxScorer(DualScorer):
     """A dual encoder as ONNX. The logit's scale and bias come from framenest.json, where it is there."""
 
     name = "onnx"
+    version: str
+    """Checkpoint, revision and precision."""
+    inputs: tuple[ImageSpec, ...]
+    batch: int
+    """Frames that `encode` takes at once."""
+    timing: Timing
+    """Seconds of its own stages."""
 
     def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
         super().__init__(config.calibration)
         self._config = _json(checkpoint.path / "config.json")
         self._siglip = str(self._config.get("model_type", "")).startswith("siglip")
         self.own_relevance = "sigmoid of the model's logit" if self._siglip else "(1 + cosine) / 2"
-        self._vision = onnx_session(_find(checkpoint.path, "vision_model.onnx"), "onnx")
-        self._words = onnx_session(_find(checkpoint.path, "text_model.onnx"), "onnx")
-        self._tokenizer = _tokenizer(checkpoint.path / "tokenizer.json")
+        self._vision = _Side(_find(checkpoint.path, "vision_model.onnx"), "image_embeds")
+        self._words = _Side(_find(checkpoint.path, "text_model.onnx"), "text_embeds")
+        self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", "onnx")
         self._pad = self._padding_of(checkpoint.path)
         self._pictures = Preprocessing.load(checkpoint.path)
-        self.inputs: tuple[ImageSpec, ...] = (self._pictures.spec,)
+        self.inputs = (self._pictures.spec,)
         self.batch = config.batch or AT_ONCE
         self.timing = Timing()
         self.version = f"{checkpoint} float32"
-        logit = _json(checkpoint.path / "framenest.json") if self._logit_known(checkpoint.path) else {}
+        logit = _json(checkpoint.path / "framenest.json", {})
         if not logit and self._siglip and not self._logistic:
             raise ScorerError(
                 f"{checkpoint.name}: this export does not hold the logit's scale and bias, which "
@@ -59,9 +66,8 @@ class OnnxScorer(DualScorer):
         self.scale, self.bias = float(logit.get("scale", 1.0)), float(logit.get("bias", 0.0))
 
     @classmethod
-    def load(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
-    ) -> OnnxScorer:
+    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
+        """The scorer over the export that Framenest knows, or a checkpoint's (org/name or a folder)."""
         return cls(locate(cls.name, checkpoint, store), config)
 
     def encode(self, frames: FrameBatch) -> Encoded:
@@ -75,7 +81,7 @@ class OnnxScorer(DualScorer):
             with self.timing("preprocess"):
                 scaled = (pixels[start : start + self.batch].astype(np.float32) / 255 - mean) / deviation
                 prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
-            made.append(_vectors(self._vision, {"pixel_values": prepared}, "image_embeds"))
+            made.append(self._vision({"pixel_values": prepared}))
         return {"vector": np.concatenate(made)}
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
@@ -90,20 +96,14 @@ class OnnxScorer(DualScorer):
         padding = limit - len(ids)
         tokens = np.array([ids + [self._pad] * padding], dtype=np.int64)
         mask = np.array([[1] * len(ids) + [0] * padding], dtype=np.int64)
-        found = _vectors(self._words, {"input_ids": tokens, "attention_mask": mask}, "text_embeds")
-        return np.asarray(found[0])
+        return np.asarray(self._words({"input_ids": tokens, "attention_mask": mask})[0])
 
     def _padding_of(self, folder: Path) -> int:
         """The tokenizer's padding, which SigLIP attends to; the model's config often has another."""
-        file = folder / "tokenizer_config.json"
-        token = _json(file).get("pad_token") if file.is_file() else None
+        token = _json(folder / "tokenizer_config.json", {}).get("pad_token")
         name = token.get("content") if isinstance(token, dict) else token
         known = self._tokenizer.token_to_id(name) if name else None
         return int(known if known is not None else self._config["text_config"].get("pad_token_id") or 0)
-
-    @staticmethod
-    def _logit_known(folder: Path) -> bool:
-        return (folder / "framenest.json").is_file()
 
 
 def onnx_session(path: Path, extra: str) -> Any:
@@ -129,24 +129,32 @@ def loading(path: Path, scorer: str) -> Iterator[None]:
         ) from error
 
 
-def _vectors(session: Any, inputs: Mapping[str, Any], wanted: str) -> NDArray[np.float32]:
-    """(n, d) unit vectors out of the model's projected output, whichever of its usual names it has."""
-    takes = {entry.name for entry in session.get_inputs()}
-    gives = [entry.name for entry in session.get_outputs()]
-    output = next((name for name in (wanted, "pooler_output") if name in gives), gives[0])
-    found = session.run([output], {name: value for name, value in inputs.items() if name in takes})[0]
-    vectors: NDArray[np.float32] = found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
-    return vectors
+class _Side:
+    """One side of a dual encoder: named inputs → (n, d) unit vectors."""
+
+    def __init__(self, path: Path, wanted: str) -> None:
+        self._session = onnx_session(path, "onnx")
+        self._takes = {entry.name for entry in self._session.get_inputs()}
+        gives = [entry.name for entry in self._session.get_outputs()]
+        self._output = next((name for name in (wanted, "pooler_output") if name in gives), None)
+        if self._output is None:
+            raise ScorerError(f"{path}: gives neither {wanted} nor pooler_output, but {', '.join(gives)}")
+
+    def __call__(self, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
+        given = {name: value for name, value in inputs.items() if name in self._takes}
+        found = self._session.run([self._output], given)[0]
+        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12))
 
 
-def _tokenizer(path: Path) -> Any:
+def tokenizer_file(path: Path, extra: str) -> Any:
+    """A tokenizer.json, without padding or truncation of its own."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise MissingExtra("onnx", "tokenizers") from error
+        raise MissingExtra(extra, "tokenizers") from error
     if not path.is_file():
         raise ScorerError(f"{path}: is missing")
-    with loading(path, "onnx"):
+    with loading(path, extra):
         tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -160,7 +168,10 @@ def _find(folder: Path, name: str) -> Path:
     raise ScorerError(f"{folder}: {name} is missing")
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The object in a JSON file; `otherwise`, where it is given, where there is no file."""
+    if otherwise is not None and not path.is_file():
+        return otherwise
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from framenest.errors import MissingExtra, ScorerError
 from framenest.models import Checkpoint
-from framenest.scorers.dual import logit_of
+from framenest.scorers.dual_encoder import logit_of
 
 BESIDE = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json",
           "tokenizer_config.json")  # fmt: skip
@@ -61,9 +61,10 @@ def _write(model: Any, method: str, takes: str, example: Any, gives: str, path: 
             return getattr(self.model, method)(**{takes: given}).pooler_output
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own, about what it leaves as it is
+        # The exporter of torch itself uses parts of torch that are deprecated.
+        warnings.simplefilter("ignore", FutureWarning)
         torch.onnx.export(
-            Side(),
+            Side().eval(),
             (example,),
             str(path),
             input_names=[takes],

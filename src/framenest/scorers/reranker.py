@@ -6,58 +6,45 @@ candidates (`rerank`) better than a whole video.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
-from framenest.models import Checkpoint, locate
+from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import Calibrated, Scores, sigmoid
+from framenest.scorers.calibration import Scores, sigmoid
+from framenest.scorers.torch_scorer import TorchScorer
 
 SHORT_SIDE = 336
 """Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""
 
 
-class RerankerScorer(Calibrated):
+class RerankerScorer(TorchScorer):
     """Raw score = logit(yes) − logit(no) of a CrossEncoder of sentence-transformers.
 
     encode → {"picture": (n, h, w, 3) uint8}: the frames themselves.
     """
 
     name = "qwen3-vl-reranker"
+    extra = "reranker"
     own_relevance = "sigmoid of logit(yes) − logit(no)"
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
 
     def __init__(
         self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
     ) -> None:
-        super().__init__(config.calibration)
-        try:
-            from sentence_transformers import CrossEncoder
+        super().__init__(checkpoint, config, progress)
+        self._pairs = config.batch or 8
 
-            from framenest.scorers.device import Devices
-        except ImportError as error:
-            raise MissingExtra("reranker", error.name or "sentence-transformers") from error
-        self._on = Devices(config, None, progress)
+    def _loader(self) -> Callable[..., Any]:
+        from sentence_transformers import CrossEncoder
 
-        def load(path: Any, dtype: Any) -> Any:
-            return CrossEncoder(str(path), device="cpu", model_kwargs={"dtype": dtype})
-
-        self._models = self._on.place(load, checkpoint)
-        self._batch = self._on.batch if config.batch else 8
-        self.version = f"{checkpoint} {str(self._on.dtype).removeprefix('torch.')}"
-
-    @classmethod
-    def load(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
-    ) -> RerankerScorer:
-        return cls(locate(cls.name, checkpoint, store), config, progress)
+        return lambda path, dtype: CrossEncoder(str(path), device="cpu", model_kwargs={"dtype": dtype})
 
     def encode(self, frames: FrameBatch) -> Encoded:
         return {"picture": frames.pixels[0]}
@@ -77,8 +64,26 @@ class RerankerScorer(Calibrated):
                 show_progress_bar=False,
             )
 
-        found, self._batch = self._on.map(judge, len(pictures), self._batch, "match")
+        found, self._pairs = self._on.map(judge, len(pictures), self._pairs, "match")
         return np.zeros(0) if found is None else np.asarray(found.double().cpu().numpy().reshape(-1))
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         return sigmoid(scores)
+
+
+def refine(
+    relevance: NDArray[np.float32], again: NDArray[np.int64], judged: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Relevance (n,) with the candidates at positions `again` (k,) replaced by what was `judged` (k,).
+
+    The others are capped at the lowest judged score, so that no candidate the second pass did not see ranks
+    above one that it did.
+
+    >>> refine(np.float32([0.9, 0.8, 0.3, 0.1]), np.array([0, 1]), np.float32([0.2, 0.7])).tolist()
+    [0.20000000298023224, 0.699999988079071, 0.20000000298023224, 0.10000000149011612]
+    """
+    if not len(again):
+        return relevance
+    result: NDArray[np.float32] = np.minimum(relevance, judged.min())
+    result[again] = judged
+    return result

@@ -11,20 +11,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import digest
+from framenest.cache.directory import DirectoryStore, digest
+from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
-from framenest.protocols import Encoded
+from framenest.protocols import Encoded, Progress
 
 
 class TableScorer:
-    """Relevance from a table: {frame: score}, or {second: score} with by="seconds".
+    """Relevance from a table.
 
-    A frame that is not in the table scores 0. By seconds, a frame takes the score of the nearest
-    time in the table. Scores lie in [0, 1].
+    A frame that is not in the table scores 0. By seconds, a frame takes the score of the nearest time in
+    the table.
 
-    >>> TableScorer({120: 0.9, 480: 0.4}).version[:6]
-    'frames'
+    Args:
+        table: {frame number: score}, or {second: score} with by="seconds"; scores in [0, 1].
+        by: "frames" or "seconds".
+
+    Raises:
+        ScorerError: The table is empty, or a score lies outside [0, 1].
+
+    Example:
+        >>> TableScorer({120: 0.9, 480: 0.4}).version[:6]
+        'frames'
     """
 
     name = "table"
@@ -46,14 +55,24 @@ class TableScorer:
         self.version = f"{by} {digest(keys, self._scores.tolist())[:8]}"
 
     @classmethod
-    def load(cls, path: str | Path) -> TableScorer:
-        """From CSV with columns "frame,score" or "seconds,score", or the same as a JSON list or object.
+    def load(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
+    ) -> TableScorer:
+        """`table:FILE`: the scores in a file."""
+        if not checkpoint:
+            raise ScorerError("a table of scores needs its file: table:FILE")
+        return cls.read(checkpoint)
+
+    @classmethod
+    def read(cls, path: str | Path) -> TableScorer:
+        """The scores in a file: CSV with columns "frame,score" or "seconds,score", or JSON.
 
         JSON: {"120": 0.9}, {"frames": {…}}, {"seconds": {…}}, or [{"frame": 120, "score": 0.9}, …].
         """
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
-            by, table = _from_json(json.loads(text)) if text.lstrip()[:1] in "[{" else _from_csv(text)
+            is_json = text.lstrip()[:1] in "[{"
+            by, table = _parse(json.loads(text) if is_json else list(csv.DictReader(text.splitlines())))
         except OSError as error:
             raise ScorerError(f"{path}: cannot be read ({error.strerror})") from error
         except (ValueError, KeyError, TypeError) as error:
@@ -78,25 +97,13 @@ class TableScorer:
         return np.where(found, self._scores[at], np.float32(0))
 
 
-def _from_json(data: Any) -> tuple[str, dict[Any, float]]:
+def _parse(data: Any) -> tuple[str, dict[Any, float]]:
+    """What a table goes by, and its scores, from rows or from a JSON object."""
     if isinstance(data, list):
-        return _from_rows(data)
-    for by in ("frames", "seconds"):
-        if by in data:
-            return by, {_key(by, k): float(v) for k, v in data[by].items()}
-    return "frames", {_key("frames", k): float(v) for k, v in data.items()}
-
-
-def _from_csv(text: str) -> tuple[str, dict[Any, float]]:
-    return _from_rows(list(csv.DictReader(text.splitlines())))
-
-
-def _from_rows(rows: list[dict[str, Any]]) -> tuple[str, dict[Any, float]]:
-    if not rows:
-        return "frames", {}
-    by, column = ("frames", "frame") if "frame" in rows[0] else ("seconds", "seconds")
-    return by, {_key(by, row[column]): float(row["score"]) for row in rows}
-
-
-def _key(by: str, text: Any) -> int | float:
-    return int(text) if by == "frames" else float(text)
+        by, column = ("seconds", "seconds") if data and "frame" not in data[0] else ("frames", "frame")
+        pairs = [(row[column], row["score"]) for row in data]
+    else:
+        by = next((by for by in ("frames", "seconds") if by in data), "frames")
+        pairs = list(data.get(by, data).items())
+    key = int if by == "frames" else float
+    return by, {key(where): float(score) for where, score in pairs}

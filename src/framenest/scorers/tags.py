@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from framenest import models
 from framenest.cache.directory import DirectoryStore, digest, keep
 from framenest.config import Calibration, ScorerConfig
-from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
-from framenest.scorers.onnx import loading, onnx_session
+from framenest.scorers.onnx import loading, onnx_session, tokenizer_file
 from framenest.scorers.truncation import tell_truncation
 
 CLASSES, OBJECTS = 1000, 90
@@ -37,13 +36,27 @@ PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 class TagScorer(Calibrated):
-    """Three readings of a frame's labels, summed and calibrated over the video's probes:
+    """Relevance from labels: for machines without the weights of an image-text model.
+
+    Three readings of a frame's labels are summed and calibrated over the video's probes:
 
     - the classifier's probabilities of labels close to the question,
     - the detector's confidence in objects close to the question,
     - the cosine between the question and the mean of the frame's ten best labels.
 
-    Relevance is relative to the video.
+    Relevance is relative to the video. encode → {"classes": (n, 1000) float32 probabilities, "objects":
+    (n, 90) float32 confidences}, the latter where the detector's runtime is installed.
+
+    Args:
+        store: Where the model files lie (`framenest models fetch tags`).
+        calibration: "logistic", "none", or "auto" for the former.
+
+    Raises:
+        ScorerError: A model file is missing or damaged.
+        MissingExtra: onnxruntime or tokenizers is not installed.
+
+    Example:
+        >>> MEC(scorer=TagScorer(DirectoryStore())).rank("kiln.mp4", "Where is the dog?")   # doctest: +SKIP
     """
 
     name = "tags"
@@ -56,16 +69,16 @@ class TagScorer(Calibrated):
         self._detector = _Detector.load(files["efficientdet_lite0.tflite"])
         self._text = _Text(files["all-minilm-l6-v2-int8.onnx"], files["all-minilm-l6-v2-tokenizer.json"])
         self.version = "1" if self._detector else "1 without the detector"
-        crop = ImageSpec.crop(256, 224, 224, "bilinear")
-        self.inputs: tuple[ImageSpec, ...] = (
-            (crop, ImageSpec.squash(320, 320, "bilinear")) if self._detector else (crop,)
-        )
+        self.inputs: tuple[ImageSpec, ...] = (ImageSpec.crop(256, 224, 224, "bilinear"),)
+        if self._detector:
+            self.inputs += (ImageSpec.squash(320, 320, "bilinear"),)
         self._labels = _label_vectors(self._text, store)
 
     @classmethod
     def load(
         cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
     ) -> TagScorer:
+        """The scorer `tags`, which has one set of weights."""
         return cls(store, config.calibration)
 
     def encode(self, frames: FrameBatch) -> Encoded:
@@ -119,7 +132,9 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
 
 def _label_vectors(text: _Text, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
     """Sentence vectors of all label names; computed once per machine."""
-    names = {"classes": _names("imagenet.txt"), "objects": _names("coco.txt")}
+    labels = resources.files("framenest.scorers") / "labels"
+    files = {"classes": "imagenet.txt", "objects": "coco.txt"}
+    names = {kind: (labels / file).read_text(encoding="utf-8").splitlines() for kind, file in files.items()}
     key = f"text/{digest(names, PROMPT, [file.sha256 for file in models.TAGS])}"
     kept = store.get(key)
     if kept is not None:
@@ -130,10 +145,6 @@ def _label_vectors(text: _Text, store: DirectoryStore) -> dict[str, NDArray[np.f
     }
     keep(store, key, {"kind": "text", "format": 1}, vectors)
     return vectors
-
-
-def _names(file: str) -> list[str]:
-    return (resources.files("framenest.scorers") / "labels" / file).read_text(encoding="utf-8").splitlines()
 
 
 class _Classifier:
@@ -195,14 +206,8 @@ class _Text:
     """all-MiniLM-L6-v2: a sentence → a unit vector (384,)."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtra("tags", "tokenizers") from error
         self._session = onnx_session(model, "tags")
-        with loading(tokenizer, "tags"):
-            self._tokenizer = Tokenizer.from_file(str(tokenizer))
-        self._tokenizer.no_padding()
+        self._tokenizer = tokenizer_file(tokenizer, "tags")
         self._tokenizer.enable_truncation(LONGEST)
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:

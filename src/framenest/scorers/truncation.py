@@ -1,4 +1,4 @@
-"""Questions that are longer than a model reads."""
+"""Truncated questions: a warning where a question is longer than a model reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class CutQuestion(UserWarning):
 
 
 def tell_truncation(scorer: str, tokens: int, limit: int) -> None:
-    """Say that a question of `tokens` tokens is cut to `limit`, where it is."""
+    """Warn where a question of `tokens` tokens is truncated to `limit`."""
     if tokens > limit:
         text = f"{scorer} reads {limit} tokens; the question has {tokens}, its end is not read"
         warnings.warn(text, CutQuestion, stacklevel=3)

@@ -1,41 +1,101 @@
-"""Frame selectors behind one protocol: MEC and its rivals, and yours.
+"""Frame selectors behind one protocol: MEC, its rivals, and yours.
 
-A selector is a class with a `name` that is made with a Session and has
-`select(video, question, budgets) -> Selection`. Those of Framenest are found the same way as anybody's:
-through the entry-point group `framenest.selectors`.
+A selector is a class that is made with a Session and follows `selection.Selector`. Framenest's own are
+found as anybody's are: through the entry-point group `framenest.selectors`.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+import json
 
-from framenest.errors import ConfigError
-from framenest.protocols import Selector
+from framenest.config import PRESETS, MECConfig
+from framenest.errors import BudgetError, ConfigError
+from framenest.plugins import load_plugin, plugins
+from framenest.selectors.file_selector import FileSelector
+from framenest.selectors.selection import Selector
 from framenest.session import Session
 
 GROUP = "framenest.selectors"
 FILE = "file:"
+ORDER = ("mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3", "facility-location")
 
 
 def selector_names() -> list[str]:
     """Selectors that are installed, Framenest's own first."""
-    found = {point.name: point.value.startswith("framenest.") for point in entry_points(group=GROUP)}
-    order = ("mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3", "facility-location")
-    own = [name for name in order if name in found]
-    return own + sorted(set(found) - set(own))
+    return list(plugins(GROUP, ORDER))
 
 
-def load_selector(name: str, session: Session) -> Selector:
-    """A selector by name, or file:PATH for frames chosen before; ready to select."""
-    if name.startswith(FILE):
-        from framenest.selectors.listed import FileSelector
+def load_selector(spec: str, session: Session, config: MECConfig | None = None) -> Selector:
+    """A selector by name, ready to select.
 
-        return FileSelector(session, name.removeprefix(FILE))
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            selector: Selector = point.load()(session)
-            return selector
-    raise ConfigError(f"there is no selector {name!r}; choose from {', '.join(selector_names())}")
+    Args:
+        spec: A name of `selector_names()`; `mec:SETTINGS`, MEC with a preset, settings, or both
+            (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); or `file:PATH`, frames that were
+            chosen before.
+        session: The open videos, the scorer and the store that the selector uses.
+        config: What the SETTINGS of `mec` are applied to, by default the paper's configuration.
+
+    Returns:
+        A selector with `select(video, question, budgets)`.
+
+    Raises:
+        ConfigError: There is no such selector, preset or setting.
+
+    Example:
+        >>> selector = load_selector("mec:no-zoom", Session("tags"))                     # doctest: +SKIP
+        >>> selector.select("kiln.mp4", "What happens after firing?", [8]).prefix(8)     # doctest: +SKIP
+    """
+    check_selector(spec)
+    name, _, argument = spec.partition(":")
+    if spec.startswith(FILE):
+        return FileSelector(session, argument)
+    make = load_plugin(plugins(GROUP)[name])
+    selector = make(session, mec_config(argument, config)) if name == "mec" else make(session)
+    if not isinstance(selector, Selector):
+        raise ConfigError(f"{spec!r} is not a selector: it needs name and select(video, question, budgets)")
+    return selector
 
 
-__all__ = ["GROUP", "load_selector", "selector_names"]
+def check_selector(spec: str, budget: int = 0) -> None:
+    """Refuse a selector that does not exist, or MEC with a horizon below `budget`, before any work."""
+    name, _, argument = spec.partition(":")
+    if name == "mec":
+        horizon = mec_config(argument).ranking.horizon
+        if horizon < budget:
+            raise BudgetError(
+                f"{spec} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
+                f"horizon, as mec:horizon={budget}"
+            )
+    elif not (name == "file" and argument) and spec not in selector_names():
+        raise ConfigError(f"there is no selector {spec!r}; choose from {', '.join(selector_names())}")
+
+
+def needs_scorer(spec: str) -> bool:
+    """Whether a selector chooses by relevance."""
+    return spec != "uniform" and not spec.startswith(FILE)
+
+
+def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
+    """MEC's configuration from what follows "mec:": presets and settings, joined by "+".
+
+    >>> mec_config("no-zoom+horizon=64").ranking.horizon
+    64
+    """
+    made = config or MECConfig()
+    for part in filter(None, settings.split("+")):
+        name, given, value = part.partition("=")
+        if given:
+            made = made.with_settings({name: _value(value)})
+        elif name in PRESETS:
+            made = made.with_settings(PRESETS[name])
+        else:
+            raise ConfigError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
+    return made
+
+
+def _value(text: str) -> object:
+    """A number or a truth value as JSON writes it; any other text as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,27 +1,44 @@
-"""Selection: what a selector without a ranking writes, one list of frames per budget."""
+"""Selection and Selector: one list of frames per budget, and what chooses them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from framenest.cache.archive import write_atomic
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking, load_file, read_file
+from framenest.protocols import Decoder
+from framenest.session import Video
 
 SELECTION_FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What a selector chose for a question: one Prefix per budget; `stats`: candidates, seconds."""
+    """What a selector chose for a question.
+
+    Attributes:
+        video: The video, with its fingerprint.
+        question: What was asked; None where no question was.
+        selector: The selector's name.
+        scorer: Name and version of what scored the frames; "none" where nothing did.
+        prefixes: One Prefix per budget, by budget, ascending.
+        stats: `candidates`, frames looked at; `runs` of the rule; `wall_seconds`; more by selector.
+
+    Example:
+        >>> made = Selection.load("aks.json")           # doctest: +SKIP
+        >>> made.prefix(8).frames                       # doctest: +SKIP
+        array([ 12, 310, 318, 322, 801, 805, 811, 990])
+    """
 
     video: VideoInfo
     question: str | None
@@ -34,7 +51,7 @@ class Selection:
         return f"Selection({self.selector!r}, {self.video.path!r}, budgets={list(self.prefixes)})"
 
     def prefix(self, budget: int) -> Prefix:
-        """The frames chosen for a budget; only for budgets that were asked for."""
+        """The frames chosen for a budget; BudgetError for a budget that was not asked for."""
         if budget not in self.prefixes:
             there = ", ".join(map(str, self.prefixes))
             raise BudgetError(
@@ -71,6 +88,7 @@ class Selection:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
+        """From the object that `save` writes."""
         video = VideoInfo.from_json(data["video"])
         prefixes = {
             int(budget): Prefix(
@@ -86,7 +104,33 @@ class Selection:
         return cls(video, data["question"], data["selector"], data["scorer"], prefixes, data["stats"])
 
 
+@runtime_checkable
+class Selector(Protocol):
+    """Chooses frames for several budgets at once. Made with a Session."""
+
+    name: str
+
+    def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
+        """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
+        ...
+
+
 def load_result(path: str | Path) -> Ranking | Selection:
     """A ranking or a selection, whichever the file holds."""
     kind = read_file(path).get("kind")
     return Selection.load(path) if kind == "selection" else Ranking.load(path)
+
+
+def check_budgets(budgets: Sequence[int]) -> list[int]:
+    """Budgets, ascending, each once."""
+    if not budgets or any(isinstance(b, bool) or int(b) != b or b < 1 for b in budgets):
+        raise BudgetError(f"frame budgets must be whole numbers, 1 or more, not {list(budgets)!r}")
+    return sorted({int(b) for b in budgets})
+
+
+def prefix_of(
+    decoder: Decoder, budget: int, frames: NDArray[np.int64], ranks: NDArray[np.int64] | None = None
+) -> Prefix:
+    """The Prefix of some frames (n,), ascending, of an open video."""
+    complete = len(frames) < budget and len(frames) == decoder.info.num_frames
+    return Prefix(decoder.info, budget, frames, decoder.seconds[frames], ranks, complete)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from framenest.errors import BudgetError, FramenestError
-from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, frames_of
+from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, manifest_reader
 from framenest.extract import reopen
 from framenest.lmm.image_limits import ImageLimits, read_pictures
 from framenest.lmm.times import copies, video_metadata
@@ -24,12 +25,19 @@ MARK = "framenest"
 
 def register() -> list[Any]:
     """Entry point `lmms_eval.models`: hook every reader of qwen-vl-utils; no models of its own."""
+    if (vision_process := _vision_process()) is not None:
+        hook_readers(vision_process)
+    return []
+
+
+def _vision_process() -> ModuleType | None:
+    """None without qwen-vl-utils: models that do not use it still run; a task of Framenest asks for it."""
     try:
         from qwen_vl_utils import vision_process
-    except ImportError:  # models that do not use it still run; a task of Framenest says what is missing
-        return []
-    hook_readers(vision_process)
-    return []
+    except ImportError:
+        return None
+    found: ModuleType = vision_process
+    return found
 
 
 def hook_readers(vision_process: ModuleType) -> None:
@@ -42,32 +50,36 @@ def hook_readers(vision_process: ModuleType) -> None:
 
 def is_hooked() -> bool:
     """Whether a manifest in a message will be understood."""
-    try:
-        from qwen_vl_utils import vision_process
-    except ImportError:
-        return False
-    return all(hasattr(reader, MARK) for reader in vision_process.VIDEO_READER_BACKENDS.values())
+    found = _vision_process()
+    return found is not None and all(hasattr(r, MARK) for r in found.VIDEO_READER_BACKENDS.values())
 
 
-def with_manifests(reader: Reader) -> Reader:
-    """A reader that also reads manifests.
+@contextmanager
+def ending_the_run() -> Iterator[None]:
+    """Errors leave as SystemExit.
 
     qwen-vl-utils answers any Exception of a reader by trying torchvision's, and lmms-eval answers one by
     going on to its end with exit code 0. A failed selection is neither a reason to read other frames nor
-    a success: it leaves as SystemExit.
+    a success.
     """
+    try:
+        yield
+    except FramenestError as error:
+        raise SystemExit(f"framenest: {error}") from error
+    except Exception as error:
+        raise SystemExit(f"framenest: unexpected {type(error).__name__}: {error}") from error
+
+
+def with_manifests(reader: Reader) -> Reader:
+    """A reader that also reads manifests."""
 
     @functools.wraps(reader)
     def read(element: Element) -> Any:
         video = element["video"]
         if not (isinstance(video, str) and video.endswith(SUFFIX)):
             return reader(element)
-        try:
+        with ending_the_run():
             return read_manifest(element)
-        except FramenestError as error:
-            raise SystemExit(f"framenest: {error}") from error
-        except Exception as error:
-            raise SystemExit(f"framenest: unexpected {type(error).__name__}: {error}") from error
 
     setattr(read, MARK, True)
     return read
@@ -96,7 +108,7 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     import torch
 
     manifest = VideoManifest.read(element["video"])
-    prefix = frames_of(manifest, budget_of(element))
+    prefix = manifest_reader().frames(manifest, budget_of(element))
     repeat = copies(manifest.pairing, len(prefix))
     pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix, manifest.video)])
     frames = torch.from_numpy(np.ascontiguousarray(pictures.repeat(repeat, axis=0).transpose(0, 3, 1, 2)))

@@ -6,37 +6,26 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from framenest.errors import FramenestError
-from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion
-from framenest.evaluation.lmms_eval.hook import is_hooked, pictures_of
+from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.lmms_eval.hook import ending_the_run, is_hooked, pictures_of
 from framenest.evaluation.lmms_eval.task_settings import NATIVE, TaskSettings
-from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, frames_of
+from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, manifest_reader
 from framenest.lmm.times import marker
-from framenest.method.mec import with_options
-from framenest.selectors import FILE
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
 DURATIONS = ("short", "medium", "long")
 
 
+@ending_the_run()
 def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> Messages:
     """`doc_to_messages`: the frames' manifest and the question, as one turn of the user."""
-    try:
-        return _messages(doc, lmms_eval_specific_kwargs)
-    except FramenestError as error:
-        raise SystemExit(f"framenest: {error}") from error
-    except Exception as error:  # lmms-eval would go on to its end with exit code 0
-        raise SystemExit(f"framenest: unexpected {type(error).__name__}: {error}") from error
-
-
-def _messages(doc: Row, kwargs: Mapping[str, Any] | None) -> Messages:
+    kwargs = lmms_eval_specific_kwargs
     settings = TaskSettings.of_task(kwargs)
     question = READERS[settings.benchmark](doc)
-    plain = settings.query == "question" or settings.selector.startswith(FILE)  # lists name the question
     manifest = VideoManifest(
         video=_video(doc, kwargs),
-        text=question.question if plain else with_options(question.question, question.options),
+        text=question.query(settings.query, settings.selector),
         selector=settings.full_selector,
         scorer=settings.scorer,
         on_error=settings.on_error,
@@ -62,7 +51,7 @@ def _video(doc: Row, kwargs: Mapping[str, Any] | None) -> str:
 
 def _pictures(manifest: VideoManifest, budget: int, how: str) -> list[dict[str, Any]]:
     """The frames themselves: as one video without times, or as images, each after its second."""
-    prefix = frames_of(manifest, budget)
+    prefix = manifest_reader().frames(manifest, budget)
     pictures = pictures_of(prefix, manifest.video)
     if how == "frames":
         return [{"type": "video", "url": pictures}]
@@ -74,11 +63,7 @@ def _pictures(manifest: VideoManifest, budget: int, how: str) -> list[dict[str, 
 
 def text(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
     """`doc_to_text`: question, choices and the paper's post-prompt."""
-    return _question(doc, lmms_eval_specific_kwargs).prompt
-
-
-def _question(doc: Row, kwargs: Mapping[str, Any] | None) -> BenchmarkQuestion:
-    return READERS[TaskSettings.of_task(kwargs).benchmark](doc)
+    return READERS[TaskSettings.of_task(lmms_eval_specific_kwargs).benchmark](doc).prompt
 
 
 def no_visual(_doc: Row) -> list[Any]:
@@ -92,10 +77,12 @@ def short(dataset: Any) -> Any:
 
 
 def medium(dataset: Any) -> Any:
+    """`process_docs`: Video-MME's medium videos."""
     return _only(dataset, "medium")
 
 
 def long(dataset: Any) -> Any:
+    """`process_docs`: Video-MME's long videos."""
     return _only(dataset, "long")
 
 
@@ -116,10 +103,12 @@ def videomme_short(results: list[Mapping[str, Any]]) -> float:
 
 
 def videomme_medium(results: list[Mapping[str, Any]]) -> float:
+    """Aggregation over the medium videos."""
     return _of_duration(results, "medium")
 
 
 def videomme_long(results: list[Mapping[str, Any]]) -> float:
+    """Aggregation over the long videos."""
     return _of_duration(results, "long")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from framenest.errors import ConfigError
 from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.selection_cache import check_selector
+from framenest.selectors import check_selector
 
 QUERIES = ("question", "question+options")
 ON_ERROR = ("stop", "uniform")

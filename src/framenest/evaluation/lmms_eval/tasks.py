@@ -20,7 +20,7 @@ from framenest.cache.directory import DirectoryStore, digest
 from framenest.errors import MissingExtra
 from framenest.evaluation.lmms_eval.task_functions import DURATIONS
 from framenest.evaluation.lmms_eval.task_settings import NATIVE
-from framenest.evaluation.selection_cache import check_selector
+from framenest.selectors import check_selector
 
 ROWS = "framenest.evaluation.lmms_eval.task_functions"
 UPSTREAM = "lmms_eval.tasks"
@@ -29,8 +29,12 @@ SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 
 @dataclass(frozen=True)
 class Task:
-    """name: ours is framenest_<name>. file: lmms-eval's, below its tasks. video_of: its function from a
-    row to the video. only: a function of `rows` that keeps a part of the data set."""
+    """A task of lmms-eval with our frames.
+
+    name: ours is framenest_<name>. file: lmms-eval's, below its tasks, in a folder whose `utils` has
+    `video_of`, the function from a row to the video. only: a function of `task_functions` that keeps a
+    part of the data set.
+    """
 
     name: str
     benchmark: str
@@ -39,37 +43,21 @@ class Task:
     only: str = ""
 
 
+_VIDEOMME = ("videomme", "videomme/videomme.yaml", "videomme_doc_to_visual")
 TASKS = (
-    Task("videomme", "videomme", "videomme/videomme.yaml", "videomme.utils.videomme_doc_to_visual"),
-    *(
-        Task(
-            f"videomme_{part}",
-            "videomme",
-            "videomme/videomme.yaml",
-            "videomme.utils.videomme_doc_to_visual",
-            part,
-        )
-        for part in DURATIONS
-    ),
-    Task(
-        "videomme_v2",
-        "videomme-v2",
-        "videomme_v2/videomme_v2.yaml",
-        "videomme_v2.utils.videomme_v2_doc_to_visual",
-    ),
-    Task(
-        "longvideobench_val",
-        "longvideobench",
-        "longvideobench/longvideobench_val_v.yaml",
-        "longvideobench.utils.longvideobench_doc_to_visual_v",
-    ),
-    Task("mlvu_dev", "mlvu", "mlvu/mlvu_dev.yaml", "mlvu.utils.mlvu_doc_to_visual_dev"),
-    Task("mlvu_test", "mlvu", "mlvu/mlvu_test.yaml", "mlvu.utils.mlvu_doc_to_visual_test"),
-)
+    Task("videomme", *_VIDEOMME),
+    *(Task(f"videomme_{part}", *_VIDEOMME, part) for part in DURATIONS),
+    Task("videomme_v2", "videomme-v2", "videomme_v2/videomme_v2.yaml", "videomme_v2_doc_to_visual"),
+    Task("longvideobench_val", "longvideobench", "longvideobench/longvideobench_val_v.yaml",
+         "longvideobench_doc_to_visual_v"),
+    Task("mlvu_dev", "mlvu", "mlvu/mlvu_dev.yaml", "mlvu_doc_to_visual_dev"),
+    Task("mlvu_test", "mlvu", "mlvu/mlvu_test.yaml", "mlvu_doc_to_visual_test"),
+)  # fmt: skip
 
 
 def task_name(task: Task, selector: str) -> str:
-    """
+    """What a task is called in lmms-eval.
+
     >>> task_name(TASKS[0], "mec"), task_name(TASKS[-1], "wfs-sb")
     ('framenest_videomme', 'framenest_mlvu_test_wfs_sb')
     """
@@ -91,7 +79,7 @@ def task_yaml(task: Task, selector: str, upstream: Path) -> str:
         f"doc_to_visual: !function {ROWS}.no_visual",
         "lmms_eval_specific_kwargs:",
         "  default:",
-        f"    video_of: {UPSTREAM}.{task.video_of}",
+        f"    video_of: {UPSTREAM}.{Path(task.file).parent}.utils.{task.video_of}",
         f"    framenest: {json.dumps(settings)}",
     ]
     if task.only:

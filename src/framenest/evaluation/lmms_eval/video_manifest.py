@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 from framenest.cache.archive import write_atomic
@@ -47,58 +48,62 @@ class VideoManifest:
 
     @classmethod
     def read(cls, path: str | Path) -> VideoManifest:
+        """A manifest that `write` wrote."""
         try:
             return cls(**json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass")))
         except (OSError, ValueError, TypeError) as error:
             raise StoreError(f"{path}: not a manifest of Framenest ({error})") from error
 
 
-_lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
-_kept: dict[str, SelectionCache] = {}
-counts: Counter[str] = Counter()
-"""Of this process: "made", "found" and "uniform" selections."""
+class ManifestReader:
+    """Frames of manifests, selected once and kept; counts what it did.
 
-
-def frames_of(manifest: VideoManifest, budget: int) -> Prefix:
-    """The frames of a manifest at a budget.
-
-    A selection that fails ends the run, or is replaced by uniform frames and counted where the manifest
-    says on_error = uniform. One thread selects at a time.
+    counts: requests by how they were served, "made", "found" or "uniform".
     """
-    with _lock:
-        return _frames_of(manifest, budget)
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
+        self._kept: dict[str, SelectionCache] = {}
+
+    def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
+        """The frames of a manifest at a budget; one thread selects at a time.
+
+        A selection that fails ends the run, or is replaced by uniform frames and counted where the
+        manifest says on_error = uniform.
+        """
+        with self._lock:
+            kept = self._kept.setdefault(manifest.scorer, SelectionCache(manifest.scorer))
+            before = kept.made
+            try:
+                prefix = kept.prefix(manifest.video, manifest.text, manifest.selector, budget)
+                self.counts["made" if kept.made > before else "found"] += 1
+            except FramenestError as error:
+                if manifest.on_error != "uniform":
+                    raise
+                prefix = kept.prefix(manifest.video, manifest.text, "uniform", budget)
+                self.counts["uniform"] += 1
+                _say(f"uniform frames instead of {manifest.selector} for {manifest.video}: {error}")
+            return prefix
+
+    def report(self) -> None:
+        """Say on stderr what was done, in one line; nothing where nothing was."""
+        made, found, uniform = (self.counts[name] for name in ("made", "found", "uniform"))
+        if self.counts:
+            replaced = f"; {uniform} REPLACED BY UNIFORM FRAMES" if uniform else ""
+            _say(
+                f"frames for {made + found + uniform} requests: {made} newly selected, "
+                f"{found} from kept selections{replaced}"
+            )
 
 
-def _frames_of(manifest: VideoManifest, budget: int) -> Prefix:
-    if not counts:
-        atexit.register(_report)
-    kept = _kept.setdefault(manifest.scorer, SelectionCache(manifest.scorer))
-    before = kept.made
-    try:
-        prefix = kept.prefix(manifest.video, manifest.text, manifest.selector, budget)
-        counts["made" if kept.made > before else "found"] += 1
-        return prefix
-    except FramenestError as error:
-        if manifest.on_error != "uniform":
-            raise
-        prefix = kept.prefix(manifest.video, manifest.text, "uniform", budget)
-        counts["uniform"] += 1
-        print(  # noqa: T201 - lmms-eval's own terminal
-            f"framenest: uniform frames instead of {manifest.selector} for {manifest.video}: {error}",
-            file=sys.stderr,
-        )
-        return prefix
+@cache
+def manifest_reader() -> ManifestReader:
+    """The reader of this process, which lmms-eval's functions share; it reports at exit."""
+    reader = ManifestReader()
+    atexit.register(reader.report)
+    return reader
 
 
-def report() -> str:
-    """What this process did, in one line."""
-    total = counts["made"] + counts["found"] + counts["uniform"]
-    replaced = f"; {counts['uniform']} REPLACED BY UNIFORM FRAMES" if counts["uniform"] else ""
-    return (
-        f"framenest: frames for {total} requests: {counts['made']} newly selected, "
-        f"{counts['found']} from kept selections{replaced}"
-    )
-
-
-def _report() -> None:
-    print(report(), file=sys.stderr)  # noqa: T201 - likewise
+def _say(text: str) -> None:
+    print(f"framenest: {text}", file=sys.stderr)  # noqa: T201 - lmms-eval's own terminal

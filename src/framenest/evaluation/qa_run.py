@@ -16,10 +16,10 @@ from framenest.errors import (
     ModelError,
     VideoError,
 )
-from framenest.evaluation.annotations import Folder
+from framenest.evaluation.answer_letters import chosen_letter
 from framenest.evaluation.benchmarks import BenchmarkQuestion
-from framenest.evaluation.letters import chosen_letter
-from framenest.evaluation.results import Record, Results
+from framenest.evaluation.media_folder import MediaFolder
+from framenest.evaluation.qa_results import QaResults, Record
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.evaluation.subtitles import subtitle_text, with_subtitles
 from framenest.lmm.answer import Answer, Answerer
@@ -27,10 +27,8 @@ from framenest.lmm.image_limits import ImageLimits
 from framenest.lmm.request import Request
 from framenest.lmm.styles import messages
 from framenest.lmm.times import Pairing
-from framenest.method.mec import with_options
 from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
-from framenest.selectors import FILE
 from framenest.selectors.selection import Selection
 
 
@@ -74,10 +72,10 @@ class QaRun:
         settings: QaSettings,
         answerer: Answerer,
         kept: SelectionCache,
-        videos: Folder,
-        results: Results,
+        videos: MediaFolder,
+        results: QaResults,
         *,
-        subtitles: Folder | None = None,
+        subtitles: MediaFolder | None = None,
         jobs: int = 4,
         patience: int = 20,
         progress: Progress = lambda *_: None,
@@ -126,7 +124,7 @@ class QaRun:
     def _requests(
         self, run: str, question: BenchmarkQuestion, selector: str, budgets: list[int]
     ) -> Iterator[tuple[Request, Record]]:
-        """Frames and text for one budget after the other; what stands in the way of one is noted."""
+        """A request for each budget, one after the other; an error is recorded for the budgets it affects."""
         about: Record = {
             "kind": "answer", "run": run, "id": question.id, "selector": selector, "video": question.video,
             "category": question.category, "group": question.group, "structure": question.structure,
@@ -137,7 +135,7 @@ class QaRun:
             video = str(self._videos.find(question.video))
             chosen = self._chosen(video, question, selector, budgets, about)
             prefixes = {budget: chosen.prefix(budget) for budget in budgets}
-            decoder = self._kept.space(video).open(video)
+            decoder = self._kept.session(video).open(video)
             for budget, prefix in prefixes.items():
                 began = time.perf_counter()
                 request = messages(
@@ -160,8 +158,7 @@ class QaRun:
         self, video: str, question: BenchmarkQuestion, selector: str, budgets: list[int], about: Record
     ) -> Ranking | Selection:
         began, made = time.perf_counter(), self._kept.made
-        plain = self.settings.query == "question" or selector.startswith(FILE)  # lists name the question
-        text = question.question if plain else with_options(question.question, question.options)
+        text = question.query(self.settings.query, selector)
         chosen = self._kept.result(video, text, selector, budgets)
         about["selection"] = {
             "seconds": round(time.perf_counter() - began, 3),
@@ -171,7 +168,7 @@ class QaRun:
         return chosen
 
     def _prompt(self, question: BenchmarkQuestion) -> str:
-        """With what is said in the video where there are subtitles; some videos have none."""
+        """The question, after the subtitles where the video has some."""
         if self._subtitles is None or self._subtitles.missing([question.subtitles]):
             return question.prompt
         return with_subtitles(question.prompt, subtitle_text(self._subtitles.find(question.subtitles)))
@@ -199,7 +196,7 @@ class QaRun:
             self._progress("answers", self._done, self._total)
 
     def _check(self) -> None:
-        """Stop where nothing works any more."""
+        """Stop with the last error after too many failures in a row."""
         with self._lock:
             if self._failed_in_a_row >= self._patience and self.last_error is not None:
                 raise self.last_error

@@ -20,7 +20,7 @@ pytest.importorskip("transformers", reason="needs the extra `siglip2`")
 import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
-from framenest.scorers.dual import ClipScorer, SiglipScorer  # noqa: E402
+from framenest.scorers.dual_encoder import ClipScorer, SiglipScorer  # noqa: E402
 from framenest.scorers.preprocessing import Preprocessing  # noqa: E402
 
 QUESTION = "a red dog"

@@ -11,19 +11,18 @@ from framenest.errors import MissingExtra, StoreError
 
 def write_csv(result: dict[str, Any], path: str | Path) -> None:
     """One row per selector and budget."""
+    rows = [
+        {"selector": name, "budget": budget, **measures}
+        for name, summary in result["selectors"].items()
+        for budget, measures in summary.items()
+        if budget != "all"
+    ]
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("w", newline="", encoding="utf-8") as file:
-            columns: list[str] | None = None
-            writer = csv.writer(file)
-            for name, summary in result["selectors"].items():
-                for budget, measures in summary.items():
-                    if budget == "all":
-                        continue
-                    if columns is None:
-                        columns = list(measures)
-                        writer.writerow(["selector", "budget", *columns])
-                    writer.writerow([name, budget, *(measures[c] for c in columns)])
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
 

@@ -11,8 +11,7 @@ from framenest.errors import BudgetError, ConfigError, IndexMismatch, VideoError
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder
 from framenest.selectors.frame_lists import find_frames, read_rows
-from framenest.selectors.published import checked
-from framenest.selectors.selection import Selection, load_result
+from framenest.selectors.selection import Selection, check_budgets, load_result, prefix_of
 from framenest.session import Session, Video
 
 
@@ -23,15 +22,16 @@ class FileSelector:
     """
 
     def __init__(self, session: Session, where: str) -> None:
-        self._workspace = session
+        self._session = session
         path, mark, row = where.rpartition("#")
         self._row = int(row) if mark and row.isdigit() else None
         self._path = path if self._row is not None else where
         self.name = f"file:{Path(where).name}"
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
-        decoder = self._workspace.open(video)
-        prefixes = {budget: self._prefix(decoder, question, budget) for budget in checked(budgets)}
+        """The frames that the file lists for this question."""
+        decoder = self._session.open(video)
+        prefixes = {budget: self._prefix(decoder, question, budget) for budget in check_budgets(budgets)}
         stats = {"candidates": 0, "runs": 0, "wall_seconds": 0.0}
         return Selection(decoder.info, question, self.name, "none", prefixes, stats)
 
@@ -46,11 +46,9 @@ class FileSelector:
         frames = find_frames(entries, question, decoder.info.path, where=path, row=self._row)
         if not frames:
             raise ConfigError(f"{path}: lists no frame for this question")
-        if frames[-1] >= decoder.info.num_frames:
-            raise VideoError(
-                f"{path}: lists frame {frames[-1]}, and this video has {decoder.info.num_frames} frames"
-            )
+        total = decoder.info.num_frames
+        if frames[-1] >= total:
+            raise VideoError(f"{path}: lists frame {frames[-1]}, and this video has {total} frames")
         if len(frames) > budget:
             raise BudgetError(f"{path}: lists {len(frames)} frames, more than a budget of {budget}")
-        chosen = np.array(frames, dtype=np.int64)
-        return Prefix(decoder.info, budget, chosen, decoder.seconds[chosen], None)
+        return prefix_of(decoder, budget, np.array(frames, dtype=np.int64))

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import DirectoryStore
-from framenest.config import Calibration, ScorerConfig
-from framenest.errors import MissingExtra
-from framenest.frames import FrameBatch, ImageSpec
-from framenest.models import Checkpoint, locate
+from framenest.config import ScorerConfig
+from framenest.frames import FrameBatch
+from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid
-from framenest.scorers.preprocessing import Preprocessing
-from framenest.scorers.truncation import tell_truncation
+from framenest.scorers.torch_scorer import TransformersScorer
 
 
 class DualScorer(Calibrated):
@@ -27,61 +23,40 @@ class DualScorer(Calibrated):
     scale: float
     bias: float
 
-    def __init__(self, calibration: Calibration) -> None:
-        super().__init__(calibration)
-        self._asked: tuple[str, NDArray[np.float32]] | None = None
+    _asked: tuple[str, NDArray[np.float32]] | None = None
+    """The last question and its vector."""
 
     @abstractmethod
     def _text(self, question: str) -> NDArray[np.float32]:
         """(d,) unit vector of a question."""
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
-        cosines = np.asarray(encoded["vector"]).astype(np.float64) @ self.text_vector(question).astype(
-            np.float64
-        )
-        return np.asarray(self.scale * cosines + self.bias)
+        text = self.text_vector(question).astype(np.float64)
+        return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        """(n, d) unit vectors of encoded frames."""
         return np.asarray(encoded["vector"])
 
     def text_vector(self, question: str) -> NDArray[np.float32]:
+        """(d,) unit vector of a question; of the last one it is kept."""
         known = self._asked
         if known is None or known[0] != question:
             self._asked = known = (question, self._text(question))
         return known[1]
 
 
-class TorchDualScorer(DualScorer):
+class TorchDualScorer(TransformersScorer, DualScorer):
     """A dual encoder of transformers."""
 
-    name: str
-    extra: str
+    model_class = "AutoModel"
     lower_case = False
 
     def __init__(
         self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
     ) -> None:
-        super().__init__(config.calibration)
-        try:
-            import torch  # noqa: F401 - a missing one is told before a missing transformers
-            from transformers import AutoModel, AutoTokenizer
-
-            from framenest.scorers.device import Devices
-        except ImportError as error:
-            raise MissingExtra(self.extra, error.name or "torch") from error
-        pictures = Preprocessing.load(checkpoint.path)
-        self._on = Devices(config, pictures, progress)
-        self._models = self._on.place(AutoModel.from_pretrained, checkpoint)
-        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)
-        self.inputs: tuple[ImageSpec, ...] = (pictures.spec,)
-        self.batch = self._on.batch
-        self.timing = self._on.timing
-        self.version = f"{checkpoint} {str(self._on.dtype).removeprefix('torch.')}"
+        super().__init__(checkpoint, config, progress)
         self.scale, self.bias = logit_of(self._models[0])
-
-    @classmethod
-    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
-        return cls(locate(cls.name, checkpoint, store), config, progress)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]
@@ -100,15 +75,9 @@ class TorchDualScorer(DualScorer):
 
         text = question.lower() if self.lower_case else question
         limit = self._models[0].config.text_config.max_position_embeddings
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tell = len(self._tokenizer(text)["input_ids"])
-        tell_truncation(self.name, tell, limit)
-        tokens = self._tokenizer(
-            text, padding="max_length", truncation=True, max_length=limit, return_tensors="pt"
-        ).to(self._on.first)
+        tokens = self._tokens(text, limit, padding="max_length").to(self._on.first)
         with torch.inference_mode():
-            found = self._models[0].get_text_features(input_ids=tokens["input_ids"]).pooler_output
+            found = self._models[0].get_text_features(input_ids=tokens).pooler_output
         return np.asarray(_unit(found)[0].cpu().numpy())
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from framenest.evaluation.benchmarks import BenchmarkQuestion
-from framenest.evaluation.scores import (
+from framenest.evaluation.benchmark_scores import (
     MAIN_TABLE,
     SCORES,
     accuracy,
@@ -12,6 +11,7 @@ from framenest.evaluation.scores import (
     macro,
     nonlinear,
 )
+from framenest.evaluation.benchmarks import BenchmarkQuestion
 
 
 def question(name, category="", group="", structure=""):

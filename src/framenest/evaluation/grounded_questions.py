@@ -4,29 +4,70 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
+from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.video.address import is_remote
+
+Intervals = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class GroundedQuestion:
-    """A question and when its answer can be seen: intervals in seconds from the first frame."""
+    """A question and when its answer can be seen.
+
+    Attributes:
+        video: A path or an address.
+        question: What is asked.
+        intervals: (start, end) in seconds from the first frame.
+        moments: Frame numbers, where a benchmark gives those instead; each counts as the second around it
+            either way, once the video's timeline is known.
+
+    Example:
+        >>> GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),)).intervals
+        ((7.0, 8.5),)
+    """
 
     video: str
     question: str
-    intervals: tuple[tuple[float, float], ...]
+    intervals: Intervals
+    moments: tuple[int, ...] = ()
+
+    def intervals_in(self, video: Decoder) -> Intervals:
+        """All intervals in seconds, those around `moments` by the frames' own times in the open video."""
+        if any(moment >= video.info.num_frames for moment in self.moments):
+            raise ConfigError(
+                f"{self.video}: {self.question!r} refers to frame {max(self.moments)}, and this video has "
+                f"{video.info.num_frames} frames; is it the file that was annotated?"
+            )
+        return self.intervals + tuple(_around(video.seconds[moment]) for moment in sorted(self.moments))
 
 
 def load_questions(
     path: str | Path, *, kind: str | None = None, videos: str | Path | None = None
 ) -> list[GroundedQuestion]:
-    """Read a question set. kind: one of READERS, "framenest" by default; videos: where they lie, the
-    file's own folder by default."""
+    """Read a question set.
+
+    Args:
+        path: JSON, JSON lines, CSV or Parquet.
+        kind: The file's format, one of READERS, "framenest" by default: a row is {"video", "question",
+            "intervals": [[start, end], …]} in seconds.
+        videos: The folder of the videos, by default the file's own.
+
+    Returns:
+        The questions that have intervals or moments, with the paths of their videos.
+
+    Raises:
+        StoreError: The file cannot be read.
+        ConfigError: It is not a question set of this kind.
+
+    Example:
+        >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos/")    # doctest: +SKIP
+    """
     file = Path(path)
     if kind not in (None, *READERS):
         raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(READERS)}")
@@ -42,11 +83,7 @@ def load_questions(
     if not entries:
         raise ConfigError(f"{file}: no questions with intervals in this file")
     return [
-        GroundedQuestion(
-            entry.video if is_remote(entry.video) else str(folder / entry.video),
-            entry.question,
-            entry.intervals,
-        )
+        entry if is_remote(entry.video) else replace(entry, video=str(folder / entry.video))
         for entry in entries
     ]
 
@@ -59,16 +96,22 @@ def _own(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
 def _longvideobench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
     """LongVideoBench: `position` holds the frame number of each moment that the question refers to.
 
-    The file does not tell the frame rate: 30 is assumed unless a row has `fps`. A moment counts as the
-    second around it either way.
+    The file does not tell the frame rate; a row may have it as `fps`, and else the video is asked.
     """
     found = []
     for row in rows:
-        moments = [float(frame) / float(row.get("fps", 30)) for frame in row["position"]]
-        if moments:
-            around = [[max(0.0, moment - 1), moment + 1] for moment in sorted(moments)]
-            found.append(_question(row["video_path"], row["question"], around))
+        frames = [int(frame) for frame in row["position"]]
+        if frames and "fps" in row:
+            around = tuple(_around(frame / float(row["fps"])) for frame in sorted(frames))
+            found.append(GroundedQuestion(str(row["video_path"]), str(row["question"]), around))
+        elif frames:
+            found.append(GroundedQuestion(str(row["video_path"]), str(row["question"]), (), tuple(frames)))
     return found
+
+
+def _around(moment: float) -> tuple[float, float]:
+    """The second around a moment either way."""
+    return max(0.0, float(moment) - 1), float(moment) + 1
 
 
 def _lvbench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:

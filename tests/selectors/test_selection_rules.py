@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from framenest.selectors import rules, wavelet
+from framenest.selectors import selection_rules as rules
+from framenest.selectors import wavelet_rule as wavelet
 
 HERE = json.loads(Path(__file__).with_name("golden.json").read_text())
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "vectors"
@@ -94,7 +95,7 @@ def test_wfs_sb():
             detail = wavelet.detail(scores, case["dwt_level"])
             assert np.allclose(detail, np.abs(case["detail_signal"]), atol=1e-8)
             distance = max(5, int(0.02 * len(scores)))
-            peaks = wavelet.boundaries(detail, distance, wavelet.WaveletSettings())
+            peaks = wavelet.boundaries(detail, distance)
             assert peaks.tolist() == case["peaks"]
 
 
@@ -105,7 +106,7 @@ def test_wfs_sb_of_a_flat_signal_is_half_even_half_best():
 
 def test_share_out_by_hand():
     """Equal clips share 7 as 3, 2, 2; the one left over goes to a largest fraction."""
-    assert sorted(wavelet.share_out(np.zeros(3), 7, wavelet.WaveletSettings())) == [2, 2, 3]
+    assert sorted(wavelet.share_out(np.zeros(3), 7)) == [2, 2, 3]
 
 
 def test_peaks_by_hand():

@@ -1,4 +1,4 @@
-"""Torch models on one or several devices: batches spread over them, memory that runs out, rows that stay."""
+"""Torch models on one or several devices: batches spread over them, halved where memory runs out."""
 
 from __future__ import annotations
 
@@ -85,8 +85,14 @@ class Devices:
 
     def place(self, load: Callable[..., Any], checkpoint: Checkpoint) -> list[Any]:
         """A copy of the checkpoint on each device. `load` is a class's `from_pretrained`."""
-        with _loading(checkpoint), no_memory("the model does not fit; try --device cpu"):
+        try:
             return [load(checkpoint.path, dtype=self.dtype).eval().to(device) for device in self.devices]
+        except torch.OutOfMemoryError as error:
+            raise _out_of_memory("the model does not fit") from error
+        except (OSError, ValueError, KeyError, RuntimeError) as error:  # whatever the folder is instead
+            raise ScorerError(
+                f"{checkpoint.path}: this model cannot be loaded ({one_line(error)})"
+            ) from error
 
     def pixels(self, pixels: Pixels, device: torch.device) -> torch.Tensor:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised on the device as the checkpoint's processor does."""
@@ -115,7 +121,7 @@ class Devices:
                     made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
             except torch.OutOfMemoryError as error:
                 if batch == 1:
-                    raise out_of_memory("even one frame at a time does not fit; try --device cpu") from error
+                    raise _out_of_memory("even one frame at a time does not fit") from error
                 batch //= 2
                 torch.cuda.empty_cache()
                 continue
@@ -151,25 +157,8 @@ def fast_products(on: Devices) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def out_of_memory(advice: str) -> ScorerError:
-    return ScorerError(f"out of GPU memory: {advice}")
-
-
-@contextmanager
-def no_memory(advice: str) -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise out_of_memory(advice) from error
-
-
-@contextmanager
-def _loading(checkpoint: Checkpoint) -> Iterator[None]:
-    """A folder that is not what it should be fails in many ways inside the library."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ScorerError(f"{checkpoint.path}: this model cannot be loaded ({one_line(error)})") from error
+def _out_of_memory(what: str) -> ScorerError:
+    return ScorerError(f"out of GPU memory: {what}; try --device cpu")
 
 
 def _devices(text: str) -> list[torch.device]:
@@ -181,10 +170,9 @@ def _devices(text: str) -> list[torch.device]:
             device = torch.device(name.strip())
         except RuntimeError as error:
             raise ScorerError(f"there is no device {name!r}; choose cpu, cuda or cuda:0,cuda:1") from error
-        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-            raise ScorerError(
-                f"no device {name.strip()!r}: torch sees {torch.cuda.device_count()} CUDA GPUs here"
-            )
+        count = torch.cuda.device_count()
+        if device.type == "cuda" and (device.index or 0) >= count:
+            raise ScorerError(f"no device {name.strip()!r}: torch sees {count} CUDA GPUs here")
         found.append(device)
     return found
 

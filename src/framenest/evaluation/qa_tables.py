@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from framenest.evaluation.benchmark_scores import MAIN_TABLE, SCORES
+from framenest.evaluation.qa_results import Key, QaResults, Record, later, question_of
 from framenest.evaluation.recall import REGIMES
-from framenest.evaluation.results import Key, Record, Results, later, question_of
-from framenest.evaluation.scores import MAIN_TABLE, SCORES
 
 Row = dict[str, Any]
 """Cells by column; numbers, texts, or None for an empty cell."""
 
 
-class ScoredRun:
+class ScoredAnswers:
     """The answers of some result files, by how they were made, selector, budget and benchmark.
 
     An answer that is in several files counts once: the last, unless it failed. Annotations are part of how
     a run was made only where a benchmark was asked with several, as MLVU's dev and test sets.
     """
 
-    def __init__(self, files: Iterable[Results]) -> None:
+    def __init__(self, files: Iterable[QaResults]) -> None:
         self.settings: dict[str, Mapping[str, Any]] = {}
         self._answers: dict[tuple[str, str, int, str], list[Record]] = {}
         runs: dict[str, Record] = {}
@@ -37,19 +37,21 @@ class ScoredRun:
             key = (how, record["selector"], record["budget"], runs[record["run"]]["dataset"])
             self._answers.setdefault(key, []).append(record)
 
-    def only(self, how: str) -> ScoredRun:
+    def only(self, how: str) -> ScoredAnswers:
         """The answers that were made this way."""
-        part = ScoredRun([])
+        part = ScoredAnswers([])
         part.settings = {how: self.settings[how]}
         part._answers = {key: records for key, records in self._answers.items() if key[0] == how}
         return part
 
     @property
     def selectors(self) -> list[str]:
+        """Names, in the order in which they first come."""
         return list(dict.fromkeys(selector for _, selector, *_ in self._answers))
 
     @property
     def budgets(self) -> list[int]:
+        """Ascending."""
         return sorted({budget for _, _, budget, _ in self._answers})
 
     def scores(self, how: str, selector: str, budget: int, dataset: str) -> Mapping[str, float | None]:
@@ -60,6 +62,7 @@ class ScoredRun:
     def records(
         self, how: str, selector: str, budget: int | None = None, dataset: str | None = None
     ) -> list[Record]:
+        """The answers of a selector, failed ones too, at one budget or all, of one benchmark or all."""
         return [
             record
             for (h, s, k, d), records in self._answers.items()
@@ -67,22 +70,29 @@ class ScoredRun:
             for record in records
         ]
 
-    def answered(self, how: str, selector: str, budget: int | None = None, dataset: str | None = None) -> Row:
-        """A cell that says how many records of a row count; no cell where nothing of the table failed."""
-        table = [r for key, records in self._answers.items() if dataset in (None, key[3]) for r in records]
-        if all(r["error"] is None for r in table):
-            return {}
-        records = self.records(how, selector, budget, dataset)
-        return {"Answered": f"{sum(r['error'] is None for r in records)} of {len(records)}"}
+    def pairs(self, dataset: str | None = None) -> list[tuple[str, str]]:
+        """(how, selector) of which there are records."""
+        every = ((how, selector) for how in self.settings for selector in self.selectors)
+        return [(how, selector) for how, selector in every if self.records(how, selector, None, dataset)]
 
-    def label(self, how: str) -> dict[str, Any]:
-        """What tells this run's settings from the others'; nothing where all are alike."""
-        names = list(self.settings[how])
-        return {
-            name: self.settings[how][name]
-            for name in names
+    def row(
+        self, how: str, selector: str, cells: Row, budget: int | None = None, dataset: str | None = None
+    ) -> Row:
+        """Cells after what tells this run's settings from the others', nothing where all are alike.
+
+        Where an answer of the table failed, a last cell says how many records of the row count.
+        """
+        own = {
+            name: value
+            for name, value in self.settings[how].items()
             if len({repr(other.get(name)) for other in self.settings.values()}) > 1
         }
+        made = own | ({} if budget is None else {"K": budget}) | {"Selector": selector} | cells
+        table = [r for key, records in self._answers.items() if dataset in (None, key[3]) for r in records]
+        if any(r["error"] is not None for r in table):
+            records = self.records(how, selector, budget, dataset)
+            made["Answered"] = f"{sum(r['error'] is None for r in records)} of {len(records)}"
+        return made
 
 
 def _ways(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, Row]]:
@@ -97,85 +107,73 @@ def _ways(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, Row]]:
     return hows
 
 
-def main_table(scored: ScoredRun) -> list[Row]:
+def main_table(scored: ScoredAnswers) -> list[Row]:
     """The paper's main table: a row per budget and selector, eight columns."""
     rows = []
     for how in scored.settings:
         for budget in scored.budgets:
             for selector in scored.selectors:
-                cells = {
-                    column: scored.scores(how, selector, budget, dataset).get(score)
-                    for column, (dataset, score) in MAIN_TABLE.items()
-                }
                 if scored.records(how, selector, budget):
-                    answered = scored.answered(how, selector, budget)
-                    rows.append({**scored.label(how), "K": budget, "Selector": selector, **cells, **answered})
+                    cells = {
+                        column: scored.scores(how, selector, budget, dataset).get(score)
+                        for column, (dataset, score) in MAIN_TABLE.items()
+                    }
+                    rows.append(scored.row(how, selector, cells, budget))
     return rows
 
 
-def regime_table(scored: ScoredRun, column: str = "Overall") -> list[Row]:
+def regime_table(scored: ScoredAnswers, column: str = "Overall") -> list[Row]:
     """One score averaged over small, medium and large budgets, as in the paper's ablations."""
-    dataset, score = MAIN_TABLE[column]
     groups: dict[str, Sequence[int]] = dict(zip(("Low", "Med.", "High"), REGIMES.values(), strict=True))
     groups["Avg."] = [k for group in REGIMES.values() for k in group]
-    rows = []
-    for how in scored.settings:
-        for selector in scored.selectors:
-            if not scored.records(how, selector, None, dataset):
-                continue
-            by_budget = {k: scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets}
-            cells = {name: _mean([by_budget.get(k) for k in group]) for name, group in groups.items()}
-            answered = scored.answered(how, selector, None, dataset)
-            rows.append({**scored.label(how), "Selector": selector, **cells, **answered})
-    return rows
-
-
-def budget_table(scored: ScoredRun, column: str = "Overall") -> list[Row]:
-    """One score over the budgets: a row per selector."""
-    dataset, score = MAIN_TABLE[column]
+    dataset, _ = MAIN_TABLE[column]
     return [
-        {
-            **scored.label(how),
-            "Selector": selector,
-            **{str(k): scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets},
-            **scored.answered(how, selector, None, dataset),
-        }
-        for how in scored.settings
-        for selector in scored.selectors
-        if scored.records(how, selector, None, dataset)
+        scored.row(how, selector, {name: _mean([by.get(k) for k in ks]) for name, ks in groups.items()},
+                   dataset=dataset)
+        for how, selector, by in _by_budget(scored, column)
+    ]  # fmt: skip
+
+
+def budget_table(scored: ScoredAnswers, column: str = "Overall") -> list[Row]:
+    """One score over the budgets: a row per selector."""
+    dataset, _ = MAIN_TABLE[column]
+    return [
+        scored.row(how, selector, {str(k): score for k, score in by.items()}, dataset=dataset)
+        for how, selector, by in _by_budget(scored, column)
     ]
 
 
-def cost_table(scored: ScoredRun) -> list[Row]:
+def _by_budget(scored: ScoredAnswers, column: str) -> Iterator[tuple[str, str, dict[int, float | None]]]:
+    """How, selector, and one score at every budget."""
+    dataset, score = MAIN_TABLE[column]
+    for how, selector in scored.pairs(dataset):
+        yield how, selector, {k: scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets}
+
+
+def cost_table(scored: ScoredAnswers) -> list[Row]:
     """Means per question: candidates, and seconds of selecting, of reading frames, of the model's answer.
 
     Selections that were kept from an earlier run cost nothing and are left out of their mean.
     """
     rows = []
-    for how in scored.settings:
-        for selector in scored.selectors:
-            records = [r for r in scored.records(how, selector) if r["error"] is None]
-            if not records:
-                continue
-            once: dict[tuple[str, str], Mapping[str, Any]] = {}
-            for record in records:
-                question = (record["run"], record["id"])
-                if question not in once or once[question]["kept"]:
-                    once[question] = record["selection"]
-            run = [s for s in once.values() if not s["kept"]]
-            rows.append(
-                {
-                    **scored.label(how),
-                    "Selector": selector,
-                    "Candidates": _mean([s["candidates"] for s in once.values()]),
-                    "Selection s": _mean([s["seconds"] for s in run]),
-                    "Frames s": _mean([r["frames_seconds"] for r in records]),
-                    "Answer s": _mean([r["said"]["seconds"] for r in records]),
-                    "Unreadable": sum(r["choice"] is None for r in records),
-                    "Answers": len(records),
-                    **scored.answered(how, selector),
-                }
-            )
+    for how, selector in scored.pairs():
+        records = [r for r in scored.records(how, selector) if r["error"] is None]
+        if not records:
+            continue
+        once: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for record in records:
+            question = (record["run"], record["id"])
+            if question not in once or once[question]["kept"]:
+                once[question] = record["selection"]
+        cells = {
+            "Candidates": _mean([s["candidates"] for s in once.values()]),
+            "Selection s": _mean([s["seconds"] for s in once.values() if not s["kept"]]),
+            "Frames s": _mean([r["frames_seconds"] for r in records]),
+            "Answer s": _mean([r["said"]["seconds"] for r in records]),
+            "Unreadable": sum(r["choice"] is None for r in records),
+            "Answers": len(records),
+        }
+        rows.append(scored.row(how, selector, cells))
     return rows
 
 
@@ -183,7 +181,8 @@ TABLES = {"main": main_table, "regimes": regime_table, "budgets": budget_table, 
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """
+    """Rows as a Markdown table.
+
     >>> print(markdown([{"K": 8, "Overall": 63.851, "LVB": None}]))
     | K | Overall | LVB |
     |---|---|---|

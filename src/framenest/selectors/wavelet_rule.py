@@ -8,7 +8,6 @@ conventions; both are a page of numpy, and neither library is a dependency for i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -17,65 +16,46 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-LOW = np.array(
-    [
-        -0.010597401785069032,
-        0.0328830116668852,
-        0.030841381835560764,
-        -0.18703481171909309,
-        -0.027983769416859854,
-        0.6308807679298589,
-        0.7148465705529157,
-        0.2303778133088965,
-    ]
-)
+LOW = np.array([
+    -0.010597401785069032, 0.0328830116668852, 0.030841381835560764, -0.18703481171909309,
+    -0.027983769416859854, 0.6308807679298589, 0.7148465705529157, 0.2303778133088965,
+])  # fmt: skip
+"""The low-pass filter of the Daubechies wavelet db4."""
 HIGH = LOW[::-1] * np.array([-1, 1, -1, 1, -1, 1, -1, 1])
 FLAT = 1e-12  # a detail signal with less range than this has no peaks
 
-
-@dataclass(frozen=True)
-class WaveletSettings:
-    """The released run's settings."""
-
-    height: float = 0.5
-    prominence: float = 0.05
-    duration_weight: float = 0.4
-    mean_weight: float = 0.2
-    max_weight: float = 0.3
-    variance_weight: float = 0.1
-    strictness: float = 1.2
-    least_importance: float = 0.05
-    temperature: float = 1.0
-    relevance_weight: float = 0.5
+# The released run's settings.
+HEIGHT, PROMINENCE = 0.5, 0.05
+DURATION_WEIGHT, MEAN_WEIGHT, MAX_WEIGHT, VARIANCE_WEIGHT = 0.4, 0.2, 0.3, 0.1
+STRICTNESS, LEAST_IMPORTANCE = 1.2, 0.05
+TEMPERATURE = 1.0
+RELEVANCE_WEIGHT = 0.5
 
 
-def wfs_sb(
-    scores: Floats, count: int, features: Floats | None = None, settings: WaveletSettings | None = None
-) -> Ints:
+def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
     """Positions of `count` candidates, ascending. features: (n, d) frame vectors for diversity, or None.
 
     Without features, diversity is the distance between positions, as its authors do.
     """
-    settings = settings or WaveletSettings()
     size = len(scores)
     if size <= count:
         return np.arange(size, dtype=np.int64)
-    peaks = boundaries(detail(scores, level(size)), max(5, int(0.02 * size)), settings)
+    peaks = boundaries(detail(scores, level(size)), max(5, int(0.02 * size)))
     if not len(peaks):
         return without_boundaries(scores, count)
     edges = [0, *peaks.tolist(), size]
     clips = [(a, b) for a, b in pairwise(edges) if b > a]
-    kept = keep_important(clips, importance(scores, clips, settings), settings)
-    quotas = share_out(np.array([value for _, value in kept]), count, settings)
+    kept = keep_important(clips, importance(scores, clips))
+    quotas = share_out(np.array([value for _, value in kept]), count)
     merit = 2 * scores - 1
     unit = None if features is None else _unit(features)
     chosen: list[int] = []
     for (clip, _), quota in zip(kept, quotas, strict=True):
-        chosen += marginal_relevance(merit, list(range(*clip)), quota, [], unit, settings)
+        chosen += marginal_relevance(merit, list(range(*clip)), quota, [], unit)
     chosen = sorted(set(chosen))
     if len(chosen) < count:
         rest = [i for i in range(size) if i not in set(chosen)]
-        chosen += marginal_relevance(merit, rest, count - len(chosen), chosen, unit, settings)
+        chosen += marginal_relevance(merit, rest, count - len(chosen), chosen, unit)
     if len(chosen) > count:
         chosen = sorted(chosen, key=lambda i: -merit[i])[:count]
     return np.array(sorted(chosen), dtype=np.int64)
@@ -123,15 +103,15 @@ def _synthesise(approximation: Floats | None, details: Floats | None) -> Floats:
     return total
 
 
-def boundaries(signal: Floats, distance: int, settings: WaveletSettings) -> Ints:
+def boundaries(signal: Floats, distance: int) -> Ints:
     """Peaks of the detail signal that are high and prominent enough, at least `distance` apart."""
     spread = float(np.ptp(signal))
     if spread < FLAT:
         return np.zeros(0, dtype=np.int64)
-    height = signal.mean() + settings.height * signal.std()
+    height = signal.mean() + HEIGHT * signal.std()
     peaks = [i for i in _local_maxima(signal) if signal[i] >= height]
     peaks = _far_apart(signal, peaks, distance)
-    least = settings.prominence * spread
+    least = PROMINENCE * spread
     return np.array([i for i in peaks if _prominence(signal, i) >= least], dtype=np.int64)
 
 
@@ -181,34 +161,32 @@ def without_boundaries(scores: Floats, count: int) -> Ints:
     return np.array(sorted([*spread, *others[: count - count // 2]])[:count], dtype=np.int64)
 
 
-def importance(scores: Floats, clips: list[tuple[int, int]], settings: WaveletSettings) -> list[float]:
+def importance(scores: Floats, clips: list[tuple[int, int]]) -> list[float]:
     """Length, mean, maximum and variance of each clip, weighted."""
     whole = scores.var() + 1e-8
     return [
         float(
-            settings.duration_weight * (b - a) / len(scores)
-            + settings.mean_weight * scores[a:b].mean()
-            + settings.max_weight * scores[a:b].max()
-            + settings.variance_weight * scores[a:b].var() / whole
+            DURATION_WEIGHT * (b - a) / len(scores)
+            + MEAN_WEIGHT * scores[a:b].mean()
+            + MAX_WEIGHT * scores[a:b].max()
+            + VARIANCE_WEIGHT * scores[a:b].var() / whole
         )
         for a, b in clips
     ]
 
 
-def keep_important(
-    clips: list[tuple[int, int]], values: list[float], settings: WaveletSettings
-) -> list[tuple[tuple[int, int], float]]:
+def keep_important(clips: list[tuple[int, int]], values: list[float]) -> list[tuple[tuple[int, int], float]]:
     """Of more than three clips, drop those far below the mean; all, if none would be left."""
     pairs = list(zip(clips, values, strict=True))
     if len(pairs) <= 3:
         return pairs
-    least = max(settings.least_importance, float(np.mean(values) - settings.strictness * np.std(values)))
+    least = max(LEAST_IMPORTANCE, float(np.mean(values) - STRICTNESS * np.std(values)))
     return [pair for pair in pairs if pair[1] >= least] or pairs
 
 
-def share_out(values: Floats, count: int, settings: WaveletSettings) -> list[int]:
+def share_out(values: Floats, count: int) -> list[int]:
     """Whole quotas by softmax; what is left goes to the largest fractions, ties to the later."""
-    powers = np.exp((values - values.max()) / settings.temperature)
+    powers = np.exp((values - values.max()) / TEMPERATURE)
     exact = powers / powers.sum() * count
     quotas = np.floor(exact).astype(int)
     for place in np.argsort(exact - quotas, kind="stable")[::-1][: count - int(quotas.sum())]:
@@ -222,12 +200,11 @@ def marginal_relevance(
     count: int,
     chosen: list[int],
     unit: Floats | None,
-    settings: WaveletSettings,
 ) -> list[int]:
     """Up to `count` candidates, each the best by merit less similarity to those chosen before."""
     picked: list[int] = []
     left = np.array(candidates, dtype=np.int64)
-    weight = settings.relevance_weight
+    weight = RELEVANCE_WEIGHT
     nearest = np.full(len(left), -np.inf)
     for other in chosen:
         nearest = np.maximum(nearest, _similarity(left, other, unit))

@@ -1,4 +1,4 @@
-"""The results of `evaluate qa`: JSON lines, only ever appended to, safe to stop at any moment.
+"""The results of `evaluate qa`: JSON lines, append-only, safe to kill at any moment.
 
 A line {"kind": "run", "run", "settings"} tells how a run was made; a line {"kind": "answer", "run", …}
 holds one question, selector and budget. One file may hold many runs and benchmarks.
@@ -24,10 +24,10 @@ BEGINS = b'{"kind": '
 """A first line that was cut short is told from a foreign file by this."""
 
 
-class Results:
+class QaResults:
     """A file of results, opened to go on with it.
 
-    >>> results = Results("results.jsonl")                              # doctest: +SKIP
+    >>> results = QaResults("results.jsonl")                            # doctest: +SKIP
     >>> run = results.begin({"dataset": "videomme", "model": "…"})      # doctest: +SKIP
     >>> results.has(run, "001-1", "mec", 8)                             # doctest: +SKIP
     """
@@ -81,13 +81,14 @@ class Results:
 
 
 def later(before: Record | None, record: Record) -> Record:
-    """Of two attempts at one question the later, unless only the earlier was answered."""
+    """The later of two attempts at one question, unless only the earlier succeeded."""
     failed_since = before is not None and before["error"] is None and record["error"] is not None
     return before if before is not None and failed_since else record
 
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The lines of a results file; a line cut short is left out, as is a missing file."""
+    foreign = ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
     whole = False
     try:
         text = path.read_bytes()
@@ -97,17 +98,15 @@ def read_lines(path: Path) -> Iterator[Record]:
         raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
     for line in text.split(b"\n"):
         try:
-            record = json.loads(line) if line.strip() else None
-        except ValueError:  # the machine or the process stopped in the middle of it
-            continue
-        if record is None:
+            record = json.loads(line)
+        except ValueError:  # empty, or the process stopped in the middle of it
             continue
         if not isinstance(record, dict) or record.get("kind") not in ("run", "answer"):
-            raise ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
+            raise foreign
         whole = True
         yield record
     if text.strip() and not whole and not text.startswith(BEGINS):
-        raise ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
+        raise foreign
 
 
 def _ends_a_line(path: Path) -> bool:
@@ -118,14 +117,5 @@ def _ends_a_line(path: Path) -> bool:
 
 def question_of(record: Mapping[str, Any]) -> BenchmarkQuestion:
     """As much of the question as scoring needs, from the line of its answer."""
-    return BenchmarkQuestion(
-        id=record["id"],
-        video=record["video"],
-        question="",
-        asked="",
-        options=(),
-        answer=record["answer"],
-        category=record["category"],
-        group=record["group"],
-        structure=record["structure"],
-    )
+    known = {name: record[name] for name in ("id", "video", "answer", "category", "group", "structure")}
+    return BenchmarkQuestion(question="", asked="", options=(), **known)

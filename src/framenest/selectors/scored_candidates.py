@@ -12,22 +12,8 @@ from framenest.method.probes import probe_grid
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-
-def every_second(num_frames: int, fps: float) -> Ints:
-    """Candidates of WFS-SB and top-k: every ⌊fps⌋-th frame, the first included."""
-    return np.arange(0, num_frames, max(1, int(fps)), dtype=np.int64)
-
-
-def whole_seconds(num_frames: int, fps: float) -> Ints:
-    """Candidates of AKS: every ⌊fps⌋-th frame, only as many as whole steps fit."""
-    step = max(1, int(fps))
-    return np.arange(max(1, num_frames // step), dtype=np.int64) * step
-
-
-def nearest_seconds(num_frames: int, fps: float) -> Ints:
-    """Candidates of BOLT: the frame nearest to each whole second."""
-    count = max(1, int(num_frames / fps)) if fps > 0 else 1
-    return np.unique(np.floor(np.arange(count) * fps + 0.5).astype(np.int64).clip(0, num_frames - 1))
+POOL = 1000
+"""Candidates of the greedy selectors, at the most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,23 +31,44 @@ class ScoredCandidates:
     text: Floats | None = None
 
 
+def every_second(num_frames: int, fps: float) -> Ints:
+    """Candidates of WFS-SB and top-k: every ⌊fps⌋-th frame, the first included."""
+    return np.arange(0, num_frames, max(1, int(fps)), dtype=np.int64)
+
+
+def thinned_seconds(num_frames: int, fps: float) -> Ints:
+    """Candidates of MDP3 and facility location: the same, thinned evenly to at most POOL."""
+    frames = every_second(num_frames, fps)
+    return frames if len(frames) <= POOL else frames[probe_grid(0, len(frames) - 1, POOL)]
+
+
+def whole_seconds(num_frames: int, fps: float) -> Ints:
+    """Candidates of AKS: every ⌊fps⌋-th frame, only as many as whole steps fit."""
+    step = max(1, int(fps))
+    return np.arange(max(1, num_frames // step), dtype=np.int64) * step
+
+
+def nearest_seconds(num_frames: int, fps: float) -> Ints:
+    """Candidates of BOLT: the frame nearest to each whole second."""
+    count = max(1, int(num_frames / fps)) if fps > 0 else 1
+    return np.unique(np.floor(np.arange(count) * fps + 0.5).astype(np.int64).clip(0, num_frames - 1))
+
+
 def exactly(positions: Ints, scored: ScoredCandidates, count: int, num_frames: int) -> Ints:
     """Frame numbers of a rule's choice without duplicates, topped up to `count`, ascending.
 
     First with the best candidates not chosen (ties to the earlier), then, where the candidates run out,
     with frames spread evenly over the video. Fewer only where the video has fewer frames.
     """
-    chosen = list(dict.fromkeys(int(p) for p in positions if 0 <= p < len(scored.frames)))[:count]
-    taken = set(chosen)
-    best = (int(p) for p in np.argsort(-scored.scores, kind="stable") if int(p) not in taken)
-    while len(chosen) < min(count, len(scored.frames)):
-        chosen.append(next(best))
+    best = np.argsort(-scored.scores, kind="stable")
+    inside = positions[(positions >= 0) & (positions < len(scored.frames))]
+    chosen = list(dict.fromkeys([*inside.tolist(), *best.tolist()]))[:count]
     frames = set(scored.frames[chosen].tolist())
     wanted = min(count, num_frames)
     density = wanted
     while len(frames) < wanted:
-        for number in probe_grid(0, num_frames - 1, min(density, num_frames)).tolist():
-            if len(frames) < wanted:
-                frames.add(number)
+        grid = probe_grid(0, num_frames - 1, min(density, num_frames)).tolist()
+        missing = [number for number in grid if number not in frames]
+        frames.update(missing[: wanted - len(frames)])
         density *= 2
     return np.array(sorted(frames), dtype=np.int64)

@@ -14,7 +14,7 @@ import pytest
 import toy_benchmarks
 
 from framenest.cli import main
-from framenest.evaluation.results import Results
+from framenest.evaluation.qa_results import QaResults
 from lmm.scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
@@ -71,13 +71,26 @@ def test_a_benchmark_with_two_selectors_and_two_budgets(place, capsys):
     assert {(b["temperature"], b["max_tokens"]) for _, _, b in asked} == {(0.0, 1024)}
     assert asked[0][2]["chat_template_kwargs"] == {"enable_thinking": False}
 
-    records = Results("results.jsonl").answers()
+    records = QaResults("results.jsonl").answers()
     assert {r["choice"] for r in records if r["budget"] == 2} == {"A"}
     assert {r["choice"] for r in records if r["budget"] == 4} == {"B"}
     assert all(r["correct"] == (r["choice"] == r["answer"]) for r in records)
     printed = capsys.readouterr().out
-    assert "Short" in printed
-    assert "Non-Lin." in printed
+    header = next(line for line in printed.splitlines() if "Selector" in line)
+    columns = [
+        "K",
+        "Selector",
+        "Short",
+        "Medium",
+        "Long",
+        "Overall",
+        "Non-Lin.",
+        "Micro",
+        "Acc.",
+        "LVB",
+        "MLVU",
+    ]
+    assert header.split() == columns
     # answers are A B C D A B: two As, two Bs
     rows = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["mec"]]
     assert [row[5] for row in rows] == ["33.33", "33.33"]
@@ -91,7 +104,7 @@ def test_a_second_run_asks_nothing_and_a_new_budget_selects_nothing(place):
         assert len(server.requests) == first
         assert run(*arguments(server, "--budgets", "2,4,6", "--selectors", "mec")) == 0
         assert len(server.requests) == first + 6
-    new = [r for r in Results("results.jsonl").answers() if r["budget"] == 6]
+    new = [r for r in QaResults("results.jsonl").answers() if r["budget"] == 6]
     assert all(r["selection"]["kept"] for r in new)
 
 
@@ -113,12 +126,12 @@ def test_a_killed_run_goes_on_where_it_was(place):
         work.send_signal(signal.SIGKILL)
         work.wait()
         killed.set()
-        answered = [r for r in Results("results.jsonl").answers() if r["error"] is None]
+        answered = [r for r in QaResults("results.jsonl").answers() if r["error"] is None]
         before = len(server.requests)
         assert 0 < len(answered) <= 8
         assert run(*arguments(server)) == 0
         assert len(server.requests) - before == 24 - len(answered)
-    done = Results("results.jsonl").answers()
+    done = QaResults("results.jsonl").answers()
     assert len(done) == 24
     assert all(record["error"] is None for record in done)
 
@@ -129,7 +142,7 @@ def test_reasoning_is_not_the_answer(place):
         _, _, body = server.requests[0]
     assert body["chat_template_kwargs"] == {"enable_thinking": True}
     assert body["max_tokens"] == 8192
-    assert {r["choice"] for r in Results("results.jsonl").answers()} == {"B"}
+    assert {r["choice"] for r in QaResults("results.jsonl").answers()} == {"B"}
 
 
 def test_failures_are_noted_and_tried_again(place, capsys):
@@ -142,13 +155,13 @@ def test_failures_are_noted_and_tried_again(place, capsys):
     with ScriptedServer(reply) as server:
         assert run(*arguments(server, "--selectors", "uniform")) == 2
         assert "6 answers are missing yet" in capsys.readouterr().err
-        errors = [r["error"] for r in Results("results.jsonl").answers() if r["budget"] == 4]
+        errors = [r["error"] for r in QaResults("results.jsonl").answers() if r["budget"] == 4]
         assert all("this picture is broken" in error for error in errors)
         server.replies[:] = ["A"]
         asked = len(server.requests)
         assert run(*arguments(server, "--selectors", "uniform")) == 0
         assert len(server.requests) == asked + 6
-    assert all(r["error"] is None for r in Results("results.jsonl").answers())
+    assert all(r["error"] is None for r in QaResults("results.jsonl").answers())
 
 
 def test_a_server_that_is_broken_stops_the_run(place, capsys):
@@ -181,7 +194,7 @@ def test_a_missing_or_broken_video_is_noted_and_the_rest_goes_on(place, capsys):
     said = capsys.readouterr().err
     assert "1 of 3 videos are not in home/videomme, as gone" in said
     assert f"{3 * 3 * 6} answers are missing yet" in said
-    errors = {r["video"]: r["error"] for r in Results("results.jsonl").answers()}
+    errors = {r["video"]: r["error"] for r in QaResults("results.jsonl").answers()}
     assert errors["clip"] is None
     assert "no such file" in errors["gone"]
     assert "not a video" in errors["broken"]
@@ -249,7 +262,7 @@ def test_what_a_server_may_not_take_is_left_to_it(place):
         assert run(*arguments(server, *more)) == 0
         body = server.requests[0][2]
     assert not {"chat_template_kwargs", "temperature"} & set(body)
-    (settings,) = Results("results.jsonl").runs.values()
+    (settings,) = QaResults("results.jsonl").runs.values()
     assert (settings["thinking"], settings["temperature"]) == (None, None)
     assert settings["annotations"] == "videomme.json"
 

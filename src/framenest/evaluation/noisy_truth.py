@@ -1,0 +1,93 @@
+"""`noisy-truth:SNR`: relevance from the true intervals and noise, to compare selectors without a model."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.cache.directory import DirectoryStore
+from framenest.config import ScorerConfig
+from framenest.errors import ConfigError, ScorerError
+from framenest.evaluation.recall import inside
+from framenest.frames import FrameBatch, ImageSpec
+from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import logistic
+
+STEP = 0.5  # seconds between independent draws
+MEMORY = 8.0  # seconds over which the noise is alike
+
+
+class NoisyTruthScorer:
+    """Relevance of a scorer of known quality: the truth, times `snr`, plus noise of unit variance.
+
+    The truth is 1 inside an interval and 0 outside; the noise changes slowly. It depends on the question
+    and the seed alone, so every selector sees the same scores. They are calibrated like any other score
+    that is no probability.
+
+    Args:
+        snr: Signal-to-noise ratio: 0 knows nothing, 4 finds nearly everything.
+        intervals: (start, end) in seconds, where the answer is seen. Without them the scorer cannot match:
+            `framenest evaluate` gives it those of each question with `knowing`.
+        seed: Of the noise.
+
+    Example:
+        >>> NoisyTruthScorer(2, [(7.0, 8.5)]).version
+        '2 (logistic, seed 0)'
+    """
+
+    name = "noisy-truth"
+    inputs: tuple[ImageSpec, ...] = ()
+
+    def __init__(
+        self, snr: float, intervals: Sequence[tuple[float, float]] | None = None, seed: int = 0
+    ) -> None:
+        self._snr, self._intervals, self._seed = snr, intervals, seed
+        self.version = f"{snr:g} (logistic, seed {seed})"
+
+    @classmethod
+    def load(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
+    ) -> NoisyTruthScorer:
+        """`noisy-truth:SNR`."""
+        try:
+            return cls(float(checkpoint))
+        except ValueError as error:
+            given = f"noisy-truth:{checkpoint}"
+            raise ConfigError(f"noisy truth needs its ratio, as in noisy-truth:2, not {given!r}") from error
+
+    def knowing(self, intervals: Sequence[tuple[float, float]]) -> NoisyTruthScorer:
+        """The same noise around another question's truth."""
+        return NoisyTruthScorer(self._snr, intervals, self._seed)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        """{"second": (n,) float64}."""
+        return {"second": frames.seconds}
+
+    def match(
+        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
+    ) -> NDArray[np.float32]:
+        """(n,) relevance in [0, 1]."""
+        probes = encoded if reference is None else reference
+        last = float(max(encoded["second"].max(initial=0), probes["second"].max(initial=0)))
+        noise = self._noise(question, last)
+        return logistic(self._score(encoded["second"], noise), self._score(probes["second"], noise))
+
+    def _score(self, seconds: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._intervals is None:
+            raise ScorerError(
+                "noisy-truth knows the answers only in `framenest evaluate recall` and ablations"
+            )
+        drawn = np.interp(seconds, np.arange(len(noise)) * STEP, noise)
+        return np.asarray(self._snr * inside(seconds, self._intervals) + drawn)
+
+    def _noise(self, question: str, last: float) -> NDArray[np.float64]:
+        """White noise smoothed by a Gaussian in time, of unit variance; longer videos extend it."""
+        rng = np.random.default_rng([self._seed, zlib.crc32(question.encode())])
+        half = int(3 * MEMORY / STEP)
+        window = np.exp(-0.5 * (np.arange(-half, half + 1) * STEP / MEMORY) ** 2)
+        white = rng.standard_normal(int(last / STEP) + 2 + 2 * half)
+        smooth: NDArray[np.float64] = np.convolve(white, window / np.sqrt((window**2).sum()), mode="valid")
+        return smooth

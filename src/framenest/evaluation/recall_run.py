@@ -1,0 +1,138 @@
+"""Selectors over a question set: outcomes, summaries, the paper's ablations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from framenest.config import PRESETS
+from framenest.evaluation import recall
+from framenest.evaluation.grounded_questions import GroundedQuestion
+from framenest.evaluation.noisy_truth import NoisyTruthScorer
+from framenest.method import appearance
+from framenest.protocols import Progress
+from framenest.selectors import load_selector, needs_scorer
+from framenest.selectors.published_selectors import THUMBNAIL
+from framenest.selectors.selection import Selection
+from framenest.session import Session
+
+COMPONENTS = ("uniform", *list(PRESETS)[:8])
+SCHEDULES = ("uniform", *list(PRESETS)[:2], *list(PRESETS)[8:])
+"""The rows of the paper's two ablation tables; PRESETS lists the variants in this order."""
+HORIZONS = (8, 16, 32, 64, 128, 256)
+
+
+def evaluate(
+    questions: Sequence[GroundedQuestion],
+    selectors: Sequence[str],
+    budgets: Sequence[int],
+    session: Session,
+    *,
+    weights: Mapping[int, float] | None = None,
+    progress: Progress = lambda *_: None,
+) -> dict[str, Any]:
+    """Evidence recall of selectors on a question set.
+
+    Args:
+        questions: Questions with known intervals (`load_questions`).
+        selectors: As `load_selector` takes them: "mec", "mec:no-zoom", "aks", "file:PATH", …
+        budgets: Numbers of frames.
+        session: With the scorer; `noisy-truth:SNR` is told each question's intervals.
+        weights: How much each budget counts in the objective, by default all the same.
+        progress: Called as progress(stage, done, total).
+
+    Returns:
+        {"questions": n, "selectors": {name: summary}}; `recall.summarise` says what is in a summary.
+
+    Example:
+        >>> session = Session("noisy-truth:2")                                    # doctest: +SKIP
+        >>> evaluate(load_questions("qa.json"), ["mec", "aks"], [8, 16], session)   # doctest: +SKIP
+    """
+    specs = {name: name for name in selectors}
+    outcomes = _collect(questions, specs, budgets, session, progress)
+    return {
+        "questions": len(questions),
+        "selectors": {name: recall.summarise(rows, weights) for name, rows in outcomes.items()},
+    }
+
+
+def ablations(
+    questions: Sequence[GroundedQuestion], session: Session, *, progress: Progress = lambda *_: None
+) -> dict[str, Any]:
+    """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
+    budgets = [k for group in recall.REGIMES.values() for k in group]
+    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS}
+    outcomes = _collect(questions, specs, budgets, session, progress)
+    rows = {name: _row(recall.summarise(found), budgets) for name, found in outcomes.items()}
+    horizons: dict[str, dict[str, float]] = {}
+    for horizon in HORIZONS:
+        fitting = [k for k in budgets if k <= horizon]
+        found = _collect(questions, {"mec": f"mec:horizon={horizon}"}, fitting, session, progress)["mec"]
+        summary = recall.summarise(found)
+        horizons[str(horizon)] = {str(k): summary[str(k)]["hit"] for k in fitting}
+    return {
+        "questions": len(questions),
+        "components": {name: rows[name] for name in COMPONENTS},
+        "schedules": {name: rows[name] for name in SCHEDULES},
+        "horizons": horizons,
+    }
+
+
+def _row(summary: dict[str, Any], budgets: Sequence[int]) -> dict[str, float]:
+    average = float(np.mean([summary[str(k)]["hit"] for k in budgets]))
+    return {name: summary["all"][name] for name in recall.REGIMES} | {"average": average}
+
+
+def _collect(
+    questions: Sequence[GroundedQuestion],
+    specs: Mapping[str, str],
+    budgets: Sequence[int],
+    session: Session,
+    progress: Progress,
+) -> dict[str, list[recall.RecallOutcome]]:
+    """Every selector on every question, in the order of the questions. specs: selectors by label."""
+    outcomes: dict[str, list[recall.RecallOutcome]] = {name: [] for name in specs}
+    scorer = session.scorer if any(needs_scorer(spec) for spec in specs.values()) else None
+    space, ready = session, {name: load_selector(spec, session) for name, spec in specs.items()}
+    for done, asked in enumerate(questions):
+        progress("questions", done, len(questions))
+        entry = replace(asked, intervals=asked.intervals_in(session.open(asked.video)), moments=())
+        if isinstance(scorer, NoisyTruthScorer):
+            space = session.with_scorer(scorer.knowing(entry.intervals))
+            ready = {name: load_selector(spec, space) for name, spec in specs.items()}
+        for name, selector in ready.items():
+            began = time.perf_counter()
+            selection = selector.select(entry.video, entry.question, budgets)
+            outcomes[name].append(_judge(selection, entry, space, time.perf_counter() - began))
+    progress("questions", len(questions), len(questions))
+    return outcomes
+
+
+def _judge(
+    selection: Selection, entry: GroundedQuestion, session: Session, spent: float
+) -> recall.RecallOutcome:
+    """All measures of one selection."""
+    outcome = recall.RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
+    chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
+    cache = session.features(session.open(selection.video.path), None, THUMBNAIL)
+    seen = cache.see(chosen, "selected frames")
+    looks = appearance.encode(seen.thumbnails)
+    for budget, prefix in selection.prefixes.items():
+        half = selection.prefixes.get(budget // 2)
+        outcome.by_budget[budget] = {
+            "hit": float(recall.hit(prefix.seconds, entry.intervals)),
+            "covered": recall.covered(prefix.seconds, entry.intervals),
+            "largest_gap": recall.largest_gap(prefix.seconds, selection.video.duration),
+            "redundancy": recall.redundancy(looks[np.isin(seen.frames, prefix.frames)]),
+            "nesting": recall.nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
+            "frames": float(len(prefix)),
+        }
+    *_, largest = selection.prefixes.values()
+    if largest.ranks is not None:
+        outcome.ranked = True
+        outcome.first_hit = recall.first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
+    return outcome

@@ -1,0 +1,91 @@
+"""What scorers over torch models share: loading, devices, tokens."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+from framenest.cache.directory import DirectoryStore
+from framenest.config import ScorerConfig
+from framenest.errors import MissingExtra
+from framenest.frames import ImageSpec
+from framenest.models import Checkpoint, locate
+from framenest.protocols import Progress
+from framenest.scorers.calibration import Calibrated
+from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.truncation import tell_truncation
+from framenest.timing import Timing
+
+
+class TorchScorer(Calibrated):
+    """A checkpoint on one or several devices."""
+
+    name: str
+    extra: str
+    """The extra that brings its libraries."""
+    version: str
+    """Checkpoint, revision and precision."""
+    batch: int
+    """Frames that `encode` likes at once; halved where GPU memory runs out."""
+    timing: Timing
+    """Seconds of its own stages."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        config: ScorerConfig,
+        progress: Progress = lambda *_: None,
+        pictures: Preprocessing | None = None,
+    ) -> None:
+        super().__init__(config.calibration)
+        try:
+            from framenest.scorers.torch_devices import Devices
+
+            load = self._loader()
+        except ImportError as error:
+            raise MissingExtra(self.extra, error.name or "torch") from error
+        self._on = Devices(config, pictures, progress)
+        self._models = self._on.place(load, checkpoint)
+        self.batch, self.timing = self._on.batch, self._on.timing
+        self.version = f"{checkpoint} {str(self._on.dtype).removeprefix('torch.')}"
+
+    @classmethod
+    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
+        """The scorer over its own weights, or those of a checkpoint (org/name or a folder)."""
+        return cls(locate(cls.name, checkpoint, store), config, progress)
+
+    @abstractmethod
+    def _loader(self) -> Callable[..., Any]:
+        """The `from_pretrained` of the model's class; ImportError where its library is missing."""
+
+
+class TransformersScorer(TorchScorer):
+    """A model of transformers, with the pictures and the tokenizer that its checkpoint describes."""
+
+    model_class: str
+    """The class in transformers that loads the checkpoint."""
+    inputs: tuple[ImageSpec, ...]
+
+    def __init__(
+        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
+    ) -> None:
+        pictures = Preprocessing.load(checkpoint.path)
+        super().__init__(checkpoint, config, progress, pictures)
+        from transformers import AutoTokenizer
+
+        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)
+        self.inputs = (pictures.spec,)
+
+    def _loader(self) -> Callable[..., Any]:
+        import transformers
+
+        load: Callable[..., Any] = getattr(transformers, self.model_class).from_pretrained
+        return load
+
+    def _tokens(self, text: str, limit: int, **settings: Any) -> Any:
+        """(1, t) token ids of a question, cut to `limit`."""
+        whole = self._tokenizer(text, verbose=False)["input_ids"]  # not verbose: tell_truncation warns
+        tell_truncation(self.name, len(whole), limit)
+        cut = self._tokenizer(text, truncation=True, max_length=limit, return_tensors="pt", **settings)
+        return cut["input_ids"]
