@@ -86,12 +86,8 @@ class TableScorer:
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
         if self._by == "seconds":
-            times = encoded["second"]
-            right = np.searchsorted(self._keys, times).clip(1, max(1, len(self._keys) - 1))
-            if len(self._keys) == 1:
-                return np.full(len(times), self._scores[0])
-            closer = times - self._keys[right - 1] <= self._keys[right] - times
-            return self._scores[np.where(closer, right - 1, right)]
+            halfway = (self._keys[:-1] + self._keys[1:]) / 2  # a tie goes to the earlier
+            return np.asarray(self._scores[np.searchsorted(halfway, encoded["second"])])
         at = np.searchsorted(self._keys, encoded["frame"]).clip(0, len(self._keys) - 1)
         found = self._keys[at] == encoded["frame"]
         return np.where(found, self._scores[at], np.float32(0))
