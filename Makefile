@@ -1,18 +1,26 @@
 # make demo            set up, rank a real-content video for a question, write a report of it
 # make test            set up, lint, type-check, run the core tests
-# make test-all        everything behind every extra as well; what CI runs
+# make test-all        everything behind every extra as well, and the wheel; what CI runs
+# make wheel           build sdist and wheel, look inside, install the wheel and rank a video with it
 # make test-lmms-eval  the real lmms-eval, in an environment of 6 GB of its own
 # make fuzz            damaged video files, with new seeds each time; MINUTES=30 for longer
+# make test-newest     the core tests with the newest dependencies there are, whatever the constraints say
+# make test-oldest     the core tests with the oldest dependencies that pyproject.toml allows
+# make constraints     choose the versions anew with which all other targets work
 # make screenshot      the README's picture of the report
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := -m pip install --quiet --disable-pip-version-check --editable
+INSTALL := -m pip install --quiet --disable-pip-version-check
+# The tested versions, also where pip builds a package; pip before and after 25.3 wants to be told differently.
+constrained = PIP_CONSTRAINT=$(1) PIP_BUILD_CONSTRAINT=$(1)
+LOCKED := $(call constrained,constraints.txt)
 MINUTES ?= 5
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo screenshot test lint types core-tests fuzz test-all test-torchcodec test-models test-browser test-server \
-	test-ask test-ray test-lmms-eval models system-ffmpeg system-chromium clean
+.PHONY: demo screenshot test lint types core-tests fuzz test-all test-torchcodec test-models test-browser \
+	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest wheel constraints \
+	models system-ffmpeg system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -40,7 +48,7 @@ core-tests: $(VENV)/installed models
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
 
-test-all: test test-torchcodec test-models test-browser test-server test-ask test-ray
+test-all: test wheel test-torchcodec test-models test-browser test-server test-ask test-ray collect-lmms-eval
 
 # Damaged files of many kinds; every seed is printed, and a failing one can be run again (tests/video/fuzz.py).
 fuzz: $(VENV)/installed
@@ -71,22 +79,65 @@ test-ray: $(VENV)/test-ray
 	$(BIN)/python -m pytest tests/corpus tests/cache/test_remote_store.py
 
 # The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
-# Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all leaves this out.
-test-lmms-eval: .venv-lmms-eval/installed
-	.venv-lmms-eval/bin/python -m pytest -rA tests/evaluation/test_lmms_eval_run.py tests/lmm/test_video_processors.py
+# Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all only looks whether the
+# tests can start, where the environment is there.
+LMMS_EVAL_TESTS := tests/evaluation/test_lmms_eval_run.py tests/lmm/test_video_processors.py
 
-$(VENV)/installed: pyproject.toml
+test-lmms-eval: .venv-lmms-eval/installed
+	.venv-lmms-eval/bin/python -m pytest -rA $(LMMS_EVAL_TESTS)
+
+collect-lmms-eval: $(if $(wildcard .venv-lmms-eval/installed),.venv-lmms-eval/installed)
+	@if test -e .venv-lmms-eval/installed; then \
+		.venv-lmms-eval/bin/python -m pytest --collect-only -q $(LMMS_EVAL_TESTS); \
+	else \
+		echo "NOT RUN: the tests with the real lmms-eval. To install its 6 GB and run them: make test-lmms-eval"; \
+	fi
+
+# What a release looks like from outside. Builds the wheel from the sdist.
+wheel: .venv-tools/installed
+	$(LOCKED) .venv-tools/bin/python .ci/wheel.py
+
+# uv asks PyPI, or what UV_INDEX_URL and the like name. lmms-eval wants another torch than the rest, so it has
+# a file of its own.
+COMPILE := .venv-tools/bin/uv pip compile --quiet --upgrade --universal --fork-strategy fewest \
+	--python-version 3.11 --no-annotate --custom-compile-command "make constraints" pyproject.toml
+
+constraints: .venv-tools/installed
+	$(COMPILE) -o constraints.txt --group tools --extra test --extra test-torch --extra test-models --extra test-browser \
+		--extra test-server --extra test-lmm --extra test-ray --extra bench --extra bench-server
+	$(COMPILE) -o constraints-lmms-eval.txt --group tools --extra test-lmms-eval
+
+test-newest:
+	test -x .venv-newest/bin/python || $(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python $(INSTALL) --upgrade --upgrade-strategy eager --editable '.[test]'
+	.venv-newest/bin/framenest models fetch tags
+	.venv-newest/bin/python -m pytest
+
+test-oldest: .venv-tools/installed
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-tools/bin/uv pip compile --quiet --upgrade --resolution lowest-direct --python .venv-oldest/bin/python \
+		--no-annotate --extra test -o .venv-oldest/requirements.txt pyproject.toml
+	.venv-oldest/bin/python $(INSTALL) --requirement .venv-oldest/requirements.txt --editable '.[test]'
+	.venv-oldest/bin/framenest models fetch tags
+	.venv-oldest/bin/python -m pytest
+
+$(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP) '.[test]'
+	$(LOCKED) $(BIN)/python $(INSTALL) --editable '.[test]'
 	touch $@
 
 $(VENV)/test-%: $(VENV)/installed
-	$(BIN)/python $(PIP) '.[test-$*]'
+	$(LOCKED) $(BIN)/python $(INSTALL) --editable '.[test-$*]'
 	touch $@
 
-.venv-lmms-eval/installed: pyproject.toml
+.venv-lmms-eval/installed: pyproject.toml constraints-lmms-eval.txt
 	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
-	.venv-lmms-eval/bin/python $(PIP) '.[test-lmms-eval]'
+	$(call constrained,constraints-lmms-eval.txt) .venv-lmms-eval/bin/python $(INSTALL) --editable '.[test-lmms-eval]'
+	touch $@
+
+.venv-tools/installed: pyproject.toml constraints.txt
+	test -x .venv-tools/bin/python || $(PYTHON) -m venv .venv-tools
+	$(LOCKED) .venv-tools/bin/python $(INSTALL) build twine uv
 	touch $@
 
 # System packages, only where they are missing and apt can install them.
@@ -97,4 +148,4 @@ system-chromium:
 	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
 
 clean:
-	rm -rf $(VENV) .venv-lmms-eval demo screenshots build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* demo screenshots build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,14 +1,17 @@
 """The package as a whole: light to import, its rooms in order, its public names."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import framenest
 
 SOURCE = Path(framenest.__file__).parent
+ROOT = Path(__file__).parents[1]
 
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
@@ -93,3 +96,24 @@ def test_docstring_examples():
         assert result.failed == 0, name
         run += result.attempted
     assert run >= 10
+
+
+def test_every_test_extra_brings_what_every_test_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+
+    def brings(extra):
+        """The extras that one extra is made of, itself included."""
+        inner = [name for line in extras[extra] for name in re.findall(r"framenest\[(.*)\]", line)]
+        return {extra}.union(*(brings(name.strip()) for names in inner for name in names.split(",")))
+
+    tests = [extra for extra in extras if extra == "test" or extra.startswith("test-")]
+    assert len(tests) >= 8
+    assert [extra for extra in tests if "pytest" not in brings(extra)] == []
+
+
+def test_constraints_hold_versions_and_nothing_else():
+    for path in ROOT.glob("constraints*.txt"):
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        assert len(lines) > 100
+        assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .*)?", line)] == []

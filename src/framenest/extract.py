@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.method.prefix import Prefix
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Decoder, Progress, Store
 from framenest.video import open_video
 from framenest.video.address import is_remote
 
@@ -21,9 +20,22 @@ FORMATS = ("jpg", "png")
 
 
 def reopen(
-    video: VideoInfo, *, path: str | os.PathLike[str] | None = None, store: DirectoryStore | None = None
+    video: VideoInfo, *, path: str | os.PathLike[str] | None = None, store: Store | None = None
 ) -> Decoder:
-    """The video that a ranking was made from, at another path if it has moved; refused where it changed."""
+    """Open the video that a ranking was made from.
+
+    Args:
+        video: `Ranking.video` or `Prefix.video`.
+        path: where the video is now, if it has moved.
+        store: where its timeline is kept; by default the user's cache.
+
+    Returns:
+        A decoder of the same content.
+
+    Raises:
+        VideoError: there is no such video.
+        IndexMismatch: its content has changed.
+    """
     where = os.fspath(path) if path is not None else video.path
     if not is_remote(where) and not Path(where).exists():
         raise VideoError(f"{where}: no such file; say where the video is now with --video")
@@ -47,7 +59,7 @@ def file_name(prefix: Prefix, place: int, suffix: str) -> str:
 
 
 def vlmevalkit_name(prefix: Prefix, place: int, suffix: str) -> str:
-    """As VLMEvalKit keeps the frames of a video, counted from 1: "frame-3-of-8.jpg"."""
+    """VLMEvalKit's names, counted from 1: "frame-3-of-8.jpg"."""
     return f"frame-{place + 1}-of-{len(prefix)}.{suffix}"
 
 
@@ -61,9 +73,23 @@ def extract(
     name: Callable[[Prefix, int, str], str] = file_name,
     progress: Progress = lambda *_: None,
 ) -> list[Path]:
-    """Write the frames of a prefix into a folder; returns the files in time order.
+    """Write the frames of a prefix into a folder, at their original size.
 
-    name(prefix, place, suffix) names a file.
+    Args:
+        decoder: the open video, from `reopen` or `open_video`.
+        prefix: which frames.
+        folder: made if it is not there.
+        format: "jpg" or "png".
+        quality: of JPEG files, 1 to 95.
+        name: called as name(prefix, place, suffix) for the name of each file.
+        progress: called as progress(stage, done, total).
+
+    Returns:
+        The files in time order.
+
+    Raises:
+        StoreError: the folder cannot be written to.
+        VideoError: a frame cannot be decoded any more.
     """
     if format not in FORMATS:
         raise ConfigError(f"format = {format!r} is not allowed; it must be one of {', '.join(FORMATS)}")

@@ -108,9 +108,35 @@ class KeepsTime(Protocol):
     timing: Timing
 
 
+@runtime_checkable
+class Store(Protocol):
+    """Where indexes, features and timelines are kept. Two methods are enough for a store of your own.
+
+    A key looks like "index/3f2a9c", a kind and a name. A value is a header of JSON values and named arrays.
+
+    >>> class DictStore(dict):
+    ...     def put(self, key, header, arrays):
+    ...         self[key] = dict(header), dict(arrays)
+    >>> isinstance(DictStore(), Store)
+    True
+    """
+
+    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        """The value under a key, or None. A damaged value counts as None, with a warning."""
+        ...
+
+    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Keep a value. Writes are atomic: readers see the old value or the whole new one.
+
+        Raises:
+            StoreError: it cannot be kept; work goes on without it.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class StoreEntry:
-    """One value in a store. `idle`: seconds since it was last used, by the store's own clock."""
+    """One value in a store. `size` in bytes; `idle`: seconds since its last use, by the store's own clock."""
 
     key: str
     size: int
@@ -118,18 +144,12 @@ class StoreEntry:
 
 
 @runtime_checkable
-class Store(Protocol):
-    """Where indexes and features are kept. Values are a JSON header and named arrays.
+class ManagedStore(Store, Protocol):
+    """A store that can also be listed and cleaned, as batches and `framenest cache` need it."""
 
-    The pipeline needs `get` and `put`; batches also `has`, upkeep the rest.
-    """
-
-    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The value under a key such as "index/3f2a…", or None. A damaged entry is reported and None."""
-        ...
-
-    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Keep a value; readers see the old value or the whole new one, never a part."""
+    @property
+    def location(self) -> str:
+        """Directory or address, for people."""
         ...
 
     def has(self, key: str) -> bool:
@@ -141,7 +161,7 @@ class Store(Protocol):
         ...
 
     def check(self, key: str) -> str | None:
-        """What is wrong with the value under a key; None where it is whole."""
+        """What is wrong with the value under a key; None where its checksum holds."""
         ...
 
     def remove(self, key: str) -> bool:
@@ -150,6 +170,14 @@ class Store(Protocol):
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
         """Remove what interrupted writers left behind; returns files and bytes."""
+        ...
+
+    def size(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes of each kind."""
+        ...
+
+    def clear(self, kinds: tuple[str, ...]) -> int:
+        """Remove all values of some kinds; returns the bytes freed."""
         ...
 
 

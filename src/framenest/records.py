@@ -11,14 +11,14 @@ from typing import Any
 from framenest.errors import MissingExtra
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".list")
-"""By which a table is told from a video."""
+"""Files that are tables."""
 
 
 def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
-    """Each row as a dict; of a folder, those of its tables in the order of their names.
+    """Each row as a dict; of a folder, the rows of its tables in the order of their names.
 
-    A line of text, or a bare text in JSON, is the value of the column `only`. Raises OSError or ValueError
-    as reading and parsing do.
+    A line of text, or a bare JSON string, is the value of the column `only`. Raises OSError where reading
+    fails and ValueError where parsing does.
     """
     if file.is_dir():
         parts = sorted(part for part in file.iterdir() if part.suffix in SUFFIXES)

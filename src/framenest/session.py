@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import local_directory
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, IndexMismatch, ScorerError
@@ -66,7 +66,7 @@ class Session:
         self.progress: Progress = progress or (lambda *_: None)
         self.timing = Timing()
         self._keep_features = keep_features
-        self._local = self.store if isinstance(self.store, DirectoryStore) else DirectoryStore()
+        self._local = local_directory(self.store)
         self._wanted_scorer = scorer
         self._loaded: dict[str, Scorer] = {}
         self._memory = memory
@@ -134,8 +134,8 @@ class Session:
             if isinstance(video, (str, os.PathLike)) and Path(video).is_file():
                 path = str(Path(video).absolute())
                 key = ("video", self._local.fingerprint(path), path)
-                return self.keep(key, lambda: open_video(video, fps=fps, store=self._local))
-            decoder = open_video(video, fps=fps, store=self._local)
+                return self.keep(key, lambda: open_video(video, fps=fps, store=self.store))
+            decoder = open_video(video, fps=fps, store=self.store)
         key = ("video", decoder.info.fingerprint, decoder.info.path)
         kept = self.keep(key, lambda: decoder)
         return decoder if decoder is video else kept  # the caller's own stays his own
@@ -148,7 +148,7 @@ class Session:
             return self.keep(key, lambda: known)
         fps = video.fps if Path(video.path).is_dir() else None
         with self.timing("timeline"):
-            decoder = open_video(video.path, fps=fps, stream=video.stream, store=self._local)
+            decoder = open_video(video.path, fps=fps, stream=video.stream, store=self.store)
         if decoder.info.fingerprint != video.fingerprint:
             raise IndexMismatch(f"{video.path}: the video has changed since it was indexed")
         return self.keep(key, lambda: decoder)

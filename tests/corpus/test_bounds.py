@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
 from framenest.corpus.process_run import run_in_processes
@@ -11,6 +13,7 @@ from framenest.processes import ProcessLimits
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.timeout(1200)  # it writes and reads five million frames
 def test_a_day_of_video_at_60_fps(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.setenv("FRAMENEST_THREADS", "1")  # as the documented numbers are measured

@@ -84,14 +84,14 @@ def test_a_snapshot_in_the_hubs_cache_is_found_with_its_revision(cache, empty_hu
     snapshot = repo / "snapshots" / revision
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
-    entry = HubRepo("someone/some-siglip", "weights", 1, "MIT")
+    entry = HubRepo("someone/some-siglip", 1, "MIT")
     real = empty_hub.snapshot_download
     monkeypatch.setattr(
         empty_hub, "snapshot_download", lambda *a, **k: real(*a, cache_dir=tmp_path / "hub", **k)
     )
-    assert entry.locate(DirectoryStore(cache)) is None, "no weights in it"
+    assert entry.locate() is None, "no weights in it"
     (snapshot / "model.safetensors").write_bytes(b"")
-    found = entry.locate(DirectoryStore(cache))
+    found = entry.locate()
     assert found.revision == revision
     assert str(found) == "someone/some-siglip@0123456789ab"
 

@@ -68,7 +68,7 @@ def test_pixels_are_those_of_a_sequential_decode(kind, tmp_path):
 
 def check_against_sequential_decode(path, seed, amount=50):
     """Same frame, same pixels, matched by presentation time; frames that no decode gives are left out."""
-    decoder = PyAVDecoder(Source.at(str(path)), "fingerprint")
+    decoder = PyAVDecoder(Source.at(str(path), "fingerprint"))
     timeline, size = decoder.timeline, ImageSpec.short_side(48)
     scaler = decoder.scaler((size,))
     expected: dict[int | None, list[str]] = {}

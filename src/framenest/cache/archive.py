@@ -6,8 +6,7 @@ import hashlib
 import json
 import math
 import mmap
-import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,8 +83,7 @@ def _view(data: bytes | mmap.mmap, start: int, entry: Mapping[str, Any]) -> Arra
 
 
 def _in_order(data: bytes) -> bytes:
-    """The same file with its metadata sorted, so that equal values are equal files: safetensors writes it
-    in any order."""
+    """The same file with sorted metadata, so that equal values are equal files; safetensors' order varies."""
     end = 8 + int.from_bytes(data[:8], "little")
     described = json.loads(data[8:end])
     described["__metadata__"] = dict(sorted(described["__metadata__"].items()))
@@ -104,9 +102,9 @@ def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that others see the old one or the whole new one, never a part.
+    """Write a file atomically: others see the old one or the whole new one.
 
-    A symbolic link keeps pointing where it does; a device or pipe is written to as it is.
+    A symbolic link stays a link; a device or pipe is written to directly.
     """
     try:
         path = path.resolve()
@@ -114,17 +112,14 @@ def write_atomic(path: Path, data: bytes) -> None:
             path.write_bytes(data)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         try:
-            with os.fdopen(handle, "wb") as file:
-                share(file)  # tells who cleans up that this is being written
+            with temporary.open("xb") as file:
+                share(file)  # so that the garbage collector leaves it alone
                 file.write(data)
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({error.strerror})") from error

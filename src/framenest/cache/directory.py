@@ -1,4 +1,4 @@
-"""Where indexes and features are kept between runs: a directory of self-checking files."""
+"""The store on disk: a directory of files that carry checksums, and the fingerprints of videos."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from framenest.protocols import Store, StoreEntry
 
 SUFFIX = ".safetensors"
 DOWNLOADS = "remote/"
-"""Videos whose servers give them only whole."""
+"""Videos downloaded whole, from servers without range requests."""
 ABANDONED = 3600.0
-"""Seconds after which a temporary file that nobody holds counts as left behind."""
+"""Seconds after which a temporary file that nobody has locked counts as left behind."""
+FINGERPRINT_FORMAT = 1
 
 
 class CacheWarning(UserWarning):
-    """The cache does not do what it should; work goes on without it."""
+    """The cache fails in part; work goes on without it."""
 
 
 class DamagedEntry(CacheWarning):
-    """A cache entry was damaged; it is made anew."""
+    """A checksum does not match; the entry is made anew."""
 
 
 class UnwritableCache(CacheWarning):
@@ -49,12 +50,12 @@ def cache_dir() -> Path:
 
 
 def digest(*parts: object) -> str:
-    """A short stable name for what the parts say; they must be made of JSON values."""
+    """A stable hash of JSON values, as a short name."""
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def entry_name(key: str) -> str:
-    """Where a key's entry lies below the store's root: spread over 256 folders per kind.
+    """Path of a key's file below the root of a store.
 
     >>> entry_name("index/3f2a9c")
     'index/3f/3f2a9c.safetensors'
@@ -64,12 +65,12 @@ def entry_name(key: str) -> str:
 
 
 def compressed(key: str) -> bool:
-    """Features are left as they are, so that they can be mapped into memory."""
+    """Whether entries are compressed: all but features, which are mapped into memory."""
     return not key.startswith("features/")
 
 
 def unpack_or_warn(data: bytes | mmap.mmap, where: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-    """The value of an entry; where it is damaged, say so and go on without it."""
+    """The value of an entry; None with a warning where it is damaged."""
     try:
         return unpack(data)
     except DamagedFile as error:
@@ -78,7 +79,7 @@ def unpack_or_warn(data: bytes | mmap.mmap, where: str) -> tuple[dict[str, Any],
 
 
 def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Put a value that can be made again; where that fails, say so and go on."""
+    """Put a value that can be made again; where that fails, only warn."""
     try:
         store.put(key, header, arrays)
     except StoreError as error:
@@ -86,7 +87,7 @@ def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str,
 
 
 MAPPED = 2**20
-"""Entries that are not compressed are mapped into memory from this many bytes on, instead of read."""
+"""Bytes from which on an uncompressed entry is mapped into memory instead of read."""
 
 
 def _contents(file: BinaryIO, key: str) -> bytes | mmap.mmap:
@@ -96,12 +97,17 @@ def _contents(file: BinaryIO, key: str) -> bytes | mmap.mmap:
 
 
 class DirectoryStore:
-    """One file per key under a directory; safe with many processes, since files are renamed into place.
+    """One file per key below a directory, in 256 folders per kind; many processes may share it.
 
-    No process waits for another, and none leaves a lock behind. Entries lie in 256 folders per kind.
+    Writes are atomic. No process waits for another, and none leaves a lock behind. The directory also holds
+    what only this machine needs: fingerprints of its files, downloaded videos, model files.
 
-    >>> store = DirectoryStore("cache")                     # doctest: +SKIP
-    >>> store.put("index/ab12", {"format": 1}, {"x": x})    # doctest: +SKIP
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = DirectoryStore(folder)
+    ...     store.put("index/ab12", {"format": 1}, {"x": np.arange(3)})
+    ...     store.get("index/ab12")
+    ({'format': 1}, {'x': array([0, 1, 2])})
     """
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
@@ -110,10 +116,10 @@ class DirectoryStore:
 
     @property
     def location(self) -> str:
-        """Where entries lie, as a person would write it."""
         return str(self.root)
 
     def path(self, key: str) -> Path:
+        """The file of an entry or a download."""
         return self.root / (key if key.startswith(DOWNLOADS) else entry_name(key))
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
@@ -165,8 +171,7 @@ class DirectoryStore:
         return remove_unused(self.path(key))
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        """Remove what nothing reads any more: temporary files of killed processes, and fingerprints of
-        files that are gone. Returns files and bytes."""
+        """Remove temporary files of killed processes, and fingerprints of files that are gone."""
         now, count, freed = self._now(), 0, 0
         notes = self.root.glob(f"fingerprints/??/*{SUFFIX}")
         stale = [path for path in notes if _is_stale(path)]
@@ -179,16 +184,11 @@ class DirectoryStore:
                     count, freed = count + 1, freed + stat.st_size
         return count, freed
 
-    def hold(self, path: Path) -> None:
-        """Mark a file as in use by this process."""
-        self._in_use.hold(path)
-
     def release(self) -> None:
-        """Nothing read or written so far is in use any more."""
+        """Unlock everything read or written so far."""
         self._in_use.release()
 
     def size(self) -> dict[str, tuple[int, int]]:
-        """Files and bytes by kind of entry."""
         sizes: dict[str, tuple[int, int]] = {}
         for kind in sorted(p for p in self.root.glob("*") if p.is_dir()):
             files = [f.stat().st_size for f in kind.rglob("*") if f.is_file()]
@@ -196,7 +196,6 @@ class DirectoryStore:
         return sizes
 
     def clear(self, kinds: tuple[str, ...]) -> int:
-        """Remove all entries of some kinds; returns the bytes freed."""
         freed = 0
         for kind, (_, size) in self.size().items():
             if kind in kinds:
@@ -211,7 +210,7 @@ class DirectoryStore:
         except OSError as error:
             raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
         seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
-        note = f"fingerprints/{digest(seen[0])}"
+        note = f"fingerprints/{digest(seen[0], FINGERPRINT_FORMAT)}"
         kept = self.get(note)
         if kept is not None and kept[0].get("seen") == seen:
             return str(kept[0]["fingerprint"])
@@ -232,6 +231,11 @@ class DirectoryStore:
                 return os.fstat(file.fileno()).st_mtime
         except OSError:
             return time.time()
+
+
+def local_directory(store: Store | None) -> DirectoryStore:
+    """This machine's own directory: the store itself where it is a directory, else the user's cache."""
+    return store if isinstance(store, DirectoryStore) else DirectoryStore()
 
 
 def _is_stale(note: Path) -> bool:

@@ -1,12 +1,12 @@
-"""Looking after a store: checking every entry, and removing what is old, too much or of no use."""
+"""Upkeep of a store: verify checksums, and collect garbage by age and size."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from framenest.protocols import Progress, Store, StoreEntry
+from framenest.errors import StoreError
+from framenest.protocols import ManagedStore, Progress, Store
 
 
 @dataclass
@@ -28,9 +28,16 @@ class Collected:
     in_use: int = 0
 
 
+def managed(store: Store) -> ManagedStore:
+    """The store, if it can be listed."""
+    if not isinstance(store, ManagedStore):
+        raise StoreError(f"this store cannot be listed: {type(store).__name__} has only get and put")
+    return store
+
+
 def verify(store: Store, *, progress: Progress = lambda *_: None) -> Verified:
     """Read every entry and compare it with its checksum."""
-    found = Verified()
+    found, store = Verified(), managed(store)
     entries = list(store.entries())
     for done, entry in enumerate(entries):
         progress("entries", done, len(entries))
@@ -51,40 +58,32 @@ def collect(
     max_bytes: float | None = None,
     dry_run: bool = False,
 ) -> Collected:
-    """Remove entries unused for `older_than` seconds; then, while the rest is above `max_bytes`, those
-    unused for longest. What some process has in use stays.
+    """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
 
-    Always removed: what killed processes left behind, and fingerprints of files that are gone. Entries
-    of other versions are never read again, and so go by age.
+    What some process has in use stays. Always removed: temporary files of killed processes, and
+    fingerprints of files that are gone. Entries of other versions are never read, and so go by age.
 
-    >>> collect(open_store("cache"), older_than=30 * 86400)    # doctest: +SKIP
+    >>> from framenest.cache.remote import RemoteStore
+    >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept
+    0
     """
-    done = Collected()
+    done, store = Collected(), managed(store)
     count, done.freed = store.sweep(dry_run=dry_run)
     done.removed["left behind"] += count
     entries = sorted(store.entries(), key=lambda entry: -entry.idle)
-    total = sum(entry.size for entry in entries)
-    for entry, reason in _condemned(entries, older_than, max_bytes, total):
+    planned = done.kept = sum(entry.size for entry in entries)
+    for entry in entries:
+        if older_than is not None and entry.idle >= older_than:
+            reason = "unused for too long"
+        elif max_bytes is not None and planned > max_bytes:
+            reason = "above the size"
+        else:
+            continue
+        planned -= entry.size  # also if it is in use: no younger entry goes in its place
         if dry_run or store.remove(entry.key):
             done.removed[reason] += 1
             done.freed += entry.size
-            total -= entry.size
+            done.kept -= entry.size
         else:
             done.in_use += 1
-    done.kept = total
     return done
-
-
-def _condemned(
-    entries: list[StoreEntry], older_than: float | None, max_bytes: float | None, total: int
-) -> Iterator[tuple[StoreEntry, str]]:
-    """Entries to remove, longest unused first. An entry that turns out to be in use frees nothing, but is
-    not made up for by a younger one."""
-    for entry in entries:
-        if older_than is not None and entry.idle >= older_than:
-            yield entry, "unused for too long"
-        elif max_bytes is not None and total > max_bytes:
-            yield entry, "above the size"
-        else:
-            continue
-        total -= entry.size

@@ -1,7 +1,7 @@
-"""Which files are in use: shared locks that the system drops when a process ends, however it ends.
+"""Which files are in use: shared `flock` locks, which the system drops when a process ends, however it ends.
 
-Nobody waits for them and nothing is written about them; only who removes files asks. Where a system has
-no such locks (Windows), an open file cannot be removed anyway.
+Nobody waits for a lock and there are no lock files; only the garbage collector asks. Windows has no such
+locks, but there an open file cannot be removed anyway.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from cachetools import LRUCache
 
 try:
     import fcntl
@@ -20,20 +21,20 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # Windows has none
 
 TOUCHED = 3600 * 10**9
-"""Nanoseconds after which the use of a file is noted again."""
+"""Nanoseconds before the access time of a file is set again."""
 HELD = 64
-"""Files that one process marks as in use at the same time; the least recently used one goes first."""
+"""Files that one store locks at the same time; then the least recently used one is evicted."""
 
 
 def share(file: BinaryIO | Any) -> None:
-    """Mark an open file as in use until it is closed."""
+    """Lock an open file as in use until it is closed."""
     if fcntl is not None:
         with suppress(OSError):  # being removed, or a file system without locks
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def touch(file: BinaryIO) -> None:
-    """Note that an open file was used; file systems need not do so by themselves."""
+    """Set the access time of an open file; many file systems are mounted so that they do not."""
     stat = os.fstat(file.fileno())
     now = time.time_ns()
     if not 0 <= now - stat.st_atime_ns < TOUCHED:
@@ -41,14 +42,14 @@ def touch(file: BinaryIO) -> None:
 
 
 def note_use(file: BinaryIO, used: int, written: int) -> None:
-    """Set when an open file was last used and written, in nanoseconds."""
+    """Set the access and modification time of an open file, in nanoseconds."""
     if os.utime in os.supports_fd:
         with suppress(OSError):  # not ours, or read-only
             os.utime(file.fileno(), ns=(used, written))
 
 
 def remove_unused(path: Path) -> bool:
-    """Remove a file unless somebody has it in use; whether it is gone."""
+    """Remove a file unless a process has it locked; whether it is gone."""
     try:
         with path.open("rb") as file:
             if fcntl is not None:
@@ -61,34 +62,40 @@ def remove_unused(path: Path) -> bool:
     return True
 
 
+class _OpenFiles(LRUCache[Path, BinaryIO]):
+    """Closes a file, and so drops its lock, when it is evicted."""
+
+    def popitem(self) -> tuple[Path, BinaryIO]:
+        path, file = super().popitem()
+        file.close()
+        return path, file
+
+
 class InUse:
-    """The files that this process has in use. A copy in another process starts with none."""
+    """The files that this process has in use: an LRU cache of shared locks. A pickled copy starts empty."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[Path, BinaryIO] = OrderedDict()
+        self._files = _OpenFiles(HELD)
         self._lock = threading.Lock()
 
     def hold(self, path: Path, file: BinaryIO | None = None) -> None:
-        """Mark a file as in use, by an open file where there is one, until it is let go of or pushed out."""
+        """Lock a file, through an open file where there is one, until `release` or eviction."""
         try:
             file = file or path.open("rb")
         except OSError:
             return
         share(file)
         with self._lock:
-            old = [self._files.pop(path)] if path in self._files else []
+            replaced = self._files.pop(path, None)
             self._files[path] = file
-            if len(self._files) > HELD:
-                old.append(self._files.popitem(last=False)[1])
-        for unused in old:
-            unused.close()
+        if replaced is not None:
+            replaced.close()
 
     def release(self) -> None:
-        """Let go of all files."""
+        """Unlock all files."""
         with self._lock:
-            files = [self._files.popitem()[1] for _ in range(len(self._files))]
-        for file in files:
-            file.close()
+            while self._files:
+                self._files.popitem()
 
     def __reduce__(self) -> tuple[type[InUse], tuple[()]]:
         return InUse, ()

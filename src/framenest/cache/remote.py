@@ -5,28 +5,29 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from framenest.cache.archive import DamagedFile, pack, unpack
 from framenest.cache.directory import SUFFIX, DirectoryStore, compressed, entry_name, unpack_or_warn
-from framenest.errors import MissingExtra, StoreError
+from framenest.errors import FramenestError, MissingExtra, StoreError
 from framenest.frames import Array
 from framenest.protocols import StoreEntry
 from framenest.text import one_line
 
-WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
-"""File systems on which a written object appears whole or not at all; on others it is renamed into place."""
+ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
+"""File systems that write an object atomically; on others it is renamed into place."""
 YOUNG = 86400.0
-"""Seconds for which an entry counts as in use: nobody can lock an object, so no younger one is removed."""
+"""Seconds for which an entry counts as in use: an object cannot be locked, so no younger one is removed."""
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 
-class RemoteStore(DirectoryStore):
-    """Entries at an address that many machines share; models and downloads stay in a local directory.
+class RemoteStore:
+    """Entries at an address that many machines share; all else stays in each machine's own cache directory.
 
     >>> store = RemoteStore("memory://library")
     >>> store.put("index/ab12", {"format": 1}, {})
@@ -34,68 +35,46 @@ class RemoteStore(DirectoryStore):
     (({'format': 1}, {}), False)
     """
 
-    def __init__(self, url: str, root: str | os.PathLike[str] | None = None) -> None:
-        super().__init__(root)
+    def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
 
     @property
     def location(self) -> str:
         return self.url
 
-    @cached_property
-    def _place(self) -> tuple[Any, str]:
-        """The file system and the path below which entries lie."""
-        try:
-            import fsspec
-        except ImportError as error:
-            raise MissingExtra("remote", "fsspec") from error
-        try:
-            system, path = fsspec.core.url_to_fs(self.url)
-        except ImportError as error:
-            raise StoreError(f"{self.url}: {error}") from error
-        except Exception as error:
-            raise StoreError(f"{self.url}: cannot be opened ({error})") from error
-        return system, path.rstrip("/")
-
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
         data = self._read(key)
-        return None if data is None else unpack_or_warn(data, self._where(key))
+        return None if data is None else unpack_or_warn(data, f"{self.url}/{entry_name(key)}")
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        system, root = self._place
-        data, path = pack(header, arrays, compress=compressed(key)), f"{root}/{entry_name(key)}"
-        protocols = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
-        try:
-            if protocols & WHOLE:
-                system.pipe_file(path, data)
+        path, data = entry_name(key), pack(header, arrays, compress=compressed(key))
+        with self._failing("written", key):
+            protocols = self._system.fs.protocol
+            if ATOMIC.intersection([protocols] if isinstance(protocols, str) else protocols):
+                self._system.pipe_file(path, data)
                 return
             folder, _, name = path.rpartition("/")
-            unseen = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
-            system.makedirs(folder, exist_ok=True)
+            temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
+            self._system.makedirs(folder, exist_ok=True)
             try:
-                system.pipe_file(unseen, data)
-                system.mv(unseen, path)
+                self._system.pipe_file(temporary, data)
+                self._system.mv(temporary, path)
             except BaseException:
                 with suppress(Exception):
-                    system.rm_file(unseen)
+                    self._system.rm_file(temporary)
                 raise
-        except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be written ({one_line(error)})") from error
 
     def has(self, key: str) -> bool:
-        system, root = self._place
-        try:
-            return bool(system.isfile(f"{root}/{entry_name(key)}"))
-        except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be read ({one_line(error)})") from error
+        with self._failing("read", key):
+            return bool(self._system.isfile(entry_name(key)))
 
     def entries(self) -> Iterator[StoreEntry]:
         now = self._now()
         for path, info in self._find():
-            parts = path.split("/")
-            if path.endswith(SUFFIX) and not parts[-1].startswith("."):
-                idle = max(0.0, now - _written(info))
-                yield StoreEntry(f"{parts[-3]}/{parts[-1].removesuffix(SUFFIX)}", int(info["size"]), idle)
+            kind, _, name = path.rpartition(SUFFIX)[0].partition("/")
+            key = f"{kind}/{name.rpartition('/')[2]}"
+            if name and path == entry_name(key):  # no temporary file
+                yield StoreEntry(key, int(info["size"]), max(0.0, now - _written(info)))
 
     def check(self, key: str) -> str | None:
         try:
@@ -107,84 +86,101 @@ class RemoteStore(DirectoryStore):
         return None
 
     def remove(self, key: str) -> bool:
-        system, root = self._place
-        path = f"{root}/{entry_name(key)}"
-        try:
-            if self._now() - _written(system.info(path)) < YOUNG:
+        path = entry_name(key)
+        with self._failing("removed", key), suppress(FileNotFoundError):
+            if self._now() - _written(self._system.info(path)) < YOUNG:
                 return False
-            system.rm_file(path)
-        except FileNotFoundError:
-            return True
-        except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be removed ({one_line(error)})") from error
+            self._system.rm_file(path)
         return True
-
-    def size(self) -> dict[str, tuple[int, int]]:
-        sizes: dict[str, tuple[int, int]] = {}
-        for entry in self.entries():
-            kind = entry.key.split("/")[0]
-            files, total = sizes.get(kind, (0, 0))
-            sizes[kind] = (files + 1, total + entry.size)
-        return dict(sorted(sizes.items()))
-
-    def clear(self, kinds: tuple[str, ...]) -> int:
-        system, root = self._place
-        sizes = self.size()
-        gone = [kind for kind in sizes if kind in kinds]
-        for kind in gone:
-            system.rm(f"{root}/{kind}", recursive=True)
-        return sum(sizes[kind][1] for kind in gone)
-
-    def _read(self, key: str) -> bytes | None:
-        system, root = self._place
-        try:
-            data: bytes = system.cat_file(f"{root}/{entry_name(key)}")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except Exception as error:
-            raise StoreError(f"{self._where(key)}: cannot be read ({one_line(error)})") from error
-        return data
-
-    def _where(self, key: str) -> str:
-        return f"{self.url}/{entry_name(key)}"
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
         count, freed = 0, 0
         for path, info in self._find():
             if path.endswith(".tmp") and self._now() - _written(info) >= YOUNG:
                 if not dry_run:
-                    self._place[0].rm_file(path)
+                    with self._failing("cleaned"):
+                        self._system.rm_file(path)
                 count, freed = count + 1, freed + int(info["size"])
         return count, freed
 
-    def _find(self) -> list[tuple[str, Mapping[str, Any]]]:
-        system, root = self._place
+    def size(self) -> dict[str, tuple[int, int]]:
+        files, sizes = Counter[str](), Counter[str]()
+        for entry in self.entries():
+            kind = entry.key.split("/")[0]
+            files[kind] += 1
+            sizes[kind] += entry.size
+        return {kind: (files[kind], sizes[kind]) for kind in sorted(files)}
+
+    def clear(self, kinds: tuple[str, ...]) -> int:
+        sizes = {kind: size for kind, (_, size) in self.size().items() if kind in kinds}
+        with self._failing("cleared"):
+            for kind in sizes:
+                self._system.rm(kind, recursive=True)
+        return sum(sizes.values())
+
+    @cached_property
+    def _system(self) -> Any:
+        """The file system below the address."""
+        system, path = file_system(self.url)
+        from fsspec.implementations.dirfs import DirFileSystem
+
+        return DirFileSystem(path.rstrip("/"), system)
+
+    @contextmanager
+    def _failing(self, done: str, key: str | None = None) -> Iterator[None]:
+        """Whatever a file system raises becomes a StoreError that names the entry."""
         try:
-            return list(system.find(root, detail=True).items())
-        except FileNotFoundError:
-            return []
+            yield
+        except StoreError:
+            raise
         except Exception as error:
-            raise StoreError(f"{self.url}: cannot be listed ({one_line(error)})") from error
+            where = f"{self.url}/{entry_name(key)}" if key else self.url
+            raise StoreError(f"{where}: cannot be {done} ({one_line(error)})") from error
+
+    def _read(self, key: str) -> bytes | None:
+        with self._failing("read", key), suppress(FileNotFoundError, NotADirectoryError):
+            data: bytes = self._system.cat_file(entry_name(key))
+            return data
+        return None
+
+    def _find(self) -> list[tuple[str, Mapping[str, Any]]]:
+        with self._failing("listed"), suppress(FileNotFoundError):
+            return list(self._system.find("", detail=True).items())
+        return []
 
     def _now(self) -> float:
         return time.monotonic() + self._offset
 
     @cached_property
     def _offset(self) -> float:
-        """From this process's steady clock to the server's time, by an object written just now."""
-        system, root = self._place
-        mark = f"{root}/clock/{uuid.uuid4().hex}"
+        """From this process's monotonic clock to the server's time, by an object written just now."""
+        mark = f"clock/{uuid.uuid4().hex}"
         try:
-            system.makedirs(f"{root}/clock", exist_ok=True)
-            system.pipe_file(mark, b"")
-            now = _written(system.info(mark))
-            system.rm_file(mark)
+            self._system.makedirs("clock", exist_ok=True)
+            self._system.pipe_file(mark, b"")
+            now = _written(self._system.info(mark))
+            self._system.rm_file(mark)
         except Exception:
             now = time.time()  # a store that can only be read
         return now - time.monotonic()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_place", "_offset")}
+    def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
+        return RemoteStore, (self.url,)
+
+
+def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any, str]:
+    """fsspec's file system for an address, and the path in it; an error of this kind where there is none."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtra("remote", "fsspec") from error
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise kind(f"{url}: {error}") from error
+    except Exception as error:
+        raise kind(f"{url}: cannot be opened ({error})") from error
+    return system, path
 
 
 def _written(info: Mapping[str, Any]) -> float:
@@ -197,10 +193,10 @@ def _written(info: Mapping[str, Any]) -> float:
     return float(value) if value is not None else float("inf")
 
 
-def open_store(where: str | os.PathLike[str] | None = None) -> DirectoryStore:
+def open_store(where: str | os.PathLike[str] | None = None) -> DirectoryStore | RemoteStore:
     """The store at a directory or an address; by default FRAMENEST_CACHE, or the user's cache directory.
 
-    >>> open_store("s3://bucket/library").url, open_store("cache").root.name
+    >>> open_store("s3://bucket/library").location, open_store("cache").location
     ('s3://bucket/library', 'cache')
     """
     text = os.environ.get("FRAMENEST_CACHE", "") if where is None else os.fspath(where)

@@ -8,7 +8,6 @@ from typing import Literal
 import rich_click as click
 
 from framenest import lmm
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import asking, options
 from framenest.cli.answer_output import Said, print_asked
 from framenest.cli.terminal import Bars, note, out
@@ -19,6 +18,7 @@ from framenest.lmm.ladder import LADDERS, Ladder
 from framenest.lmm.ladder import ask as ask_with
 from framenest.lmm.prompt import CITE, prompt
 from framenest.lmm.styles import check_style
+from framenest.protocols import Store
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.video import open_video
@@ -120,7 +120,7 @@ def ask(
     decoder: str,
     scorer: str,
     scoring: ScorerConfig,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Ask a multimodal model a QUESTION about VIDEO: choose the frames, send them with their times.

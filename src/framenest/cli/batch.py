@@ -10,7 +10,7 @@ from typing import Any
 
 import rich_click as click
 
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
 from framenest.cli import options
 from framenest.cli.files import check_writable
@@ -22,6 +22,7 @@ from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.processes import ProcessLimits, cores, machine_memory
+from framenest.protocols import ManagedStore
 from framenest.scorers import choose, runs_on_gpu
 from framenest.text import duration_text
 
@@ -74,15 +75,15 @@ class Batch:
 
 def _workers_for(job: BatchJob) -> int:
     """One per core; one alone where each would hold its own copy of a model on the GPU."""
-    name = choose(job.store())[0] if job.scorer == "auto" else job.scorer
+    name = choose(local_directory(job.store()))[0] if job.scorer == "auto" else job.scorer
     return 1 if name is not None and runs_on_gpu(name) and job.scoring.device != "cpu" else cores()
 
 
-def job_for(cache: DirectoryStore, **settings: Any) -> BatchJob:
+def job_for(cache: ManagedStore, **settings: Any) -> BatchJob:
     """The job whose results go to this store."""
     if isinstance(cache, RemoteStore):
         return BatchJob(url=cache.url, **settings)  # every machine has its own directory for the rest
-    return BatchJob(root=str(cache.root.absolute()), **settings)
+    return BatchJob(root=str(Path(cache.location).absolute()), **settings)
 
 
 def run(job: BatchJob, groups: list[Group], batch: Batch, quiet: bool, what: str) -> RunReport:
@@ -156,7 +157,7 @@ def index(
     decoder: str,
     scorer: str,
     scoring: ScorerConfig,
-    cache: DirectoryStore,
+    cache: ManagedStore,
     quiet: bool,
     **settings: Any,
 ) -> int:

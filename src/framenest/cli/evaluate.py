@@ -11,7 +11,6 @@ from rich import box
 from rich.table import Table
 
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, note, out
@@ -21,6 +20,7 @@ from framenest.evaluation.output import plot, plotting, write_csv
 from framenest.evaluation.questions import READERS, load_questions
 from framenest.evaluation.run import ablations as run_ablations
 from framenest.evaluation.run import evaluate as run_recall
+from framenest.protocols import Store
 from framenest.selectors import FILE, selector_names
 from framenest.session import Session
 
@@ -74,7 +74,7 @@ def recall(
     videos: str | None,
     scorer: str,
     scoring: ScorerConfig,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """How often a selection holds a frame of what QUESTIONS ask about.
@@ -189,7 +189,7 @@ def ablations(
     videos: str | None,
     scorer: str,
     scoring: ScorerConfig,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """The paper's component, schedule and horizon tables on QUESTIONS, with hit@K for accuracy.

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from framenest import lmm
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import asking, options
 from framenest.cli.ask import ANSWER_TOKENS, greet
 from framenest.cli.files import check_writable
@@ -27,6 +26,7 @@ from framenest.evaluation.selection_cache import SelectionCache, check_horizons,
 from framenest.evaluation.subtitles import SUBTITLES
 from framenest.evaluation.tables import TABLES, Row, ScoredRun, cell, main_table, markdown
 from framenest.lmm.client import KEY_VARIABLE, Client
+from framenest.protocols import Store
 
 BUDGETS = "8,16,32,64,128,256"
 SERVER = "server"
@@ -126,7 +126,7 @@ def qa(
     pairing: lmm.Pairing,
     tell_times: bool | None,
     limits: lmm.ImageLimits,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Ask a model a benchmark's questions, with each selector's frames at each budget.
@@ -205,7 +205,7 @@ def table(
     kind: str,
     as_markdown: bool,
     json_file: str | None,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Tables from the results in FILES, in percent.

@@ -11,7 +11,6 @@ import rich_click as click
 from framenest import extract as extraction
 from framenest import lmm
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import asking, options
 from framenest.cli.files import check_writable, check_writable_folder
 from framenest.cli.terminal import Bars, note, out
@@ -19,6 +18,7 @@ from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.protocols import Store
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
@@ -64,7 +64,7 @@ def export(
     model: str | None,
     rows: str | None,
     video: str | None,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import rich_click as click
 
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import local_directory
 from framenest.cli import options
 from framenest.cli.terminal import out
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
+from framenest.protocols import Store
 
 
 @click.group("lmms-eval")
@@ -19,7 +20,7 @@ def lmms_eval() -> None:
 @click.option("--selectors", default=",".join(SELECTORS), show_default=True, help="One task each.")
 @click.option("--list", "list_names", is_flag=True, help="Print the names of the tasks instead.")
 @options.common
-def tasks(selectors: str, list_names: bool, cache: DirectoryStore, quiet: bool) -> None:
+def tasks(selectors: str, list_names: bool, cache: Store, quiet: bool) -> None:
     """Write the task files, and print their folder for --include_path.
 
     K is the model's own frame argument. $FRAMENEST_SCORER, $FRAMENEST_PRESET, $FRAMENEST_ON_ERROR and
@@ -29,7 +30,7 @@ def tasks(selectors: str, list_names: bool, cache: DirectoryStore, quiet: bool) 
     python -m lmms_eval --model qwen3_5 --model_args pretrained=Qwen/Qwen3.5-9B,max_num_frames=32 \\
       --tasks framenest_videomme --include_path $(framenest lmms-eval tasks)
     """
-    folder = write_tasks(cache, options.names(selectors))
+    folder = write_tasks(local_directory(cache), options.names(selectors))
     if list_names:
         for file in sorted(folder.glob("*.yaml")):
             out.print(file.stem, soft_wrap=True, markup=False)

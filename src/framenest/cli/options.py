@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import rich_click as click
 
+from framenest.cache.directory import local_directory
 from framenest.cache.remote import open_store
 from framenest.cli.terminal import note
 from framenest.cli.units import Duration, Size
@@ -157,7 +158,7 @@ def _auto_resolved(command: Command) -> Command:
     def resolved(**values: Any) -> Any:
         if values["scorer"] == "auto" and not values.get("no_question"):
             with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
-                values["scorer"], why = choose(values["cache"])
+                values["scorer"], why = choose(local_directory(values["cache"]))
                 note(why)
         return command(**values)
 

@@ -10,7 +10,7 @@ from typing import Any
 import rich_click as click
 from rich.markup import escape
 
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import local_directory
 from framenest.cli import asking, options
 from framenest.cli.batch import Batch, job_for, run
 from framenest.cli.files import check_writable, check_writable_folder
@@ -23,7 +23,7 @@ from framenest.errors import BudgetError, ConfigError, StoreError
 from framenest.method.index import choose_probes
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
+from framenest.protocols import Decoder, ManagedStore
 from framenest.text import slug
 from framenest.video import open_video
 
@@ -87,7 +87,7 @@ def rank(
     scorer: str,
     scoring: ScorerConfig,
     preset: str,
-    cache: DirectoryStore,
+    cache: ManagedStore,
     quiet: bool,
     **settings: Any,
 ) -> int:
@@ -167,7 +167,7 @@ def _settings(job: BatchJob) -> list[Any]:
     """All that a ranking depends on beside video and question; not what only makes it faster."""
     scoring = {k: v for k, v in asdict(job.scoring).items() if k not in ("device", "batch")}
     file = Path((job.scorer or "").partition(":")[2])
-    content = job.store().fingerprint(str(file)) if file.is_file() else None
+    content = local_directory(job.store()).fingerprint(str(file)) if file.is_file() else None
     return [job.config.to_json(), job.scorer, content, scoring]
 
 

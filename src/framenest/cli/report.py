@@ -8,10 +8,10 @@ import rich_click as click
 
 from framenest import extract as extraction
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.files import check_writable
 from framenest.cli.terminal import Bars, out
+from framenest.protocols import Store
 from framenest.report import figure
 from framenest.report.document import document
 from framenest.report.page import page
@@ -33,7 +33,7 @@ def report(
     png: str | None,
     svg: str | None,
     video: str | None,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Write a page to look at RANKINGS: timeline, budget slider, frames, and why each was chosen.

@@ -10,13 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from framenest import extract as extraction
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.files import check_picture, check_writable
 from framenest.cli.terminal import Bars, note, out, print_prefix, short_path
 from framenest.config import ScorerConfig
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec
+from framenest.protocols import Store
 from framenest.report.compare import comparison
 from framenest.selectors import load_selector, selector_names
 from framenest.session import Session
@@ -47,7 +47,7 @@ def select(
     decoder: str,
     scorer: str,
     scoring: ScorerConfig,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Select frames of VIDEO for QUESTION with any selector, one list per budget.
@@ -106,7 +106,7 @@ def compare(
     decoder: str,
     scorer: str,
     scoring: ScorerConfig,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Compare what selectors choose for QUESTION: one table, one picture.

@@ -8,11 +8,11 @@ from pathlib import Path
 import rich_click as click
 from platformdirs import user_data_path
 
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.terminal import err
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, MissingExtra
+from framenest.protocols import ManagedStore
 
 
 @click.command()
@@ -92,7 +92,7 @@ def serve(
     max_stored: int,
     answer_url: str | None,
     answer_model: str | None,
-    cache: DirectoryStore,
+    cache: ManagedStore,
     quiet: bool,
 ) -> None:
     """Serve rankings over HTTP, with a page to ask questions on.

@@ -8,12 +8,12 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest import extract as extraction
-from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.files import check_picture, check_writable_folder
 from framenest.cli.terminal import Bars, note, out, print_facts, print_prefix, print_ranks
 from framenest.errors import StoreError
 from framenest.frames import ImageSpec
+from framenest.protocols import Store
 from framenest.report import contact_sheet
 from framenest.selectors.selection import Selection, load_result
 
@@ -22,7 +22,7 @@ from framenest.selectors.selection import Selection, load_result
 @click.argument("ranking")
 @click.option("-k", "--budget", type=int, help="How many ranks to show. [default: 16, or all if fewer]")
 @options.common
-def show(ranking: str, budget: int | None, cache: DirectoryStore, quiet: bool) -> None:
+def show(ranking: str, budget: int | None, cache: Store, quiet: bool) -> None:
     """Show a RANKING file: the first ranks, their times and why they were chosen.
 
     \b
@@ -55,7 +55,7 @@ def extract(
     kind: str,
     sheet: str | None,
     video: str | None,
-    cache: DirectoryStore,
+    cache: Store,
     quiet: bool,
 ) -> None:
     """Write the K frames of a RANKING as images: original size, in time order.

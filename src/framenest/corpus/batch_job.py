@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 
-from framenest.cache.directory import CacheWarning, DirectoryStore, UnwritableCache, digest
+from framenest.cache.directory import (
+    CacheWarning,
+    DirectoryStore,
+    UnwritableCache,
+    digest,
+    local_directory,
+)
 from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import FramenestError, StoreError
@@ -18,7 +24,7 @@ from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC, index_key
 from framenest.method.ranking import Ranking
 from framenest.processes import WorkerLost
-from framenest.protocols import Decoder, Progress, Scorer
+from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import features_key
 from framenest.scorers.truncation import CutQuestion
@@ -102,22 +108,22 @@ class BatchJob:
     keep_features: bool = True
     scoring: ScorerConfig = field(default_factory=ScorerConfig)
 
-    def store(self) -> DirectoryStore:
+    def store(self) -> ManagedStore:
         """The store of the results."""
-        return RemoteStore(self.url, self.root) if self.url else DirectoryStore(self.root)
+        return RemoteStore(self.url) if self.url else DirectoryStore(self.root)
 
     def open(self, scorer: Scorer | None = None) -> Work:
         """Load the scorer, unless one is given."""
         store = self.store()
         if scorer is None and self.scorer is not None:
-            scorer = load_scorer(self.scorer, store, self.scoring)
+            scorer = load_scorer(self.scorer, local_directory(store), self.scoring)
         return Work(self, store, scorer)
 
 
 class Work:
     """Does groups of items; keeps the scorer loaded, and no video open between groups."""
 
-    def __init__(self, job: BatchJob, store: DirectoryStore, scorer: Scorer | None) -> None:
+    def __init__(self, job: BatchJob, store: ManagedStore, scorer: Scorer | None) -> None:
         self.job = job
         self.store = store
         self.scorer = scorer
@@ -144,7 +150,8 @@ class Work:
             return outcomes
         finally:
             self._session.forget()
-            self.store.release()
+            if isinstance(self.store, DirectoryStore):
+                self.store.release()
 
     def _outcome(self, mec: MEC, item: WorkItem) -> ItemOutcome:
         began = time.monotonic()

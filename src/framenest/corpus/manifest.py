@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from framenest.cache.directory import digest
+from framenest.cache.remote import file_system
 from framenest.corpus.batch_job import Group, WorkItem
-from framenest.errors import ConfigError, MissingExtra, StoreError
+from framenest.errors import ConfigError, StoreError
 from framenest.records import SUFFIXES, read_rows
 from framenest.text import one_line, slug
 from framenest.video import VIDEO_SUFFIXES
@@ -48,15 +49,9 @@ def _is_video(name: str) -> bool:
 
 
 def _listed(url: str) -> list[str]:
+    system, path = file_system(url)
     try:
-        import fsspec
-    except ImportError as error:
-        raise MissingExtra("remote", "fsspec") from error
-    try:
-        system, path = fsspec.core.url_to_fs(url)
         return sorted(system.unstrip_protocol(name) for name in system.find(path) if _is_video(name))
-    except ImportError as error:
-        raise StoreError(f"{url}: {error}") from error
     except (OSError, ValueError) as error:
         raise StoreError(f"{url}: cannot be listed ({error})") from error
 

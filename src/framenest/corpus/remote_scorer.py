@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.cache.directory import local_directory
 from framenest.corpus.batch_job import BatchJob
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch
@@ -34,7 +35,7 @@ class BatchingEncoder:
 
     @cached_property
     def _scorer(self) -> Scorer:
-        return load_scorer(str(self._job.scorer), self._job.store(), self._job.scoring)
+        return load_scorer(str(self._job.scorer), local_directory(self._job.store()), self._job.scoring)
 
     async def traits(self) -> dict[str, Any]:
         """The scorer's attributes: name, version, inputs and relevance."""

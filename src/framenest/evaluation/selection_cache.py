@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import framenest
-from framenest.cache.directory import DirectoryStore, digest
+from framenest.cache.directory import DirectoryStore, digest, local_directory
 from framenest.config import PRESETS, MECConfig
 from framenest.errors import BudgetError, ConfigError, FramenestError, StoreError
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.protocols import Progress
+from framenest.protocols import Progress, Store
 from framenest.scorers import identity
 from framenest.selectors import FILE, load_selector, selector_names
 from framenest.selectors.selection import Selection, load_result
@@ -87,10 +87,11 @@ class SelectionCache:
         self,
         scorer: str | None,
         *,
-        store: DirectoryStore | None = None,
+        store: Store | None = None,
         progress: Progress = lambda *_: None,
     ) -> None:
         self.store = store or DirectoryStore()
+        self._local = local_directory(self.store)
         self.made = 0
         self._wanted = scorer
         self._progress = progress
@@ -100,7 +101,7 @@ class SelectionCache:
     @cached_property
     def scorer(self) -> str | None:
         """What scores, with the revision of its weights: other weights make other selections."""
-        return None if self._wanted is None else identity(self._wanted, self.store)
+        return None if self._wanted is None else identity(self._wanted, self._local)
 
     def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
         """The frames that a selector chooses for a text at a budget."""
@@ -145,9 +146,9 @@ class SelectionCache:
         how: Any = mec_config(settings).to_json() if name == "mec" else selector
         scorer = self.scorer if needs_scorer(selector) else None
         key = digest(
-            RANKING_FORMAT, framenest.__version__, self.store.fingerprint(video), text, name, how, scorer
+            RANKING_FORMAT, framenest.__version__, self._local.fingerprint(video), text, name, how, scorer
         )
-        return self.store.root / "selections" / key[:2] / f"{key}.json"
+        return self._local.root / "selections" / key[:2] / f"{key}.json"
 
     def _read(self, file: Path) -> Ranking | Selection | None:
         if not file.exists():

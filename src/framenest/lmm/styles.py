@@ -9,7 +9,6 @@ from typing import Any
 
 from PIL import Image
 
-from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError
 from framenest.extract import reopen
 from framenest.lmm import times
@@ -19,7 +18,7 @@ from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
 from framenest.lmm.tokens import estimate
 from framenest.method.prefix import Prefix
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Decoder, Progress, Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +139,7 @@ def messages(
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
     video: Decoder | str | os.PathLike[str] | None = None,
-    store: DirectoryStore | None = None,
+    store: Store | None = None,
     progress: Progress = lambda *_: None,
 ) -> Request:
     """The frames of a prefix and a question as one request for a model.

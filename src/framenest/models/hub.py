@@ -12,7 +12,7 @@ from framenest.errors import MissingExtra, ScorerError, StoreError
 from framenest.text import one_line
 
 WEIGHTS = ("*.safetensors", "*.onnx")
-FILES = [*WEIGHTS, "*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja"]
+FILES = ("*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja")
 
 
 @dataclass(frozen=True)
@@ -29,46 +29,39 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class HubRepo:
-    """A repository on the hub. `size` in bytes, of what is fetched."""
+    """A repository on the hub. `size` in bytes, of what is downloaded."""
 
     repo: str
-    what: str
     size: int
     licence: str
     files: tuple[str, ...] = ()
     """Which weights, where the repository holds several; all by default."""
 
     @property
-    def source(self) -> str:
-        return f"huggingface.co/{self.repo}"
+    def what(self) -> str:
+        return self.repo
 
     def here(self, store: DirectoryStore) -> bool:
-        return self._snapshot() is not None
+        """Whether a revision with weights is in the hub's cache."""
+        return self.locate() is not None
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Get the repository at its newest revision; what is here already is not fetched again."""
-        hub = _hub()
+        """Download the newest revision; files that are here already are not downloaded again."""
+        hub, where = _hub(), f"huggingface.co/{self.repo}"
         try:
-            return Path(hub.snapshot_download(self.repo, allow_patterns=self._patterns()))
+            return Path(hub.snapshot_download(self.repo, allow_patterns=[*(self.files or WEIGHTS), *FILES]))
         except hub.errors.GatedRepoError as error:
             why = "its owner asks you to accept terms first; do so on its page, then run: hf auth login"
-            raise StoreError(f"{self.source}: {why}") from error
+            raise StoreError(f"{where}: {why}") from error
         except hub.errors.RepositoryNotFoundError as error:
-            raise StoreError(f"{self.source}: there is no such repository, or it is private") from error
+            raise StoreError(f"{where}: there is no such repository, or it is private") from error
         except (hub.errors.LocalEntryNotFoundError, hub.errors.OfflineModeIsEnabled) as error:
-            raise StoreError(f"{self.source}: no network, or the hub does not answer") from error
+            raise StoreError(f"{where}: no network, or the hub does not answer") from error
         except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
-            raise StoreError(f"{self.source}: could not be fetched ({one_line(error)})") from error
+            raise StoreError(f"{where}: could not be fetched ({one_line(error)})") from error
 
-    def locate(self, store: DirectoryStore) -> Checkpoint | None:
+    def locate(self) -> Checkpoint | None:
         """The newest revision that is here; None where there is none."""
-        path = self._snapshot()
-        return None if path is None else Checkpoint(path, self.repo, path.name)
-
-    def _patterns(self) -> list[str]:
-        return [*self.files, *(f for f in FILES if f not in WEIGHTS)] if self.files else FILES
-
-    def _snapshot(self) -> Path | None:
         try:
             hub = _hub()
         except MissingExtra:
@@ -78,7 +71,8 @@ class HubRepo:
         except (OSError, ValueError, hub.errors.LocalEntryNotFoundError):
             return None
         found = [any(path.rglob(Path(pattern).name)) for pattern in self.files or WEIGHTS]
-        return path if (all(found) if self.files else any(found)) else None
+        there = all(found) if self.files else any(found)
+        return Checkpoint(path, self.repo, path.name) if there else None
 
 
 def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:

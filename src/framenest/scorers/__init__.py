@@ -8,7 +8,7 @@ import importlib.util
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError
-from framenest.models import CATALOGUE, HubRepo, entry_of, locate
+from framenest.models import CATALOGUE, entry_of, locate
 from framenest.protocols import Progress, Scorer
 from framenest.scorers.table import TableScorer
 
@@ -58,7 +58,7 @@ def identity(wanted: str, store: DirectoryStore) -> str:
     if wanted == "auto":
         wanted, _ = choose(store)
     entry, checkpoint = entry_of(wanted, "auto", "table:FILE")
-    if isinstance(entry.files, HubRepo):
+    if entry.repo is not None:
         return f"{entry.name} {locate(entry.name, checkpoint, store)}"
     with_all = all(importlib.util.find_spec(package) is not None for package in entry.optional)
     return entry.name if with_all else f"{entry.name} without {', '.join(entry.optional)}"

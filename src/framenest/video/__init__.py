@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import local_directory
 from framenest.errors import ConfigError, VideoError
-from framenest.protocols import Decoder
+from framenest.protocols import Decoder, Store
 from framenest.video.address import find, is_remote
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import Source, check_file
@@ -23,7 +23,7 @@ VIDEO_SUFFIXES = frozenset((
     ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".ogm", ".ogv", ".qt", ".rm",
     ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m",
 ))  # fmt: skip
-"""By which a video is told from the other files of a folder."""
+"""Files of a folder that count as videos."""
 
 
 def open_video(
@@ -32,14 +32,26 @@ def open_video(
     fps: float | None = None,
     stream: int | None = None,
     decoder: str = "pyav",
-    store: DirectoryStore | None = None,
+    store: Store | None = None,
 ) -> Decoder:
-    """A decoder for a path, an address, a folder of numbered images or frames (n, H, W, 3).
+    """Open a video for decoding.
 
-    The last two need fps. Addresses: http(s), and with the extra `remote` whatever fsspec can open.
+    Args:
+        video: a path, an address (http(s); with the extra `remote` whatever fsspec can open), a folder of
+            numbered images, an array (n, H, W, 3) of uint8 RGB frames, or a Decoder, returned as it is.
+        fps: frames per second of a folder or an array.
+        stream: which of several streams of a file, counted from 0; FFmpeg's choice by default.
+        decoder: "pyav", or with the extra `torchcodec` "torchcodec" and "torchcodec:cuda" for a GPU.
+        store: where the timeline is kept; by default the user's cache. Fingerprints of files and
+            downloads always stay on this machine.
 
-    A Decoder is returned as it is. `stream` picks one of several video streams of a file; `decoder`
-    is "pyav", or "torchcodec" (with the extra of that name), "torchcodec:cuda" for a GPU.
+    Returns:
+        A decoder that knows the video (`info`, `seconds`, `key_frames`) and reads frames by number.
+
+    Raises:
+        VideoError: there is no such video, or nothing of it can be decoded.
+        ConfigError: this decoder cannot open such a video.
+        MissingExtra: the extra is not installed.
 
     >>> open_video(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
     2.0
@@ -49,13 +61,12 @@ def open_video(
             raise VideoError("an array of frames needs its frame rate; give fps=")
         return ArrayDecoder(video, fps)
     if isinstance(video, (str, os.PathLike)):
-        path, store = os.fspath(video), store or DirectoryStore()
+        path, local = os.fspath(video), local_directory(store)
+        store = store or local
         if decoder != "pyav" and (is_remote(path) or Path(path).is_dir()):
             raise ConfigError(f"{path}: decoder {decoder!r} reads only files on this machine")
         if is_remote(path):
-            found = find(path, store)
-            source = Source(path, stream, found.local, found.open_file)
-            return PyAVDecoder(source, found.fingerprint, store=store)
+            return PyAVDecoder(find(path, stream, local), store=store)
         if Path(path).is_dir():
             return ImageFolderDecoder(path, fps)
         if fps is not None:
@@ -63,7 +74,7 @@ def open_video(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
         check_file(path)
-        file = PyAVDecoder(Source.at(path, stream), store.fingerprint(path), store=store)
+        file = PyAVDecoder(Source.at(path, local.fingerprint(path), stream), store=store)
         return file if decoder == "pyav" else _other(decoder, file)
     if isinstance(video, Decoder):
         return video

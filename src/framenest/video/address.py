@@ -1,7 +1,7 @@
 """Videos at an address: http(s) with range requests, and whatever fsspec can open (s3://, gs://, …).
 
-A remote video is recognised by its address, its size and what the server says of its version, since
-hashing its content would mean fetching it all.
+The fingerprint of a remote video is a hash of its address, size and version (ETag, modification time), since
+hashing its content would mean downloading it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from framenest.cache.directory import DirectoryStore, digest
-from framenest.errors import MissingExtra, VideoError
+from framenest.cache.directory import DOWNLOADS, DirectoryStore, digest
+from framenest.cache.in_use import InUse
+from framenest.cache.remote import file_system
+from framenest.errors import VideoError
+from framenest.video.source import Source
 
 TIMEOUT = 30.0
 
@@ -33,42 +34,34 @@ def is_remote(path: str) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
 
 
-@dataclass(frozen=True)
-class Remote:
-    """A remote video: how it is told from its other versions, and how it is read.
-
-    `local` is a path or address that FFmpeg opens itself; where it is None, `open_file` is read from.
-    """
-
-    fingerprint: str
-    local: str | None
-    open_file: Callable[[], BinaryIO] | None = None
+def find(url: str, stream: int | None, local: DirectoryStore) -> Source:
+    """Ask for a video at an address; downloads go to the local directory."""
+    if url.lower().startswith(("http://", "https://")):
+        return _http(url, stream, local)
+    return _fsspec(url, stream)
 
 
-def find(url: str, store: DirectoryStore) -> Remote:
-    """Ask for a video at an address."""
-    return _http(url, store) if url.lower().startswith(("http://", "https://")) else _fsspec(url)
-
-
-def _http(url: str, store: DirectoryStore) -> Remote:
-    """Read in ranges where the server gives them; else fetched whole, once."""
+def _http(url: str, stream: int | None, local: DirectoryStore) -> Source:
+    """Read with range requests where the server allows them; else downloaded whole, once."""
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
         version = [headers.get("ETag"), headers.get("Last-Modified")]
         size = (headers.get("Content-Range") or "").rpartition("/")[2]
         if answer.status == 206 and size.isdecimal():
             fingerprint = digest(url, size, version)
-            return Remote(fingerprint, url, lambda: io.BufferedReader(_HttpFile(url, int(size)), 2**16))
-        fingerprint = digest(url, headers.get("Content-Length"), version)
-        target = store.root / "remote" / fingerprint
+            return Source(
+                url, fingerprint, stream, url, lambda: io.BufferedReader(_HttpFile(url, int(size)), 2**16)
+            )
+        target = local.root / DOWNLOADS / digest(url, headers.get("Content-Length"), version)
         if not target.is_file() or not any(version):
             _download(url, answer, target)
-        store.hold(target)
-        return Remote(store.fingerprint(str(target)), str(target))
+    in_use = InUse()
+    in_use.hold(target)
+    return Source(url, local.fingerprint(str(target)), stream, str(target), in_use=in_use)
 
 
 def _download(url: str, answer: Any, target: Path) -> None:
-    """Fetch a whole file; kept only if all of it came."""
+    """Download a whole file; a partial one is not kept."""
     promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -124,16 +117,10 @@ class _HttpFile(io.RawIOBase):
         return len(data)
 
 
-def _fsspec(url: str) -> Remote:
+def _fsspec(url: str, stream: int | None) -> Source:
+    system, path = file_system(url, VideoError)
     try:
-        import fsspec
-    except ImportError as error:
-        raise MissingExtra("remote", "fsspec") from error
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-        version = system.ukey(path)
-    except ImportError as error:
-        raise VideoError(f"{url}: {error}") from error
-    except (OSError, ValueError) as error:
+        fingerprint = digest(url, str(system.ukey(path)))
+    except (ImportError, OSError, ValueError) as error:
         raise VideoError(f"{url}: cannot be opened ({error})") from error
-    return Remote(digest(url, str(version)), None, lambda: cast(BinaryIO, system.open(path, "rb")))
+    return Source(url, fingerprint, stream, None, lambda: cast(BinaryIO, system.open(path, "rb")))

@@ -1,4 +1,4 @@
-"""A file decoded from its beginning, as a player does: damaged frames depend on all before them."""
+"""Sequential decoding, as a player does it: after damage, a frame depends on all frames before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RECENT = 24  # packets after which a frame must have come out
 
 
 class Player:
-    """Decodes a file from beginning to end, once, and hands out frames on the way."""
+    """Decodes a file from beginning to end, once, and returns frames on the way."""
 
     def __init__(self, source: Source, timeline: Timeline) -> None:
         self._source = source

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import av
@@ -11,121 +12,78 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import digest, keep
 from framenest.errors import VideoError
-from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.frames import VideoInfo
 from framenest.processes import cores
 from framenest.protocols import Store
 from framenest.video import x264
-from framenest.video.batches import (
-    Picture,
-    batched,
-    checked_frames,
-    in_asked_order,
-    picture_bytes,
-    picture_shapes,
-)
-from framenest.video.parallel import ordered
-from framenest.video.reader import Reader, Run, plan
+from framenest.video.parallel import DecodeWorker, ordered
+from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
+from framenest.video.reader import Reader, plan
 from framenest.video.scale import Orientation, Scaler, display_size
 from framenest.video.scan import scan
-from framenest.video.source import DAMAGE, Opened, Source, damage_as_video_error, fraction
+from framenest.video.source import Opened, Source, damage_as_video_error, fraction
 from framenest.video.timeline import Timeline
 
-FORMAT = 1
+TIMELINE_FORMAT = 1
 _MEMORY = 2**30  # bytes that all decoders together may hold in reference frames
 _REFERENCES = 20  # frames that one decoder may hold
 
 
-class PyAVDecoder:
-    """Exact frames of a video file, by number.
-
-    fingerprint: of the video's content; with a store, the timeline is kept there under it.
-
-    >>> decoder = PyAVDecoder(Source.at("kiln.mp4"), fingerprint="…")    # doctest: +SKIP
-    >>> next(decoder.read([0, 250])).pixels[0].shape                     # doctest: +SKIP
-    (2, 720, 1280, 3)
-    """
+class PyAVDecoder(PictureDecoder):
+    """Exact frames of a video file through PyAV. With a store, the timeline is kept there."""
 
     name = "pyav"
     version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
 
-    def __init__(self, source: Source, fingerprint: str, *, store: Store | None = None) -> None:
+    def __init__(self, source: Source, *, store: Store | None = None) -> None:
         self._source = source
-        if source.stream is not None:
-            fingerprint = f"{fingerprint}-{source.stream}"
-        key = f"timeline/{digest(fingerprint, self.version, FORMAT)}"
+        fingerprint = source.fingerprint + (f"-{source.stream}" if source.stream is not None else "")
+        key = f"timeline/{digest(fingerprint, self.version, TIMELINE_FORMAT)}"
         kept = store.get(key) if store else None
         if kept:
             header, arrays = kept
             self.timeline = Timeline.from_parts(header["timeline"], arrays)
         else:
             with damage_as_video_error(source.path):
-                self.timeline = scan(self._source)
+                self.timeline = scan(source)
                 header = self._describe(fingerprint)
             if store:
                 parts, arrays = self.timeline.to_parts()
                 keep(store, key, header | {"timeline": parts}, arrays)
-        self._info = VideoInfo.from_json(header["video"] | {"path": source.path})
+        self.info = VideoInfo.from_json(header["video"] | {"path": source.path})
+        self.seconds = self.timeline.seconds
+        frames = self.timeline.frame[self.timeline.keys]
+        self.key_frames = np.sort(frames[frames >= 0])
         self.stream_index = int(header["stream_index"])
         """The number of the stream in the file, also where it was FFmpeg's choice."""
         self._turn = Orientation(*header["turn"])
         self._message = bytes.fromhex(header["x264"])
 
-    @property
-    def info(self) -> VideoInfo:
-        return self._info
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        return self.timeline.seconds
-
-    @property
-    def key_frames(self) -> NDArray[np.int64]:
-        """Frame numbers that decode without any other frame, ascending."""
-        frames = self.timeline.frame[self.timeline.keys]
-        return np.sort(frames[frames >= 0])
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
-    ) -> Iterator[FrameBatch]:
-        wanted = checked_frames(frames, self._info)
-        shapes = picture_shapes(self._info.width, self._info.height, sizes)
-        pictures = in_asked_order(wanted, lambda ascending: self._pictures(ascending, sizes), shapes)
-        return batched(pictures, shapes, self.seconds)
-
-    def scaler(self, sizes: Sequence[ImageSpec | None]) -> Scaler:
+    def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""
-        return Scaler(self._info.width, self._info.height, self._turn, tuple(sizes))
+        return Scaler(self.info.width, self.info.height, self._turn, tuple(sizes))
 
-    def _pictures(self, wanted: NDArray[np.int64], sizes: Sequence[ImageSpec | None]) -> Iterator[Picture]:
-        """Pictures of ascending frame numbers; undecodable ones are left out."""
-        runs = plan(self.timeline, wanted)
-        frame_bytes = 2 * self._info.width * self._info.height
+    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+        runs = plan(self.timeline, ascending)
+        frame_bytes = 2 * self.info.width * self.info.height
         count = max(1, min(cores(), len(runs), _MEMORY // (_REFERENCES * frame_bytes)))
-        workers = [
-            _DecodeWorker(
-                self._source.path, Reader(self._source, self.timeline, self._message), self.scaler(sizes)
-            )
-            for _ in range(count)
-        ]
-        shapes = picture_shapes(self._info.width, self._info.height, sizes)
-        return ordered(runs, workers, item_bytes=picture_bytes(shapes))
+        readers = [Reader(self._source, self.timeline, self._message) for _ in range(count)]
+        workers = [DecodeWorker(self._source.path, reader, self.scaler(sizes)) for reader in readers]
+        return ordered(runs, workers, item_bytes=self._picture_bytes(sizes))
 
     def _describe(self, fingerprint: str) -> dict[str, Any]:
-        """What is kept of a video beside its timeline."""
+        """The header of the entry that keeps the timeline."""
         path, timeline = self._source.path, self.timeline
         if not len(timeline):
             raise VideoError(f"{path}: no frames in its video stream")
         message = x264.build_message(self._source)
-        opened = self._source.open()
-        try:
+        with closing(self._source.open()) as opened:
             first = _first_frame(opened)
             if first is None:
                 raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")
             stream, turn = opened.stream, Orientation.of(first)
-            stream_index = stream.index
-            width, height = display_size(
-                first.width, first.height, fraction(stream.sample_aspect_ratio), turn
-            )
+            aspect = fraction(stream.sample_aspect_ratio)
+            width, height = display_size(first.width, first.height, aspect, turn)
             info = VideoInfo(
                 path=path,
                 fingerprint=fingerprint,
@@ -141,35 +99,12 @@ class PyAVDecoder:
                 stream=self._source.stream,
                 timeline_bytes=timeline.bytes_read,
             )
-        finally:
-            opened.close()
-        return {
-            "video": info.to_json(),
-            "stream_index": stream_index,
-            "turn": [turn.quarter_turns, turn.mirror],
-            "x264": message.hex(),
-        }
-
-
-class _DecodeWorker:
-    """Decodes and scales runs in one thread."""
-
-    def __init__(self, path: str, reader: Reader, scaler: Scaler) -> None:
-        self._path = path
-        self._reader = reader
-        self._scaler = scaler
-
-    def __call__(self, run: Run) -> Iterator[Picture]:
-        for number, frame in self._reader.read(run):
-            with damage_as_video_error(self._path):
-                try:
-                    pictures = self._scaler(frame)
-                except DAMAGE:  # of no use as a picture: as if it had not decoded
-                    continue
-            yield number, pictures
-
-    def close(self) -> None:
-        self._reader.close()
+            return {
+                "video": info.to_json(),
+                "stream_index": stream.index,
+                "turn": [turn.quarter_turns, turn.mirror],
+                "x264": message.hex(),
+            }
 
 
 def _first_frame(opened: Opened) -> av.VideoFrame | None:
@@ -180,7 +115,7 @@ def _first_frame(opened: Opened) -> av.VideoFrame | None:
 
 
 def _notes(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
-    """What of the video is missing, by the header's word."""
+    """How much of the video is missing, according to its header."""
     stream, container = opened.stream, opened.container
     if stream.duration is not None and stream.time_base is not None:
         seconds, margin = float(stream.duration * stream.time_base), 0.5

@@ -1,9 +1,10 @@
-"""One decoder moving through a file: exact frames, each from the key packet it needs."""
+"""One decoder that seeks through a file: exact frames, each decoded from the key packet it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import av
 import numpy as np
@@ -35,7 +36,7 @@ def plan(timeline: Timeline, wanted: Ints) -> list[Run]:
 
 
 class Reader:
-    """Reads runs of frames from one open container; opened anew where it cannot seek."""
+    """Reads runs of frames from one open container, which is opened again where it cannot seek."""
 
     def __init__(self, source: Source, timeline: Timeline, message: bytes) -> None:
         self._source = source
@@ -45,7 +46,7 @@ class Reader:
         self._packets: Iterator[Packet] = iter(())
         self._next = 0
         self._seeks = timeline.seekable
-        self._sequential: Player | None = None
+        self._player: Player | None = None
         self._came = 0  # frames that came out of the decoder
         self._started = False  # whether the key frame of this start has come out
         self._damage: list[int] = []  # packets since the last start whose frames are damaged
@@ -54,16 +55,16 @@ class Reader:
         if self._opened:
             self._opened.close()
             self._opened = None
-        if self._sequential:
-            self._sequential.close()
-            self._sequential = None
+        if self._player:
+            self._player.close()
+            self._player = None
 
     def read(self, run: Run) -> Iterator[tuple[int, av.VideoFrame]]:
-        """(number, frame) of the run's frames, ascending; those that no way of decoding gives are left out.
+        """(number, frame) of the run's frames, ascending; frames that cannot be decoded are left out.
 
-        After damaged data a decoder paints over with whatever it held before, so from the damage on the
-        frames are those of a decoder that began at the beginning and left nothing out: what a player
-        shows. A frame that does not come out is tried from earlier key packets.
+        After damaged data a decoder conceals errors with whatever it held before, so from there on the
+        frames are those of a decoder that began at the beginning and skipped nothing: what a player
+        shows. A frame that does not come out is tried again from earlier key packets.
         """
         waiting = list(run.frames)
         held: dict[int, tuple[int, av.VideoFrame]] = {}
@@ -79,17 +80,14 @@ class Reader:
             while waiting and settled(waiting[0]):
                 yield waiting[0], held.pop(waiting.pop(0))[1]
         if self._damage:
-            yield from self._player().frames(waiting)
+            if self._player is None:
+                self._player = Player(self._source, self._timeline)
+            yield from self._player.frames(waiting)
             return
         for number in waiting:
             found = held.pop(number)[1] if number in held else self._retry(run.start, number)
             if found is not None:
                 yield number, found
-
-    def _player(self) -> Player:
-        if self._sequential is None:
-            self._sequential = Player(self._source, self._timeline)
-        return self._sequential
 
     def _decode(
         self, start: int, frames: Sequence[int], *, skip: bool
@@ -181,7 +179,7 @@ class Reader:
             self._packets = self._opened.packets()
             found = self._find(packet)
             if found is not None:
-                self._packets = _chain(found, self._packets)
+                self._packets = chain([found], self._packets)
                 self._next = packet
                 return True
             goal = timeline.previous_key(goal)
@@ -211,8 +209,3 @@ class Reader:
             return None
         matches = np.flatnonzero(known[: at_most + 1] == mine)
         return int(matches[0]) if len(matches) == 1 else None
-
-
-def _chain(first: Packet, rest: Iterator[Packet]) -> Iterator[Packet]:
-    yield first
-    yield from rest

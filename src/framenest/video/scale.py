@@ -9,28 +9,31 @@ from typing import Any, cast
 import av
 import numpy as np
 from av.sidedata.sidedata import Type as SideData
-from av.video.reformatter import VideoReformatter
+from av.video.reformatter import Interpolation, VideoReformatter
 
 from framenest.frames import ImageSpec, Pixels
 
-# FFmpeg's own numbers (swscale.h): PyAV 15 has no names for the last four, which make scaling bit-exact, so
-# that an index does not depend on the processor's vector units.
-_AREA, _BILINEAR, _BICUBIC = 0x20, 0x2, 0x4
-_EXACT = 0x2000 | 0x4000 | 0x40000 | 0x80000  # FULL_CHR_H_INT, FULL_CHR_H_INP, ACCURATE_RND, BITEXACT
-_RESAMPLE = {"area": _AREA | _EXACT, "bilinear": _BILINEAR | _EXACT, "bicubic": _BICUBIC | _EXACT}
-# PyAV 15 scales in one thread and cannot be told so.
-_NEW_PYAV = "threads" in (VideoReformatter.reformat.__doc__ or "")
+# Bit-exact scaling, so that an index does not depend on the processor's vector units: SWS_FULL_CHR_H_INT,
+# SWS_FULL_CHR_H_INP, SWS_ACCURATE_RND and SWS_BITEXACT of swscale.h, which PyAV before 18 has no names for.
+_EXACT = 0x2000 | 0x4000 | 0x40000 | 0x80000
+_RESAMPLE = {
+    "area": Interpolation.AREA | _EXACT,
+    "bilinear": Interpolation.BILINEAR | _EXACT,
+    "bicubic": Interpolation.BICUBIC | _EXACT,
+}
+_HAS_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")  # PyAV 17
 _BT601 = 5
 
 
-def _how(frame: av.VideoFrame) -> dict[str, Any]:
+def _options(frame: av.VideoFrame) -> dict[str, Any]:
     """One thread, and the stream's own colour matrix.
 
-    PyAV 15 looks at the frame's matrix only where another one is asked for; RGB has none, so any will do.
+    PyAV before 17 has one thread only, and takes the frame's matrix only where another one is asked for;
+    RGB has none, so any will do.
     """
-    if _NEW_PYAV:
+    if _HAS_THREADS:
         return {"threads": 1}
-    if frame.colorspace in (0, 2, _BT601):  # RGB, not told, or what FFmpeg assumes
+    if frame.colorspace in (0, 2, _BT601):  # RGB, unknown, or what FFmpeg assumes
         return {}
     return {"dst_colorspace": _BT601, "src_color_range": frame.color_range}
 
@@ -62,6 +65,7 @@ class Orientation:
         return cls(turns % 4, mirror) if abs(angle - 90 * turns) < 1 else cls()
 
     def apply(self, pixels: Pixels) -> Pixels:
+        """(H, W, 3) stored pixels, turned upright."""
         turned = np.rot90(pixels, self.quarter_turns) if self.quarter_turns else pixels
         return turned[:, ::-1] if self.mirror else turned
 
@@ -99,7 +103,7 @@ class Scaler:
         width, height = self._turn.swap(*(spec.scaled(*self._full) if spec else self._full))
         flags = _RESAMPLE[spec.resample if spec else "bicubic"]
         scaled = reformatter.reformat(
-            frame, width=width, height=height, format="rgb24", interpolation=flags, **_how(frame)
+            frame, width=width, height=height, format="rgb24", interpolation=flags, **_options(frame)
         )
         pixels = self._turn.apply(np.asarray(scaled.to_ndarray(), dtype=np.uint8))
         return spec.cut(pixels) if spec else pixels

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import closing
 from fractions import Fraction
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,59 +14,34 @@ from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.source import Opened, Packet, Source, fraction
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
-_PIECE = 2**16
-_CHECKED = 48  # packets compared with the header's word at each of three places
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """What is known of each packet, in decode order."""
-
-    pts: Ints
-    dts: Ints
-    pos: Ints
-    size: Ints
-    key: NDArray[np.bool_]
-    discard: NDArray[np.bool_]
-    duration: Ints
-    bytes_read: int
-
-    def __len__(self) -> int:
-        return len(self.pts)
+_CHECKED = 48  # packets compared with the header at each of three places
+_NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
+_ROW = np.dtype({"names": _NAMES, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
+_Table: TypeAlias = NDArray[np.void]
+"""One _ROW per packet, in decode order."""
 
 
 def scan(source: Source) -> Timeline:
     """The timeline of a video stream; nothing is decoded unless the stream carries no times."""
-    opened = source.open()
-    try:
+    with closing(source.open()) as opened:
         stream = opened.stream
         time_base = fraction(stream.time_base) or Fraction(1, 90000)
         rate = fraction(stream.average_rate) or fraction(stream.guessed_rate) or Fraction(25)
-        table = _from_header(source, opened)
-    finally:
-        opened.close()
-    if table is None:
-        table = _from_packets(source)
-    shown = np.flatnonzero(~table.discard)
-    if (table.pts[shown] != NO_TIME).all():
-        order = shown[np.argsort(table.pts[shown], kind="stable")]
-        ticks = table.pts[order]
+        found = _from_header(source, opened)
+    table, bytes_read = found or _from_packets(source)
+    shown = np.flatnonzero(~table["discard"])
+    times = table["pts"][shown]
+    if (times != NO_TIME).all():
+        order = shown[np.argsort(times, kind="stable")]
+        ticks = table["pts"][order]
     else:
         order = _decoded_order(source, len(table))
-        ticks = _invented_ticks(table.dts, order, 1 / (rate * time_base))
+        ticks = _invented_ticks(table["dts"], order, 1 / (rate * time_base))
     typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
-    last = int(table.duration[order[-1]]) or typical if len(order) else 0
+    last = int(table["duration"][order[-1]]) or typical if len(order) else 0
+    columns = {name: table[name].copy() for name in _NAMES[:5]}
     return Timeline(
-        table.pts,
-        table.dts,
-        table.pos,
-        table.size,
-        table.key,
-        order.astype(np.int64),
-        ticks,
-        last,
-        time_base,
-        table.bytes_read,
+        **columns, packet=order, ticks=ticks, last=last, time_base=time_base, bytes_read=bytes_read
     )
 
 
@@ -82,82 +57,57 @@ def _row(packet: Packet) -> tuple[int, int, int, int, bool, bool, int]:
     )
 
 
-def _gathered(rows: Iterable[tuple[int, ...]], columns: int) -> list[Ints]:
-    """Each column of many rows. In pieces: a day of video has five million rows, too many for objects."""
-    found, rest = [np.zeros((0, columns), np.int64)], iter(rows)
-    while piece := list(islice(rest, _PIECE)):
-        found.append(np.array(piece, dtype=np.int64))
-    return [np.concatenate([piece[:, column] for piece in found]) for column in range(columns)]
+def _from_packets(source: Source) -> tuple[_Table, int]:
+    with closing(source.open()) as opened:
+        table = np.fromiter(map(_row, opened.packets()), _ROW)
+    ends = table["pos"] + table["size"]
+    return table, max(int(ends.max()), int(table["size"].sum())) if len(table) else 0
 
 
-def _from_packets(source: Source) -> _Table:
-    opened = source.open()
-    try:
-        rows = _gathered((_row(packet) for packet in opened.packets()), 7)
-    finally:
-        opened.close()
-    pts, dts, pos, size, key, discard, duration = rows
-    reached = max(int((pos + size).max()), int(size.sum())) if len(pts) else 0
-    return _Table(pts, dts, pos, size, key.astype(bool), discard.astype(bool), duration, reached)
-
-
-def _from_header(source: Source, opened: Opened) -> _Table | None:
-    """From the index of an MP4 or MOV file, if it is complete and true where packets are compared with it."""
+def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
+    """From the index of an MP4 or MOV file, if it is complete and agrees with a sample of the packets."""
     stream = opened.stream
-    entries = getattr(stream, "index_entries", ())  # PyAV 15 does not show it: the packets are read then
+    entries = getattr(stream, "index_entries", ())  # PyAV 17; older ones read the packets
     if "mp4" not in opened.container.format.name or not stream.frames or len(entries) != stream.frames:
         return None
-    rows = ((e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard) for e in entries)
-    dts, pos, size, key, discard = _gathered(rows, 5)
+    rows = ((e.timestamp, e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard, 0) for e in entries)
+    table = np.fromiter(rows, _ROW)
     length = opened.container.size
-    if length is not None and int((pos + size).max()) > length:
-        return None  # cut short: only reading tells how far it goes
+    if length is not None and int((table["pos"] + table["size"]).max()) > length:
+        return None  # truncated: only reading tells how far it goes
     try:
         with source.file() as file:
-            offsets, header_bytes = composition_offsets(file, stream.id, len(dts))
+            offsets, header_bytes = composition_offsets(file, stream.id, len(table))
     except BadHeader:
         return None
-    if offsets is None:
-        offsets = np.zeros(len(dts), dtype=np.int64)
-    duration = np.append(np.diff(dts), 0)
-    table = _Table(
-        dts + offsets, dts, pos, size, key.astype(bool), discard.astype(bool), duration, header_bytes
-    )
-    return _checked(table, opened)
+    if offsets is not None:
+        table["pts"] += offsets
+    table["duration"][:-1] = np.diff(table["dts"])
+    seen = _adjust(table, opened)
+    return None if seen is None else (table, header_bytes + seen)
 
 
-def _checked(table: _Table, opened: Opened) -> _Table | None:
-    """The table with its presentation times fixed to the packets' own; None where packets disagree."""
-    middle, end = len(table) // 2, len(table) - 1
-    seen = 0
-    shift = None
-    for place in (0, middle, end):
-        if not opened.seek(int(table.dts[place])):
+def _adjust(table: _Table, opened: Opened) -> int | None:
+    """Shift presentation times to the packets' own; the bytes read, or None where packets disagree."""
+    seen, shift = 0, None
+    for place in (0, len(table) // 2, len(table) - 1):
+        if not opened.seek(int(table["dts"][place])):
             return None
-        for packet, _ in zip(opened.packets(), range(_CHECKED), strict=False):
+        for packet in islice(opened.packets(), _CHECKED):
             row = _row(packet)
-            number = int(np.searchsorted(table.dts, row[1]))
+            number = int(np.searchsorted(table["dts"], row[1]))
             if number >= len(table) or row[0] == NO_TIME:
                 return None
-            shift = row[0] - int(table.pts[number]) if shift is None else shift
-            known = (table.pts[number] + shift, table.dts[number], table.pos[number], table.size[number])
-            flags = (table.key[number], table.discard[number])
-            if row[:4] != known or row[4:6] != flags:
+            known = table[number].item()
+            shift = row[0] - known[0] if shift is None else shift
+            if row[:6] != (known[0] + shift, *known[1:6]):
                 return None
-            table.duration[number] = row[6]
+            table["duration"][number] = row[6]
             seen += packet.size
     if shift is None:
         return None
-    return _Table(
-        table.pts + shift,
-        table.dts,
-        table.pos,
-        table.size,
-        table.key,
-        table.discard,
-        table.duration,
-        table.bytes_read + seen,
-    )
+    table["pts"] += shift
+    return seen
 
 
 def _decoded_order(source: Source, count: int) -> Ints:
@@ -165,15 +115,12 @@ def _decoded_order(source: Source, count: int) -> Ints:
 
     Only decoding tells it: the whole stream is decoded once.
     """
-    opened = source.open()
     order: list[int | None] = []
-    try:
+    with closing(source.open()) as opened:
         for number, packet in enumerate(opened.packets()):
             packet.pts = packet.dts = number
             order += [frame.pts for frame in opened.decode(packet)]
         order += [frame.pts for frame in opened.decode(None)]
-    finally:
-        opened.close()
     known = [number for number in order if number is not None and 0 <= number < count]
     return np.array(list(dict.fromkeys(known)), dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""Opening a file or an address with FFmpeg: one video stream, clear errors."""
+"""Opening a file or an address with FFmpeg: one video stream; PyAV's errors become VideoError."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any, BinaryIO, TypeAlias
 import av
 from av.error import FFmpegError
 
+from framenest.cache.in_use import InUse
 from framenest.errors import VideoError
 
-TIMEOUT = (30.0, 30.0)  # seconds to open and to read: a server that stalls must not hang us
+TIMEOUT = (30.0, 30.0)  # seconds to open and to read, so that a stalled server ends in an error
 # Metadata need not be UTF-8. From 19 on PyAV takes care of that by itself.
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
@@ -23,8 +24,8 @@ Packet: TypeAlias = "av.Packet[av.VideoStream]"
 
 DAMAGE = (FFmpegError, EOFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
           RuntimeError)  # fmt: skip
-"""What PyAV raises on damaged data. Beside FFmpeg's errors it lets its own slips through, such as IndexError
-for packets of a stream that was not there at opening, or OverflowError for absurd times."""
+"""What PyAV raises on damaged data: FFmpeg's errors, and its own, such as IndexError for packets of a stream
+that was not there at opening, or OverflowError for absurd times."""
 
 
 @contextmanager
@@ -46,27 +47,31 @@ def damage_as_video_error(path: str) -> Iterator[None]:
 class Source:
     """A video that can be opened again and again, always at the same stream.
 
-    `path` is what the user calls it. `stream` counts the file's streams from 0, as FFmpeg does; None is
-    the one FFmpeg would choose. `local` is what FFmpeg opens, the path itself unless it lies elsewhere;
-    None where it is read through `open_file` alone.
+    `path` is the user's name for it, `fingerprint` tells its content from any other. `stream` counts the
+    file's streams from 0, as FFmpeg does; None is FFmpeg's choice. `local` is the path or address that
+    FFmpeg opens; None where it reads through `open_file`.
     """
 
     path: str
+    fingerprint: str = ""
     stream: int | None = None
     local: str | None = None
     open_file: Callable[[], BinaryIO] | None = None
+    in_use: InUse | None = None
+    """Keeps a downloaded file locked for as long as this is open."""
 
     @classmethod
-    def at(cls, path: str, stream: int | None = None) -> Source:
+    def at(cls, path: str, fingerprint: str = "", stream: int | None = None) -> Source:
         """A file on this machine."""
         where = str(Path(path).absolute())
-        return cls(where, stream, where)
+        return cls(where, fingerprint, stream, where)
 
     def file(self) -> BinaryIO:
         """The bytes of the file, for reading its header."""
         return self.open_file() if self.open_file else Path(self.local or self.path).open("rb")
 
     def open(self) -> Opened:
+        """The container, with one decoder for the chosen stream."""
         with damage_as_video_error(self.path):
             container = av.open(self.local or self.file(), "r", timeout=TIMEOUT, **_LENIENT)
             try:
@@ -107,7 +112,7 @@ def _is_cover_art(stream: av.VideoStream) -> bool:
 
 
 def check_file(path: str) -> None:
-    """Refuse what cannot be a video file, with one clear line."""
+    """Refuse what cannot be a video file."""
     file = Path(path)
     if not file.exists():
         raise VideoError(f"{path}: no such file")

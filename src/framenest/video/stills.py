@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from framenest.errors import VideoError
-from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
-from framenest.video.batches import batched, checked_frames, picture_shapes
+from framenest.frames import ImageSpec, Pixels, VideoInfo
+from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
@@ -33,46 +34,38 @@ def resized(image: Image.Image, spec: ImageSpec | None, width: int, height: int)
     return spec.cut(pixels) if spec else pixels
 
 
-class _Stills:
-    """What both decoders share: `_info` is known, and `_image` opens a frame as an RGB image."""
+class _Stills(PictureDecoder):
+    """Pictures at a constant frame rate, each of them a key frame."""
 
-    _info: VideoInfo
+    version = "1"
 
-    @property
-    def info(self) -> VideoInfo:
-        return self._info
+    def _describe(
+        self, path: str, fingerprint: str, count: int, fps: float, size: tuple[int, int], codec: str
+    ) -> None:
+        self.info = VideoInfo(path, fingerprint, count, count / fps, fps, *size, codec)
+        self.seconds = np.arange(count) / fps
+        self.key_frames = np.arange(count)
 
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        return np.arange(self._info.num_frames) / self._info.fps
-
-    @property
-    def key_frames(self) -> NDArray[np.int64]:
-        return np.arange(self._info.num_frames)
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
-    ) -> Iterator[FrameBatch]:
-        wanted = checked_frames(frames, self._info)
-        shapes = picture_shapes(self._info.width, self._info.height, sizes)
-        return batched(self._pictures(wanted, sizes), shapes, self.seconds)
-
-    def _pictures(
-        self, numbers: NDArray[np.int64], sizes: Sequence[ImageSpec | None]
-    ) -> Iterator[tuple[int, list[Pixels]]]:
-        for number in numbers.tolist():
+    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+        for number in ascending.tolist():
             image = self._image(number)
             if image is not None:
-                yield number, [resized(image, s, self._info.width, self._info.height) for s in sizes]
+                yield number, [resized(image, size, self.info.width, self.info.height) for size in sizes]
 
+    @abstractmethod
     def _image(self, number: int) -> Image.Image | None:
-        raise AssertionError
+        """A frame as an RGB image; None where it cannot be read."""
 
 
 class ArrayDecoder(_Stills):
-    """Frames in memory behind the Decoder protocol.
+    """Frames in memory as a Decoder.
 
-    pixels: (n, H, W, 3) uint8 RGB; fps: frames per second.
+    Args:
+        pixels: (n, H, W, 3) uint8 RGB.
+        fps: frames per second.
+
+    Raises:
+        VideoError: the array has another shape or type or is empty, or fps is not above 0.
 
     >>> clip = np.zeros((50, 36, 64, 3), np.uint8)
     >>> ArrayDecoder(clip, fps=25).info.duration
@@ -80,7 +73,6 @@ class ArrayDecoder(_Stills):
     """
 
     name = "array"
-    version = "1"
 
     def __init__(self, pixels: Pixels, fps: float) -> None:
         if not isinstance(pixels, np.ndarray) or pixels.ndim != 4 or pixels.shape[-1] != 3:
@@ -88,14 +80,14 @@ class ArrayDecoder(_Stills):
             raise VideoError(f"an array of frames must have the shape (n, H, W, 3), not {found}")
         if pixels.dtype != np.uint8:
             raise VideoError(f"an array of frames must be uint8 RGB, not {pixels.dtype}")
-        if not len(pixels) or not pixels.shape[1] or not pixels.shape[2]:
+        if not pixels.size:
             raise VideoError(f"an array of frames must not be empty; this one is {pixels.shape}")
-        fps = checked_fps(fps)
+        fps = _checked_fps(fps)
         self._frames = pixels
         digest = hashlib.blake2b(f"{pixels.shape} {fps}".encode(), digest_size=16)
         digest.update(np.ascontiguousarray(pixels).data)
         count, height, width = pixels.shape[:3]
-        self._info = _still_info("<array>", digest.hexdigest(), count, fps, width, height, "raw")
+        self._describe("<array>", digest.hexdigest(), count, fps, (width, height), "raw")
 
     @property
     def nbytes(self) -> int:
@@ -110,12 +102,11 @@ class ImageFolderDecoder(_Stills):
     """A folder of images as a video: files in the order of their names, frame9 before frame10."""
 
     name = "images"
-    version = "1"
 
     def __init__(self, folder: str, fps: float | None) -> None:
         if fps is None:
             raise VideoError(f"{folder}: a folder of images needs its frame rate; give --fps (or fps=)")
-        fps = checked_fps(fps)
+        fps = _checked_fps(fps)
         digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
         try:
             images = [f for f in Path(folder).iterdir() if f.suffix.lower() in IMAGE_SUFFIXES and f.is_file()]
@@ -130,8 +121,7 @@ class ImageFolderDecoder(_Stills):
         first = self._image(0)
         if first is None:
             raise VideoError(f"{self._files[0]}: not an image that can be read")
-        count = len(self._files)
-        self._info = _still_info(folder, digest.hexdigest(), count, fps, first.width, first.height, "images")
+        self._describe(folder, digest.hexdigest(), len(self._files), fps, first.size, "images")
 
     def _image(self, number: int) -> Image.Image | None:
         try:
@@ -147,14 +137,7 @@ def _natural(file: Path) -> tuple[list[tuple[int, str]], str]:
     return [(int(p), "") if p.isdecimal() else (-1, p) for p in parts], file.name
 
 
-def checked_fps(fps: float) -> float:
-    """A frame rate as a float, refused where it is none."""
+def _checked_fps(fps: float) -> float:
     if not (np.isfinite(fps) and fps > 0):
         raise VideoError(f"a frame rate must be more than 0, not {fps!r}")
     return float(fps)
-
-
-def _still_info(
-    path: str, fingerprint: str, count: int, fps: float, width: int, height: int, codec: str
-) -> VideoInfo:
-    return VideoInfo(path, fingerprint, count, count / fps, fps, width, height, codec)

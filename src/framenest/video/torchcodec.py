@@ -6,7 +6,7 @@ against it, so that a frame number means the same frame with either decoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,26 +14,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from framenest.errors import MissingExtra, VideoError
-from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.text import one_line
-from framenest.video.batches import (
-    Picture,
-    batch_size,
-    batched,
-    checked_frames,
-    in_asked_order,
-    picture_shapes,
-)
+from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.stills import resized
 
 
-class TorchCodecDecoder:
-    """Exact frames by number through torchcodec. device: "cpu", "cuda", "cuda:1", …
-
-    >>> TorchCodecDecoder(open_video("kiln.mp4"), device="cuda").info.num_frames    # doctest: +SKIP
-    57000
-    """
+class TorchCodecDecoder(PictureDecoder):
+    """Exact frames through torchcodec. device: "cpu", "cuda", "cuda:1", …"""
 
     name = "torchcodec"
 
@@ -46,46 +34,25 @@ class TorchCodecDecoder:
         except (OSError, RuntimeError) as error:
             raise VideoError(f"torchcodec cannot load FFmpeg's libraries ({one_line(error)})") from error
         self.version = f"{torchcodec.__version__}-{device.partition(':')[0]}-1"
-        self._file = file
+        self.info, self.seconds, self.key_frames = file.info, file.seconds, file.key_frames
+        path = self.info.path
         try:
             self._decoder = VideoDecoder(
-                file.info.path, stream_index=file.stream_index, device=device, seek_mode="exact"
+                path, stream_index=file.stream_index, device=device, seek_mode="exact"
             )
             count = len(self._decoder)
         except (RuntimeError, ValueError, TypeError) as error:
-            raise VideoError(f"{file.info.path}: torchcodec cannot read this ({one_line(error)})") from error
-        if count != file.info.num_frames:
-            raise VideoError(
-                f"{file.info.path}: torchcodec sees {count} frames, the file has {file.info.num_frames}"
-            )
+            raise VideoError(f"{path}: torchcodec cannot read this ({one_line(error)})") from error
+        if count != self.info.num_frames:
+            raise VideoError(f"{path}: torchcodec sees {count} frames, the file has {self.info.num_frames}")
 
-    @property
-    def info(self) -> VideoInfo:
-        return self._file.info
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        return self._file.seconds
-
-    @property
-    def key_frames(self) -> NDArray[np.int64]:
-        return self._file.key_frames
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
-    ) -> Iterator[FrameBatch]:
-        wanted = checked_frames(frames, self.info)
-        shapes = picture_shapes(self.info.width, self.info.height, sizes)
-        pictures = in_asked_order(wanted, lambda ascending: self._pictures(ascending, sizes), shapes)
-        return batched(pictures, shapes, self.seconds)
-
-    def _pictures(self, wanted: NDArray[np.int64], sizes: Sequence[ImageSpec | None]) -> Iterator[Picture]:
-        step = batch_size([(self.info.height, self.info.width)])
-        for at in range(0, len(wanted), step):
-            some = wanted[at : at + step]
+    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+        step = self._batch_size([None])
+        for at in range(0, len(ascending), step):
+            some = ascending[at : at + step]
             for number, pixels in zip(some.tolist(), self._decode(some), strict=True):
                 image = Image.fromarray(np.ascontiguousarray(pixels))
-                yield number, [resized(image, s, self.info.width, self.info.height) for s in sizes]
+                yield number, [resized(image, size, self.info.width, self.info.height) for size in sizes]
 
     def _decode(self, numbers: NDArray[np.int64]) -> Any:
         """(n, H, W, 3) pixels as torchcodec gives them."""

@@ -1,11 +1,13 @@
-"""Old x264 coded 4:4:4 video wrongly, and decoders work around it, if they know which x264 it was.
+"""A workaround for old x264, which coded 4:4:4 video wrongly; decoders correct it if they know its build.
 
-The build number stands in a message (SEI) in the first packet only. FFmpeg forgets it when a decoder
-is flushed, and then returns green frames and raises nothing. So the message is put in front of the key
-packet that decoding starts from.
+The build number is in an SEI message of the first packet only. FFmpeg forgets it when a decoder is flushed
+by a seek, and then returns green frames without an error. So the message is prepended to the key packet
+that decoding starts from.
 """
 
 from __future__ import annotations
+
+from contextlib import closing
 
 import av
 
@@ -17,15 +19,12 @@ _X264_UUID = bytes.fromhex("dc45e9bde6d948b7962cd820d923eeef")
 
 def build_message(source: Source) -> bytes:
     """The x264 message of a 4:4:4 H.264 stream as it stands in its first packet; else nothing."""
-    opened = source.open()
-    try:
+    with closing(source.open()) as opened:
         context = opened.context
         if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
             return b""
         first = next(opened.packets(), None)
         data, extradata = b"" if first is None else bytes(first), context.extradata or b""
-    finally:
-        opened.close()
     for start, end in _units(data, extradata):
         if data[start] & 0x1F == _SEI and _X264_UUID in data[start:end]:
             return len(data[start:end]).to_bytes(4, "big") + data[start:end]

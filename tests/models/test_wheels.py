@@ -23,7 +23,7 @@ def local_wheel(monkeypatch, tmp_path):
 
 
 def with_sha(sha, member="some/weights.bin"):
-    return models.WheelFile("weights.bin", "weights", "some-package==1.0", member, sha, 7, "MIT")
+    return models.WheelFile("weights.bin", "weights", 7, "some-package==1.0", member, sha, "MIT")
 
 
 def test_a_file_is_checked_against_its_sha256(local_wheel):
@@ -60,9 +60,9 @@ def test_pip_failing_is_one_clear_line(tmp_path):
 
 
 def test_every_listed_file_says_where_it_comes_from():
-    for files in [entry.files for entry in models.CATALOGUE.values() if isinstance(entry.files, tuple)]:
-        for file in files:
-            assert "==" in file.package
-            assert len(file.sha256) == 64
-            assert file.licence
-            assert file.size > 0
+    for source in (source for entry in models.CATALOGUE.values() for source in entry.sources):
+        assert source.licence
+        assert source.size > 0
+        if isinstance(source, models.WheelFile):
+            assert "==" in source.package
+            assert len(source.sha256) == 64

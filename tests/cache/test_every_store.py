@@ -1,0 +1,153 @@
+"""What every store must do: two methods for the pipeline, the rest for upkeep."""
+
+import numpy as np
+import pytest
+
+from framenest import MEC, IndexConfig, MECConfig, Store, StoreError, open_video
+from framenest.cache.directory import DamagedEntry, DirectoryStore
+from framenest.cache.gc import collect, verify
+from framenest.cache.remote import RemoteStore
+from framenest.protocols import ManagedStore
+
+SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
+
+
+class DictStore:
+    """As small as a store of one's own can be."""
+
+    def __init__(self):
+        self.values = {}
+
+    def get(self, key):
+        return self.values.get(key)
+
+    def put(self, key, header, arrays):
+        self.values[key] = dict(header), dict(arrays)
+
+
+def directory(folder):
+    return DirectoryStore(folder / "store")
+
+
+def memory(folder):
+    pytest.importorskip("fsspec", reason="needs the extra `remote`")
+    return RemoteStore(f"memory://{folder.name}")
+
+
+def file(folder):
+    pytest.importorskip("fsspec", reason="needs the extra `remote`")
+    return RemoteStore(f"file://{folder}/store")
+
+
+def two_methods(folder):
+    return DictStore()
+
+
+@pytest.fixture(params=[directory, memory, file, two_methods], ids=lambda make: make.__name__)
+def store(request, tmp_path):
+    return request.param(tmp_path)
+
+
+@pytest.fixture(params=[directory, memory, file], ids=lambda make: make.__name__)
+def managed(request, tmp_path, monkeypatch):
+    monkeypatch.setattr("framenest.cache.remote.YOUNG", -1e9)  # else nothing at an address may be removed yet
+    made = request.param(tmp_path)
+    made.put("index/ab00", {"n": 1}, {"x": np.arange(100)})
+    made.put("features/cd00", {"n": 2}, {"x": np.zeros(1000)})
+    if isinstance(made, DirectoryStore):
+        made.release()
+    return made
+
+
+class TestEveryStore:
+    def test_it_keeps_the_protocol(self, store):
+        assert isinstance(store, Store)
+
+    def test_nothing_is_none(self, store):
+        assert store.get("index/ab00") is None
+
+    @pytest.mark.parametrize("key", ["index/ab00", "features/ab00"])
+    def test_a_value_comes_back_as_it_was(self, store, key):
+        arrays = {
+            "pictures": np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3),
+            "flags": np.array([True, False]),
+            "half": np.linspace(0, 1, 7, dtype=np.float16),
+            "none": np.zeros((0, 4)),
+        }
+        store.put(key, {"format": 1, "name": "ü", "list": [1, None]}, arrays)
+        header, found = store.get(key)
+        assert header == {"format": 1, "name": "ü", "list": [1, None]}
+        assert found.keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+            assert (found[name] == array).all()
+
+    def test_the_last_value_counts(self, store):
+        store.put("index/ab00", {"n": 1}, {"x": np.arange(3)})
+        store.put("index/ab00", {"n": 2}, {})
+        assert store.get("index/ab00") == ({"n": 2}, {})
+
+    def test_the_method_uses_it_for_all_it_makes(self, store, clip, cache):
+        first = MEC(SMALL, None, store=store).rank(clip, None)
+        open_video(clip, store=store)
+        again = MEC(SMALL, None, store=store).rank(clip, None)
+        assert again.stats.decoded == 0
+        assert (again.frames == first.frames).all()
+        if not isinstance(store, DirectoryStore):  # this machine's directory keeps what only it can use
+            assert not {"index", "features"} & DirectoryStore(cache).size().keys()
+
+    def test_a_timeline_goes_to_it_and_a_fingerprint_stays_here(self, store, clip, monkeypatch):
+        first = open_video(clip, store=store)
+        monkeypatch.setattr("framenest.video.pyav.scan", lambda _: pytest.fail("scanned again"))
+        assert open_video(clip, store=store).info == first.info
+        if isinstance(store, DictStore):
+            assert {key.split("/")[0] for key in store.values} == {"timeline"}
+
+
+class TestEveryManagedStore:
+    def test_it_keeps_the_protocol(self, managed):
+        assert isinstance(managed, ManagedStore)
+        assert managed.location
+
+    def test_entries_are_listed(self, managed):
+        assert {entry.key for entry in managed.entries()} == {"index/ab00", "features/cd00"}
+        assert all(entry.size > 0 and entry.idle >= 0 for entry in managed.entries())
+        assert {kind: files for kind, (files, _) in managed.size().items()} == {"index": 1, "features": 1}
+
+    def test_entries_are_checked(self, managed):
+        assert not verify(managed).damaged
+        assert managed.check("index/0000") is None, "removed meanwhile"
+
+    def test_entries_are_removed(self, managed):
+        assert managed.has("index/ab00")
+        assert managed.remove("index/ab00")
+        assert managed.remove("index/ab00"), "it is gone"
+        assert not managed.has("index/ab00")
+
+    def test_kinds_are_cleared(self, managed):
+        assert managed.clear(("features", "timeline")) > 8000
+        assert [entry.key for entry in managed.entries()] == ["index/ab00"]
+
+    def test_collect_evicts_down_to_a_size(self, managed):
+        assert sum(collect(managed, max_bytes=0, dry_run=True).removed.values()) == 2
+        assert collect(managed, max_bytes=0).kept == 0
+        assert not list(managed.entries())
+
+
+def test_a_damaged_entry_is_none_with_a_warning(managed, tmp_path):
+    if managed.location.startswith("memory:"):
+        import fsspec
+
+        path = f"{managed.location.removeprefix('memory:/')}/index/ab/ab00.safetensors"
+        fsspec.filesystem("memory").pipe_file(path, b"no entry")
+    else:
+        (tmp_path / "store" / "index" / "ab" / "ab00.safetensors").write_bytes(b"no entry")
+    assert list(verify(managed).damaged) == ["index/ab00"]
+    with pytest.warns(DamagedEntry, match="made anew"):
+        assert managed.get("index/ab00") is None
+
+
+def test_upkeep_says_that_a_store_of_two_methods_cannot_be_listed():
+    for upkeep in (verify, collect):
+        with pytest.raises(StoreError, match="this store cannot be listed"):
+            upkeep(DictStore())
