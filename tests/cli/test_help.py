@@ -1,4 +1,6 @@
-"""Every command has its help."""
+"""Every command has its help; commands that share options share them whole."""
+
+from dataclasses import fields
 
 import pytest
 import rich_click as click
@@ -39,4 +41,25 @@ def test_commands_that_ask_a_model_take_the_same_options_for_it(name):
     for word in name.split():
         command = command.commands[word]
     model = {p.name for p in command.params if getattr(p, "panel", None) == "The model"}
-    assert model == set(AnsweringModel.__dataclass_fields__)
+    assert model == {field.name for field in fields(AnsweringModel)}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["select", "v.mp4", "Why?", "-k", "4", "--selector"],
+        ["compare", "v.mp4", "Why?", "--selectors"],
+        ["ask", "v.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "--selector"],
+        ["evaluate", "recall", "q.json", "--scorer", "tags", "--selectors"],
+        ["evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h",
+         "--selectors"],
+    ],
+    ids=lambda arguments: arguments[0] if arguments[0] != "evaluate" else arguments[1],
+)  # fmt: skip
+def test_selectors_are_named_alike_and_refused_before_the_work(capsys, arguments):
+    for name, said in {
+        "middling": "there is no selector 'middling'; choose from mec, uniform, top-k, aks",
+        "mec:best": "there is no preset 'best'; choose from paper",
+    }.items():
+        code, _, err = run(capsys, *arguments, name)
+        assert (code, said in err) == (2, True), err

@@ -221,8 +221,8 @@ def test_the_recall_command(capsys, question_set, tmp_path):
     out = [tmp_path / name for name in ("r.json", "r.csv", "r.svg")]
     code, printed, err = run(
         capsys, "evaluate", "recall", question_set, "--scorer", "noisy-truth:8",
-        "--selectors", "mec,mec:no-zoom,uniform", "--budgets", "2,4,8", "--json", out[0], "--csv", out[1], "--plot", out[2], "--quiet",
-        "--budget-weights", "2=1,8=3",
+        "--selectors", "mec,mec:no-zoom,uniform", "--budgets", "2,4,8", "--quiet",
+        "--json", out[0], "--csv", out[1], "--plot", out[2], "--budget-weights", "2=1,8=3",
     )  # fmt: skip
     assert code == 0, err
     data = json.loads(out[0].read_text())

@@ -9,8 +9,8 @@ import rich_click as click
 from framenest.cli import model_options, options
 from framenest.cli.answer_printer import AnswerPrinter, print_asked
 from framenest.cli.model_options import AnsweringModel, PictureOptions, TokenBudget
-from framenest.cli.options import Common, ScorerChoice, VideoOptions
-from framenest.cli.parameter_types import Budgets, Selector
+from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.parameter_types import Budgets, SelectorName
 from framenest.cli.terminal import out
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
@@ -27,40 +27,25 @@ MOST = RankingConfig().horizon
 @click.option_panel("Options")
 @click.option_panel(model_options.MODEL_PANEL)
 @click.option_panel(options.SCORER_PANEL)
-@click.argument("video")
-@click.argument("question")
-@click.option("-k", "--budget", type=int, default=None, help="How many frames. [default: 16]")
-@click.option(
-    "--budget-ladder",
-    type=Budgets(),
-    help="8,16,32: ask with the fewest, and with more only if the model cannot tell.",
-)
-@click.option(
-    "--ladder",
-    type=click.Choice(LADDERS),
-    default="resend",
-    help="Send each larger prefix whole, in time order, or only its new frames as another turn.",
-)
-@model_options.token_budget
-@model_options.choices
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of streaming.")
-@options.group(AnsweringModel, "model", model_options.MODEL_PANEL)
-@click.option("--selector", type=Selector(), default="mec", help="Who chooses the frames.")
-@model_options.pictures
-@options.video
-@options.scorer
-@options.common
+@options.from_parameters
 def ask(
-    video: str,
-    question: str,
-    budget: int | None,
-    budget_ladder: list[int] | None,
-    ladder: Ladder,
+    *,
+    video: str = argument(),
+    question: str = argument(),
+    budget: int | None = option("How many frames. [default: 16]", short="-k"),
+    budget_ladder: list[int] | None = option(
+        "8,16,32: ask with the fewest, and with more only if the model cannot tell.", type=Budgets()
+    ),
+    ladder: Ladder = option(
+        "Send each larger prefix whole, in time order, or only its new frames as another turn.",
+        type=click.Choice(LADDERS),
+        default="resend",
+    ),
     token_budget: TokenBudget,
-    choices: tuple[str, ...],
-    as_json: bool,
+    choices: tuple[str, ...] = model_options.CHOICES,
+    as_json: bool = option("Print one JSON object instead of streaming.", flag="--json"),
     model: AnsweringModel,
-    selector: str,
+    selector: str = option("Who chooses the frames.", type=SelectorName(), default="mec"),
     pictures: PictureOptions,
     video_options: VideoOptions,
     scorer: ScorerChoice,

@@ -8,7 +8,7 @@ import rich_click as click
 
 from framenest.cache import gc as upkeep
 from framenest.cli import options
-from framenest.cli.options import Common
+from framenest.cli.options import Common, option
 from framenest.cli.parameter_types import Duration, Size
 from framenest.cli.terminal import note, out, say, table
 from framenest.text import size_text
@@ -32,15 +32,15 @@ def cache() -> None:
 
 
 @cache.command("where")
-@options.common
-def where(common: Common) -> None:
+@options.from_parameters
+def where(*, common: Common) -> None:
     """Print the cache directory or address."""
     say(common.cache.location)
 
 
 @cache.command("size")
-@options.common
-def size(common: Common) -> None:
+@options.from_parameters
+def size(*, common: Common) -> None:
     """Files and bytes of each kind of entry."""
     rows = table("kind", "files", "size", left=["kind"])
     for kind, (files, total) in common.cache.size().items():
@@ -49,18 +49,20 @@ def size(common: Common) -> None:
 
 
 @cache.command("clear")
-@click.option("--models", "with_models", is_flag=True, help="Remove fetched model files too.")
-@options.common
-def clear(with_models: bool, common: Common) -> None:
+@options.from_parameters
+def clear(
+    *, with_models: bool = option("Remove fetched model files too.", flag="--models"), common: Common
+) -> None:
     """Remove all that is kept of videos; it is made again when needed."""
     kinds = (*KINDS, "models", "text") if with_models else KINDS
     say(f"{size_text(common.cache.clear(kinds))} freed in {common.cache.location}")
 
 
 @cache.command("verify")
-@click.option("--remove", is_flag=True, help="Remove damaged entries; they are made again when needed.")
-@options.common
-def verify(remove: bool, common: Common) -> int:
+@options.from_parameters
+def verify(
+    *, remove: bool = option("Remove damaged entries; they are made again when needed."), common: Common
+) -> int:
     """Read every entry and compare it with its checksum. Exit code 1 where one is damaged."""
     with common.bars() as bars:
         found = upkeep.verify(common.cache, progress=bars)
@@ -78,15 +80,16 @@ def verify(remove: bool, common: Common) -> int:
 
 
 @cache.command("gc")
-@click.option(
-    "--older-than",
-    type=Duration(),
-    help="Remove what has not been used (at an address: written) for so long: 12h, 30d.",
-)
-@click.option("--max-size", type=Size(), help="Then what was unused for longest, down to 500MB, 2TB.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@options.common
-def gc(older_than: float | None, max_size: float | None, dry_run: bool, common: Common) -> None:
+@options.from_parameters
+def gc(
+    *,
+    older_than: float | None = option(
+        "Remove what has not been used (at an address: written) for so long: 12h, 30d.", type=Duration()
+    ),
+    max_size: float | None = option("Then what was unused for longest, down to 500MB, 2TB.", type=Size()),
+    dry_run: bool = option("Only say what would go."),
+    common: Common,
+) -> None:
     """Remove what is unused for long or too much, and what killed processes left behind.
 
     Never removed is what a running process has read or written last (at an address, where nobody can tell:

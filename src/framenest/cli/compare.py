@@ -9,9 +9,9 @@ import rich_click as click
 from framenest import extract as extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common, ScorerChoice, VideoOptions
+from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import PictureFile
-from framenest.cli.parameter_types import Selectors
+from framenest.cli.parameter_types import SelectorNames
 from framenest.cli.select import NAMES
 from framenest.cli.terminal import out, say_labelled, short_path, table
 from framenest.evaluation.recall import largest_gap
@@ -24,22 +24,16 @@ HEADINGS = ("selector", "frames", "looked at", "seconds", "largest gap", "shared
 
 
 @click.command()
-@click.argument("video")
-@click.argument("question")
-@click.option(
-    "--selectors", type=Selectors(), default="mec,uniform,top-k,aks,wfs-sb,bolt", help=f"Of {NAMES}."
-)
-@click.option("-k", "--budget", type=int, default=16, help="Frames that each selector gets.")
-@click.option("-o", "--output", type=PictureFile(), default="comparison.png", help="The picture.")
-@options.video
-@options.scorer
-@options.common
+@options.from_parameters
 def compare(
-    video: str,
-    question: str,
-    selectors: list[str],
-    budget: int,
-    output: Path,
+    *,
+    video: str = argument(),
+    question: str = argument(),
+    selectors: list[str] = option(
+        f"Of {NAMES}.", type=SelectorNames(), default="mec,uniform,top-k,aks,wfs-sb,bolt"
+    ),
+    budget: int = option("Frames that each selector gets.", short="-k", default=16),
+    output: Path = option("The picture.", short="-o", type=PictureFile(), default="comparison.png"),
     video_options: VideoOptions,
     scorer: ScorerChoice,
     common: Common,

@@ -7,8 +7,8 @@ from pathlib import Path
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.evaluate_recall import QuestionSet, question_set
-from framenest.cli.options import Common
+from framenest.cli.evaluate_recall import QuestionSet
+from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFile, write_json
 from framenest.cli.terminal import out, table
 from framenest.config import ScorerConfig
@@ -16,13 +16,14 @@ from framenest.evaluation.recall_run import ablations as run_ablations
 
 
 @click.command("ablations")
-@click.argument("questions")
-@click.option("--json", "json_file", type=OutputFile(), help="Write all numbers here.")
-@question_set
-@options.scoring
-@options.common
+@options.from_parameters
 def ablations(
-    questions: str, json_file: Path | None, question_set: QuestionSet, scoring: ScorerConfig, common: Common
+    *,
+    questions: str = argument(),
+    json_file: Path | None = option("Write all numbers here.", flag="--json", type=OutputFile()),
+    question_set: QuestionSet,
+    scoring: ScorerConfig,
+    common: Common,
 ) -> None:
     """The paper's component, schedule and horizon tables on QUESTIONS, with hit@K for accuracy.
 

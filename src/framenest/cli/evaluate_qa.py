@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import rich_click as click
 
@@ -12,7 +13,7 @@ from framenest.cli.evaluate_table import print_rows
 from framenest.cli.model_options import THINKING, AnsweringModel, PictureOptions
 from framenest.cli.options import Common, option
 from framenest.cli.output_files import OutputFile
-from framenest.cli.parameter_types import Budgets, Selectors
+from framenest.cli.parameter_types import Budgets, SelectorNames
 from framenest.cli.terminal import note, say_labelled
 from framenest.errors import ConfigError, ModelError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion, load_benchmark
@@ -33,7 +34,8 @@ BUDGETS = "8,16,32,64,128,256"
 class Benchmark:
     """Which questions are asked, and where their videos lie."""
 
-    dataset: str = option("", type=click.Choice(list(READERS)), required=True)
+    panel: ClassVar = BENCHMARK_PANEL
+    dataset: str = option(type=click.Choice(list(READERS)), required=True)
     annotations: str = option(
         "The benchmark's own file (.parquet, .json, .jsonl), or a folder of them.",
         required=True,
@@ -75,51 +77,37 @@ class Benchmark:
 @click.option_panel(BENCHMARK_PANEL)
 @click.option_panel(model_options.MODEL_PANEL)
 @click.option_panel(FRAMES_PANEL)
-@options.group(Benchmark, "benchmark", BENCHMARK_PANEL)
-@click.option(
-    "--results",
-    type=OutputFile(),
-    default="results.jsonl",
-    help="Answers are appended here; those that are there are not asked again.",
-)
-@click.option("--jobs", type=int, default=4, help="Requests at a time.")
-@options.group(
-    AnsweringModel,
-    "model",
-    model_options.MODEL_PANEL,
-    thinking={"default": "off"},
-    answer_tokens={"help": "The most that an answer may take. [default: 8192, thinking off 1024]"},
-    temperature={"default": 0.0},
-)
-@click.option("--budgets", default=BUDGETS, type=Budgets(), panel=FRAMES_PANEL)
-@click.option(
-    "--selectors",
-    type=Selectors(),
-    default="mec,uniform",
-    panel=FRAMES_PANEL,
-    help="Names between commas; mec:no-zoom and mec:horizon=64 are MEC with a preset or settings.",
-)
-@click.option(
-    "--scorer", metavar="NAME", help="Named on purpose: see `framenest models`.", panel=FRAMES_PANEL
-)
-@click.option(
-    "--query",
-    type=click.Choice(["question", "question+options"]),
-    default="question",
-    help="The text that relevance is scored for.",
-    panel=FRAMES_PANEL,
-)
-@model_options.pictures
-@options.common
+@options.from_parameters
 def qa(
+    *,
     benchmark: Benchmark,
-    results: Path,
-    jobs: int,
-    model: AnsweringModel,
-    budgets: list[int],
-    selectors: list[str],
-    scorer: str | None,
-    query: str,
+    results: Path = option(
+        "Answers are appended here; those that are there are not asked again.",
+        type=OutputFile(),
+        default="results.jsonl",
+    ),
+    jobs: int = option("Requests at a time.", default=4),
+    model: AnsweringModel = options.group(
+        thinking={"default": "off"},
+        answer_tokens={"help": "The most that an answer may take. [default: 8192, thinking off 1024]"},
+        temperature={"default": 0.0},
+    ),
+    budgets: list[int] = option(default=BUDGETS, type=Budgets(), panel=FRAMES_PANEL),
+    selectors: list[str] = option(
+        "Names between commas; mec:no-zoom and mec:horizon=64 are MEC with a preset or settings.",
+        type=SelectorNames(),
+        default="mec,uniform",
+        panel=FRAMES_PANEL,
+    ),
+    scorer: str | None = option(
+        "Named on purpose: see `framenest models`.", metavar="NAME", panel=FRAMES_PANEL
+    ),
+    query: str = option(
+        "The text that relevance is scored for.",
+        type=click.Choice(["question", "question+options"]),
+        default="question",
+        panel=FRAMES_PANEL,
+    ),
     pictures: PictureOptions,
     common: Common,
 ) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common, option
+from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFile, write_json
-from framenest.cli.parameter_types import Budgets, Selectors
+from framenest.cli.parameter_types import Budgets, SelectorNames
 from framenest.cli.terminal import Bars, note, out, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
@@ -44,32 +44,21 @@ class QuestionSet:
         return Session(self.scorer, store=common.cache, progress=bars, scoring=scoring)
 
 
-question_set = options.group(QuestionSet, "question_set")
-
-
 @click.command("recall")
-@click.argument("questions")
-@click.option("--selectors", type=Selectors(), default="mec,uniform,top-k,aks,wfs-sb")
-@click.option("--budgets", default=BUDGETS, type=Budgets())
-@click.option(
-    "--budget-weights", metavar="8=2,16=1", help="π: how much each budget counts. [default: equally]"
-)
-@click.option("--json", "json_file", type=OutputFile(), help="Write all numbers here.")
-@click.option("--csv", "csv_file", type=OutputFile(), help="Write a row per selector and budget.")
-@click.option(
-    "--plot", "plot_file", type=OutputFile(), help="Draw recall over budgets and seconds (.png, .svg)."
-)
-@question_set
-@options.scoring
-@options.common
+@options.from_parameters
 def recall(
-    questions: str,
-    selectors: list[str],
-    budgets: list[int],
-    budget_weights: str | None,
-    json_file: Path | None,
-    csv_file: Path | None,
-    plot_file: Path | None,
+    *,
+    questions: str = argument(),
+    selectors: list[str] = option(type=SelectorNames(), default="mec,uniform,top-k,aks,wfs-sb"),
+    budgets: list[int] = option(default=BUDGETS, type=Budgets()),
+    budget_weights: str | None = option(
+        "π: how much each budget counts. [default: equally]", metavar="8=2,16=1"
+    ),
+    json_file: Path | None = option("Write all numbers here.", flag="--json", type=OutputFile()),
+    csv_file: Path | None = option("Write a row per selector and budget.", flag="--csv", type=OutputFile()),
+    plot_file: Path | None = option(
+        "Draw recall over budgets and seconds (.png, .svg).", flag="--plot", type=OutputFile()
+    ),
     question_set: QuestionSet,
     scoring: ScorerConfig,
     common: Common,

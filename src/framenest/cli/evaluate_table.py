@@ -8,7 +8,7 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest.cli import options
-from framenest.cli.options import Common
+from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFile, write_json
 from framenest.cli.terminal import note, out, say, table
 from framenest.errors import StoreError
@@ -17,18 +17,18 @@ from framenest.evaluation.qa_tables import TABLES, Row, ScoredAnswers, cell, mar
 
 
 @click.command("table")
-@click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--kind",
-    type=click.Choice(list(TABLES)),
-    default="main",
-    help="main: the paper's main table. regimes: Low, Med., High. budgets: a column each. cost: seconds.",
-)
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-@click.option("--json", "json_file", type=OutputFile(), help="Write the rows here.")
-@options.common
+@options.from_parameters
 def results_table(
-    files: tuple[str, ...], kind: str, as_markdown: bool, json_file: Path | None, common: Common
+    *,
+    files: tuple[str, ...] = argument(nargs=-1, required=True),
+    kind: str = option(
+        "main: the paper's main table. regimes: Low, Med., High. budgets: a column each. cost: seconds.",
+        type=click.Choice(list(TABLES)),
+        default="main",
+    ),
+    as_markdown: bool = option("Print Markdown.", flag="--markdown"),
+    json_file: Path | None = option("Write the rows here.", flag="--json", type=OutputFile()),
+    common: Common,
 ) -> None:
     """Tables from the results in FILES, in percent.
 

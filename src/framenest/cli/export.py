@@ -13,7 +13,7 @@ from framenest import lmm
 from framenest.cache.archive import write_atomic
 from framenest.cli import model_options, options
 from framenest.cli.model_options import PictureOptions, TokenBudget
-from framenest.cli.options import Common
+from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import note, out, say
 from framenest.errors import ConfigError
@@ -29,38 +29,29 @@ FOLDER = "vlmevalkit"
 
 
 @click.command(cls=model_options.ChoicesCommand)
-@click.argument("rankings", nargs=-1, required=True, metavar="RANKING...")
-@click.option("-k", "--budget", type=int, help="How many frames.")
-@click.option(
-    "--style",
-    type=click.Choice([*lmm.STYLES, *LISTS, FOLDER]),
-    default="openai",
-    help="For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
-    "For other tools: aks, wfs-sb, vlmevalkit.",
-)
-@click.option("-o", "--output", metavar="FILE", help="Where it goes (- is stdout); a folder for vlmevalkit.")
-@click.option("--question", help="Ask this instead of the ranking's question.")
-@model_options.choices
-@model_options.pictures
-@model_options.token_budget
-@click.option("--model", metavar="NAME", help="Write this model into the request.")
-@click.option(
-    "--rows", metavar="FILE", help="aks, wfs-sb: the dataset's rows, as many as rankings, to add frames to."
-)
-@click.option("--video", metavar="PATH", help="Where the video is now, if it has moved.")
-@options.common
+@options.from_parameters
 def export(
-    rankings: tuple[str, ...],
-    budget: int | None,
-    style: str,
-    output: str | None,
-    question: str | None,
-    choices: tuple[str, ...],
+    *,
+    rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    budget: int | None = option("How many frames.", short="-k"),
+    style: str = option(
+        "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
+        "For other tools: aks, wfs-sb, vlmevalkit.",
+        type=click.Choice([*lmm.STYLES, *LISTS, FOLDER]),
+        default="openai",
+    ),
+    output: str | None = option(
+        "Where it goes (- is stdout); a folder for vlmevalkit.", short="-o", metavar="FILE"
+    ),
+    question: str | None = option("Ask this instead of the ranking's question."),
+    choices: tuple[str, ...] = model_options.CHOICES,
     pictures: PictureOptions,
     token_budget: TokenBudget,
-    model: str | None,
-    rows: str | None,
-    video: str | None,
+    model: str | None = option("Write this model into the request.", metavar="NAME"),
+    rows: str | None = option(
+        "aks, wfs-sb: the dataset's rows, as many as rankings, to add frames to.", metavar="FILE"
+    ),
+    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH"),
     common: Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.

@@ -9,7 +9,7 @@ import rich_click as click
 from framenest import extract as extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common
+from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFolder, PictureFile
 from framenest.cli.terminal import note, say
 from framenest.frames import ImageSpec
@@ -19,15 +19,18 @@ from framenest.selectors.selection import load_result
 
 
 @click.command()
-@click.argument("ranking")
-@click.option("-k", "--budget", type=int, required=True, help="How many frames.")
-@click.option("--to", "folder", type=OutputFolder(), required=True, help="Where the images go.")
-@click.option("--format", "kind", type=click.Choice(extraction.FORMATS), default="jpg")
-@click.option("--sheet", type=PictureFile(), help="Also draw all frames with ranks and times on one picture.")
-@click.option("--video", metavar="PATH", help="Where the video is now, if it has moved.")
-@options.common
+@options.from_parameters
 def extract(
-    ranking: str, budget: int, folder: Path, kind: str, sheet: Path | None, video: str | None, common: Common
+    *,
+    ranking: str = argument(),
+    budget: int = option("How many frames.", short="-k", required=True),
+    folder: Path = option("Where the images go.", flag="--to", type=OutputFolder(), required=True),
+    kind: str = option(flag="--format", type=click.Choice(extraction.FORMATS), default="jpg"),
+    sheet: Path | None = option(
+        "Also draw all frames with ranks and times on one picture.", type=PictureFile()
+    ),
+    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH"),
+    common: Common,
 ) -> None:
     """Write the K frames of a RANKING as images: original size, in time order.
 

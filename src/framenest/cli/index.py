@@ -6,9 +6,9 @@ import rich_click as click
 
 from framenest.cli import options
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
-from framenest.cli.options import Common, ScorerChoice, VideoOptions
+from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument
 from framenest.cli.terminal import fail, note, say
-from framenest.config import MECConfig
+from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import find_videos, index_groups
 from framenest.errors import FramenestError
@@ -19,18 +19,14 @@ from framenest.errors import FramenestError
 @click.option_panel(MANY_PANEL)
 @click.option_panel(options.SCORER_PANEL)
 @click.option_panel(options.METHOD_PANEL)
-@click.argument("videos", nargs=-1, required=True)
-@options.group(ManyVideos, "many", MANY_PANEL)
-@options.video
-@options.scorer
-@options.index_config
-@options.common
+@options.from_parameters
 def index(
-    videos: tuple[str, ...],
+    *,
+    videos: tuple[str, ...] = argument(nargs=-1, required=True),
     many: ManyVideos,
     video_options: VideoOptions,
     scorer: ScorerChoice,
-    config: MECConfig,
+    config: IndexConfig,
     common: Common,
 ) -> int:
     """Index VIDEOS once, so that questions asked later need not decode them again.
@@ -48,7 +44,9 @@ def index(
     framenest index films.csv more/*.mp4 --scorer none --probing keyframes --cache s3://bucket/library
     """
     found = find_videos(videos, pictures=video_options.fps is not None)
-    job = batch_job(common, video_options, scorer.resolved(common), config=config, scoring=scorer.config)
+    job = batch_job(
+        common, video_options, scorer.resolved(common), config=MECConfig(index=config), scoring=scorer.config
+    )
     if len(found) == 1 and found[0] == videos[0] and not many.asked_for:
         _index_here(job, found[0], common)
         return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common
-from framenest.cli.parameter_types import Names
+from framenest.cli.options import Common, option
+from framenest.cli.parameter_types import CommaSeparated
 from framenest.cli.terminal import say
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
 
@@ -17,10 +17,13 @@ def lmms_eval() -> None:
 
 
 @lmms_eval.command("tasks")
-@click.option("--selectors", type=Names(), default=",".join(SELECTORS), help="One task each.")
-@click.option("--list", "list_names", is_flag=True, help="Print the names of the tasks instead.")
-@options.common
-def tasks(selectors: list[str], list_names: bool, common: Common) -> None:
+@options.from_parameters
+def tasks(
+    *,
+    selectors: list[str] = option("One task each.", type=CommaSeparated(), default=",".join(SELECTORS)),
+    list_names: bool = option("Print the names of the tasks instead.", flag="--list"),
+    common: Common,
+) -> None:
     """Write the task files, and print their folder for --include_path.
 
     K is the model's own frame argument. $FRAMENEST_SCORER, $FRAMENEST_PRESET, $FRAMENEST_ON_ERROR and

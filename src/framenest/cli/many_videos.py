@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import rich_click as click
 
@@ -36,6 +36,7 @@ TELL = 60.0
 class ManyVideos:
     """How a run over many videos is done."""
 
+    panel: ClassVar = MANY_PANEL
     jobs: int | None = option(
         "Worker processes. [default: one per core]", type=click.IntRange(1), metavar="N"
     )

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import rich_click as click
 
-from framenest.cli.options import group, option
+from framenest.cli.options import option
 from framenest.cli.parameter_types import SERVER, Temperature
 from framenest.cli.terminal import note
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
-from framenest.lmm import FOR_SERVERS, PAIRINGS, ImageLimits, Pairing
+from framenest.lmm import FOR_SERVERS, ImageLimits, Pairing
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.tokens import estimate, largest_budget
 
@@ -43,12 +43,11 @@ class ChoicesCommand(click.RichCommand):
         return super().parse_args(ctx, spread)
 
 
-choices = click.option(
-    "--options",
-    "choices",
+CHOICES = option(
+    "The choices, each in quotes if it has spaces; the answer is then a letter.",
+    flag="--options",
     multiple=True,
     metavar="A B C …",
-    help="The choices, each in quotes if it has spaces; the answer is then a letter.",
 )
 
 
@@ -56,6 +55,7 @@ choices = click.option(
 class AnsweringModel:
     """The server that answers, and what is asked of it."""
 
+    panel: ClassVar = MODEL_PANEL
     base_url: str = option(
         "An OpenAI-compatible server, as http://localhost:8000/v1. [default: $OPENAI_BASE_URL]",
         envvar="OPENAI_BASE_URL",
@@ -118,7 +118,6 @@ class PictureOptions:
     pairing: Pairing = option(
         "Qwen3-VL and Qwen3.5 fuse two frames under one time: leave them so, send each frame twice, "
         "or send images.",
-        type=click.Choice(PAIRINGS),
         default="pairs",
     )
     max_side: int | None = option("Pictures of at most this many pixels on the longer side.")
@@ -141,9 +140,6 @@ class PictureOptions:
     def settings(self) -> dict[str, Any]:
         """The arguments that `messages` and `ask` take for this."""
         return {"pairing": self.pairing, "limits": self.limits, "tell_times": self.tell_times}
-
-
-pictures = group(PictureOptions, "pictures")
 
 
 @dataclass(frozen=True)
@@ -172,6 +168,3 @@ class TokenBudget:
                 f"{cost(min(budgets))}; limit the pictures with --max-side"
             )
         return found
-
-
-token_budget = group(TokenBudget, "token_budget")

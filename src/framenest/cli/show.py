@@ -5,16 +5,19 @@ from __future__ import annotations
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common
+from framenest.cli.options import Common, argument, option
 from framenest.cli.terminal import print_facts, print_prefix, print_ranks, say_labelled
 from framenest.selectors.selection import Selection, load_result
 
 
 @click.command()
-@click.argument("ranking")
-@click.option("-k", "--budget", type=int, help="How many ranks to show. [default: 16, or all if fewer]")
-@options.common
-def show(ranking: str, budget: int | None, common: Common) -> None:
+@options.from_parameters
+def show(
+    *,
+    ranking: str = argument(),
+    budget: int | None = option("How many ranks to show. [default: 16, or all if fewer]", short="-k"),
+    common: Common,
+) -> None:
     """Show a RANKING file: the first ranks, their times and why they were chosen.
 
     \b

@@ -7,7 +7,6 @@ import html
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -36,13 +35,11 @@ render(document.getElementById("report"), data, {
 """
 
 
-@cache
 def view_script() -> str:
     """The view as one JavaScript module that exports `render`; its files joined, imports removed."""
     return "\n".join(_IMPORT.sub("", _asset(name)) for name in _SCRIPTS)
 
 
-@cache
 def view_style() -> str:
     """The view's style sheet; its files joined."""
     return "\n".join(_asset(name) for name in _STYLES)
