@@ -148,7 +148,9 @@ def test_candidates_by_hand():
 
 def test_topping_up_by_hand():
     """Duplicates go; the best unchosen come; then frames spread over the video."""
-    scored = ScoredCandidates(np.array([0, 10, 20]), np.array([0.1, 0.9, 0.5]), np.zeros((3, 1), np.float32))
+    scored = ScoredCandidates(
+        np.array([0, 10, 20]), np.array([0.1, 0.9, 0.5]), np.zeros((3, 1, 1, 3), np.uint8)
+    )
     assert exactly(np.array([0, 0]), scored, 2, 30).tolist() == [0, 10]
     assert exactly(np.array([], dtype=np.int64), scored, 1, 30).tolist() == [10]
     assert len(exactly(np.array([0]), scored, 7, 30)) == 7

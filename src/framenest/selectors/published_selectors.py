@@ -148,8 +148,7 @@ class RuleSelector(ABC):
         if isinstance(scorer, Embedder) and (self.needs_vectors or self.without_vectors):
             vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
-        looks = appearance.encode(seen.thumbnails)
-        scored = ScoredCandidates(seen.frames, scores.astype(np.float64), looks, vectors, text)
+        scored = ScoredCandidates(seen.frames, scores.astype(np.float64), seen.thumbnails, vectors, text)
         order = self.rule(scored, max(budgets)) if self.ranks else None
         prefixes = {budget: self._prefix(decoder, scored, order, budget) for budget in budgets}
         stats: dict[str, Any] = {
@@ -246,5 +245,6 @@ class FacilityLocationSelector(RuleSelector):
     ranks = True
 
     def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
-        looks = (scored.appearance if scored.vectors is None else scored.vectors).astype(np.float64)
+        found = appearance.encode(scored.thumbnails) if scored.vectors is None else scored.vectors
+        looks = found.astype(np.float64)
         return rules.facility_location(scored.scores, looks @ looks.T, budget, alpha=0.5, beta=1.0)
