@@ -82,6 +82,13 @@ def decode(file: str, videos: str | None, part: Any) -> None:
         cache.see(np.union1d(zoomed, grid), "frames")
 
 
+def kept(wanted: dict[str, Any], part: str) -> dict[str, Any]:
+    """Sets of an earlier run of the same part and as many seeds, to go on after an interruption."""
+    before = json.loads((RESULTS / "quality.json").read_text())
+    sets = before["sets"] if before["part"] == part else {}
+    return {t: found for t, found in sets.items() if t in wanted and found["seeds"] == wanted[t][4]}
+
+
 def by_budget(rows: Sequence[recall.RecallOutcome], measure: str, seeds: int) -> recall.Seconds:
     """(n, budgets) a measure of every question, the mean over its seeds."""
     return np.stack([recall.by_question(rows, k, measure, seeds) for k in BUDGETS], axis=1)
@@ -142,6 +149,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8, help="draws of the noise on the question set")
     parser.add_argument("--timeline-seeds", type=int, default=1)
     parser.add_argument("--part", default="report", choices=["tune", "report", "all"])
+    parser.add_argument("--keep", action="store_true", help="what was measured with as many seeds before")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args()
     noisy = {ratio: f"noisy-truth:{ratio}" for ratio in RATIOS}
@@ -153,9 +161,10 @@ def main() -> None:
         seeds = given.timeline_seeds
         wanted[f"timelines, SNR {ratio}"] = (given.timelines, "timeline", None, scorer, seeds, given.part)
     decode(given.questions, given.videos, given.part)
-    done: dict[str, Any] = {}
+    done: dict[str, Any] = kept(wanted, given.part) if given.keep else {}
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(measure, *settings): title for title, settings in wanted.items()}
+        left = {title: settings for title, settings in wanted.items() if title not in done}
+        running = {pool.submit(measure, *settings): title for title, settings in left.items()}
         for future in as_completed(running):
             done[running[future]] = future.result()
             ordered = {title: done[title] for title in sorted(done)}
