@@ -244,6 +244,7 @@ class MEC:
                 substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
                 decoded=0,
                 seconds={},
+                match=cache.match_strength(probes, asked),
                 read=None if text is None else text.read,
             ),
             appearance=np.concatenate([index.appearance, vectors])[order],
