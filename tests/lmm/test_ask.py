@@ -197,7 +197,7 @@ def test_thinking_is_shown_beside_the_answer(capsys, clip):
         )
     assert code == 0
     assert out.startswith("B\n")
-    assert "Hm." in err
+    assert "Hm." in err.splitlines()
 
 
 def test_an_answer_that_was_cut_off_is_noted(capsys, clip):

@@ -50,8 +50,10 @@ def evaluate(
         {"questions": n, "selectors": {name: summary}}; `recall.summarise` says what is in a summary.
 
     Example:
-        >>> session = Session("noisy-truth:2")                                    # doctest: +SKIP
-        >>> evaluate(load_questions("qa.json"), ["mec", "aks"], [8, 16], session)   # doctest: +SKIP
+        >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
+        >>> found = evaluate([asked], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
+        >>> found["selectors"]["mec"]["8"]["hit"]
+        1.0
     """
     specs = {name: name for name in selectors}
     outcomes = _collect(questions, specs, budgets, session, progress)

@@ -58,8 +58,9 @@ class TagScorer(Calibrated):
         ScorerError: A model file is missing or damaged.
         MissingExtra: onnxruntime or tokenizers is not installed.
 
-    Example:
-        >>> MEC(scorer=TagScorer(DirectoryStore())).rank("kiln.mp4", "Where is the dog?")   # doctest: +SKIP
+    Example::
+
+        MEC(scorer=TagScorer(DirectoryStore())).rank("kiln.mp4", "Where is the dog?")
     """
 
     name = "tags"
