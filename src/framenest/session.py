@@ -97,20 +97,6 @@ class Session:
                 self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
         return self._loaded[role]
 
-    def with_scorer(self, scorer: Scorer) -> Session:
-        """Another scorer over the same open videos, clock, and features where name and version agree."""
-        other = Session(
-            scorer,
-            store=self.store,
-            progress=self.progress,
-            keep_features=self._keep_features,
-            scoring=self.scoring,
-            memory=self._memory,
-        )
-        other.timing, other._kept = self.timing, self._kept
-        other._loaded = {role: model for role, model in self._loaded.items() if role != "scorer"}
-        return other
-
     def scorer_for(self, question: str | None) -> Scorer | None:
         """The scorer for a question; None without one.
 

@@ -9,12 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from framenest import ConfigError, FrameBatch, ScorerError, Session, open_video
+from framenest import (
+    ConfigError,
+    FrameBatch,
+    RankingConfig,
+    ScorerError,
+    Session,
+    VideoError,
+    open_video,
+)
 from framenest.cli import main as cli_main
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
-from framenest.evaluation.recall_run import HORIZONS, ablations, evaluate
+from framenest.evaluation.recall_run import HORIZONS, ablations, collect, evaluate
+from framenest.evaluation.timeline_decoder import NoStore
+from framenest.method.greedy import greedy
+from framenest.method.residual import residual
 from framenest.selectors import load_selector
 from framenest.testing import TableScorer
 
@@ -46,6 +57,22 @@ def test_redundancy_by_hand():
     looks = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
     assert recall.redundancy(looks) == pytest.approx(2 / 3)
     assert recall.redundancy(looks[:1]) == 0
+
+
+def test_near_duplicates_by_hand():
+    """Two alike, one that is nearly so (0.99 < 0.995), one orthogonal: two of four."""
+    near = [0.99, np.sqrt(1 - 0.99**2), 0]
+    looks = np.array([[1, 0, 0], [1, 0, 0], near, [0, 0, 1]], dtype=np.float32)
+    assert recall.near_duplicates(looks) == 0.5
+    assert recall.near_duplicates(looks[:1]) == 0
+
+
+def test_seeds_are_averaged_before_the_bootstrap():
+    """Two questions, two seeds each: every mean is 0.5, so the interval has no width."""
+    rows = [recall.RecallOutcome(by_budget={8: {"hit": float(hit)}}) for hit in (0, 1, 1, 0)]
+    together = recall.summarise(rows, seeds=2)["8"]
+    assert (together["hit"], together["hit_low"], together["hit_high"]) == (0.5, 0.5, 0.5)
+    assert recall.summarise(rows)["8"]["hit_low"] < 0.5
 
 
 def test_nesting_and_objective_by_hand():
@@ -89,6 +116,20 @@ FORMATS = {
     ),
     "nextgqa": ("gqa.csv", [{"video_id": "a", "question": "Q?", "location": "[[1.0, 2.0]]"}], [(1.0, 2.0)]),
     "qvhighlights": ("qvh.jsonl", [{"vid": "a", "query": "Q?", "relevant_windows": [[1, 2]]}], [(1.0, 2.0)]),
+    "m2m": (
+        "m2m.json",
+        [
+            {
+                "video_id": "a",
+                "question": "Q?",
+                "options": {},
+                "answer": "A",
+                "start": 1,
+                "end": "00:00:02.500",
+            }
+        ],
+        [(1.0, 2.5)],
+    ),
 }
 
 
@@ -110,6 +151,99 @@ def test_question_formats(tmp_path, kind):
     assert found == GroundedQuestion(str(tmp_path / "a.mp4"), "Q?", tuple(intervals), moments)
     (moved,) = load_questions(path, kind=kind, videos="/elsewhere")
     assert moved.video == "/elsewhere/a.mp4"
+
+
+TIMELINES = [
+    {"video": 3, "last_end": 300.0, "intervals": [[20.0, 40.0], [280.0, 300.0]]},
+    {"video": "talk", "duration": 600.0, "question": "When?", "intervals": [[100.0, 120.0], [400.0, 410.0]]},
+]
+
+
+@pytest.fixture
+def timelines(tmp_path):
+    path = tmp_path / "timelines.json"
+    path.write_text(json.dumps(TIMELINES))
+    return path
+
+
+def test_timelines_are_questions_without_videos(timelines):
+    first, second, talk = load_questions(timelines, kind="timeline")
+    assert (first.video, first.question, first.intervals) == ("real 3", "real 3 0", ((20.0, 40.0),))
+    assert second.intervals == ((280.0, 300.0),)
+    assert first.duration == second.duration  # drawn, as none is given
+    assert 300 <= first.duration <= 600
+    assert first.part == second.part
+    assert (talk.video, talk.duration, len(talk.intervals)) == ("talk", 600.0, 2)
+
+
+def test_timelines_are_evaluated_and_have_no_looks(timelines):
+    names = [
+        "mec",
+        "mec:residual",
+        "min-gap",
+        "uniform",
+        "top-k",
+        "aks",
+        "wfs-sb",
+        "bolt",
+        "facility-location",
+    ]
+    questions = load_questions(timelines, kind="timeline")
+    result = evaluate(questions, names, [2, 8], Session("noisy-truth:20", store=NoStore()))
+    for name in names:
+        found = result["selectors"][name]["8"]
+        assert (found["redundancy"], found["near_duplicates"]) == (None, None)
+        assert found["hit"] == 1.0 or name == "uniform"
+    with pytest.raises(ConfigError, match="a timeline has no pictures to score"):
+        evaluate(questions, ["mec"], [2], Session(TableScorer({1: 1.0})))
+
+
+def test_on_a_timeline_looks_move_no_frame():
+    """All alike, or each with a look of its own: the same order by both rules."""
+    rng = np.random.default_rng(0)
+    times, scores = np.arange(40) * 3.0, rng.random(40).astype(np.float32)
+    alike, own = np.tile(np.eye(40, dtype=np.float32)[0], (40, 1)), np.eye(40, dtype=np.float32)
+    config = RankingConfig()
+    orders = [residual(times, scores, scores, looks, config).order.tolist() for looks in (alike, own)]
+    assert orders[0] == orders[1]
+    places = np.arange(40) * 90
+    orders = [greedy(places, scores, looks, 3600, config).order.tolist() for looks in (alike, own)]
+    assert orders[0] == orders[1]
+
+
+def test_every_question_belongs_to_one_part(tmp_path):
+    """The names in the file decide, wherever the videos lie."""
+    rows = [{"video": "a.mp4", "question": f"Q{n}?", "intervals": [[1, 2]]} for n in range(20)]
+    (tmp_path / "qa.json").write_text(json.dumps(rows))
+    both = [load_questions(tmp_path / "qa.json", part=part) for part in ("tune", "report")]
+    whole = load_questions(tmp_path / "qa.json")
+    assert sorted(q.question for part in both for q in part) == sorted(q.question for q in whole)
+    assert all(4 < len(part) < 16 for part in both)
+    elsewhere = load_questions(tmp_path / "qa.json", part="tune", videos="/elsewhere")
+    assert [q.question for q in elsewhere] == [q.question for q in both[0]]
+    (tmp_path / "one.json").write_text(json.dumps([r for r in rows if r["question"] == both[0][0].question]))
+    with pytest.raises(ConfigError, match="belong to the part report"):
+        load_questions(tmp_path / "one.json", part="report")
+
+
+def test_keyframes_of_toolmerge_are_found_by_their_seconds(question_set, clip, tmp_path):
+    """frames_used number the frames of a video sampled at 2 a second, and are not looked at."""
+    rows = [
+        {"uid": f"c_{n}", "video_id": clip.stem, "question": question, "options": {}, "ground_truth": "A",
+         "frames_used": [int(2 * s) for s in times], "timestamps_used": times}
+        for n, (question, times) in enumerate({"First?": [2.5, 7.0], "Second?": [0.0, 8.5]}.items())
+    ]  # fmt: skip
+    (tmp_path / "keyframes.json").write_text(json.dumps(rows))
+    spec = f"file:{tmp_path / 'keyframes.json'}"
+    made = load_selector(spec, Session(None)).select(clip, "First?", [2])
+    assert made.prefix(2).frames.tolist() == [62, 175]  # 2.5 s lies between 62 and 63
+    result = evaluate(load_questions(question_set), [spec], [2], Session(None))
+    assert result["selectors"][spec]["2"]["hit"] == 1.0
+    assert result["selectors"][spec]["2"]["covered"] == 0.75
+    rows[0]["timestamps_used"] = [99.0]
+    (tmp_path / "keyframes.json").write_text(json.dumps(rows))
+    with pytest.raises(VideoError, match=r"lists 99 s, and this video's last frame is at 11\.96 s"):
+        load_selector(spec, Session(None)).select(clip, "First?", [2])
 
 
 def test_longvideobench_moments_are_seconds_of_the_video_itself(tmp_path, clip):
@@ -201,6 +335,24 @@ def test_evaluate_finds_what_the_truth_says(question_set):
         assert all(v is None or np.isfinite(v) for v in measures.values())
 
 
+def test_every_question_on_a_video_has_its_own_truth(clip):
+    questions = [GroundedQuestion(str(clip), f"Q{n}?", ((n, n + 0.5),)) for n in (1.0, 5.0, 9.0)]
+    result = evaluate(questions, ["top-k", "mec", "min-gap"], [1], Session("noisy-truth:50"))
+    assert [result["selectors"][name]["1"]["hit"] for name in ("top-k", "mec", "min-gap")] == [1, 1, 1]
+
+
+def test_seeds_give_one_number_for_each_question(question_set):
+    questions, budgets = load_questions(question_set), [2, 4]
+    one = [evaluate(questions, ["top-k"], budgets, Session(f"noisy-truth:{snr}"), seeds=3) for snr in (0, 20)]
+    assert [found["seeds"] for found in one] == [3, 3]
+    found = collect(questions, {"top-k": "top-k"}, budgets, Session("noisy-truth:0"), seeds=3)["top-k"]
+    assert len(found) == 6
+    hits = recall.by_question(found, 4, "hit", seeds=3)
+    assert one[0]["selectors"]["top-k"]["4"]["hit"] == pytest.approx(hits.mean())
+    with pytest.raises(ConfigError, match="several seeds are for noisy truth"):
+        evaluate(questions, ["top-k"], budgets, Session(TableScorer({1: 1.0})), seeds=2)
+
+
 def test_ablations_have_the_papers_rows(question_set):
     scores = {n: float(50 <= n <= 65) for n in range(300)}
     result = ablations(load_questions(question_set), Session(TableScorer(scores)))
@@ -233,9 +385,24 @@ def test_the_recall_command(capsys, question_set, tmp_path):
     for name, summary in data["selectors"].items():
         assert any(row[:4] == [name, *(f"{summary[k]['hit']:.2f}" for k in ("2", "4", "8"))] for row in rows)
     assert data["questions"] == 2
-    assert {"hit", "covered", "largest_gap", "redundancy", "nesting"} <= set(data["selectors"]["mec"]["8"])
+    measures = {"hit", "covered", "largest_gap", "redundancy", "near_duplicates", "nesting"}
+    assert measures <= set(data["selectors"]["mec"]["8"])
+    assert "dup@8" in printed
     assert out[1].read_text().startswith("selector,budget,hit")
     assert ET.parse(out[2]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_the_recall_command_on_timelines(capsys, timelines, tmp_path):
+    code, _, err = run(
+        capsys, "evaluate", "recall", timelines, "--kind", "timeline", "--scorer", "noisy-truth:20",
+        "--seeds", "2", "--part", "report", "--selectors", "mec:residual,min-gap", "--budgets", "2,4",
+        "--quiet", "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    assert code == 0, err
+    data = json.loads((tmp_path / "r.json").read_text())
+    parts = [question.part for question in load_questions(timelines, kind="timeline")]
+    assert (data["part"], data["seeds"], data["questions"]) == ("report", 2, parts.count("report"))
+    assert data["selectors"]["min-gap"]["4"]["near_duplicates"] is None
 
 
 def test_the_select_and_compare_commands(capsys, clip, tmp_path):

@@ -126,6 +126,16 @@ def test_facility_location_by_hand():
     assert relevant.tolist() == [2]
 
 
+def test_min_gap_by_hand():
+    """Of 0, 4, 9, 10, 30 s: 4 s is best; 30 s is the only one 10 s away; then 5 s apart is enough."""
+    seconds = np.array([0.0, 4.0, 9.0, 10.0, 30.0])
+    evidence = np.array([0.5, 0.9, 0.5, 0.4, 0.1])
+    assert rules.min_gap(seconds, evidence, 5).tolist() == [1, 4, 2, 0, 3]
+    assert rules.min_gap(seconds, evidence, 2).tolist() == [1, 4]
+    assert rules.min_gap(seconds, np.full(5, 0.5), 3).tolist() == [0, 3, 4]  # 10 s is not within 10 s
+    assert rules.min_gap(np.zeros(3), np.array([0.1, 0.3, 0.2]), 9).tolist() == [1, 2, 0]
+
+
 def test_top_k_ties_go_to_the_earlier():
     assert sorted(rules.top_k(np.array([0.5, 0.9, 0.5, 0.9]), 3).tolist()) == [0, 1, 3]
 

@@ -35,12 +35,15 @@ def session():
     return Session(Vectors(SCORES))
 
 
-OURS = ["mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3", "facility-location"]
+OURS = [
+    "mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3",
+    "facility-location",
+]  # fmt: skip
 
 
 def test_all_are_found_by_name():
     assert selector_names()[: len(OURS)] == OURS
-    with pytest.raises(ConfigError, match="there is no selector 'best'; choose from mec, uniform"):
+    with pytest.raises(ConfigError, match="there is no selector 'best'; choose from mec, min-gap, uniform"):
         load_selector("best", Session(None))
 
 
@@ -58,7 +61,9 @@ def test_exactly_k_distinct_frames_in_time_order(session, clip, name, budgets):
         assert np.allclose(prefix.seconds, prefix.frames / 25)
         if prefix.ranks is not None:
             assert sorted(prefix.ranks.tolist()) == list(range(1, budget + 1))
-    looked_at = {"uniform": range(1), "mec": range(13, 301)}.get(name, range(12, 14))
+    looked_at = {"uniform": range(1), "mec": range(13, 301), "min-gap": range(13, 301)}.get(
+        name, range(12, 14)
+    )
     assert made.stats["candidates"] in looked_at
 
 
@@ -77,10 +82,21 @@ def test_a_short_video_gives_all_its_frames(session, frames, name):
         assert made.prefix(8).frames.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("name", ["top-k", "mdp3", "facility-location"])
+@pytest.mark.parametrize("name", ["min-gap", "top-k", "mdp3", "facility-location"])
 def test_those_that_rank_nest(session, clip, name):
     made = load_selector(name, session).select(clip, "Where?", [4, 8])
     assert set(made.prefix(4).frames.tolist()) <= set(made.prefix(8).frames.tolist())
+
+
+def test_min_gap_orders_mecs_own_candidates(session, clip):
+    """Two frames of 12 s can be 10 s apart, the third only 5 s."""
+    ranking = load_selector("mec", session).rank(clip, "Where?")
+    made = load_selector("min-gap", session).select(clip, "Where?", [1, 2, 64])
+    assert set(made.prefix(64).frames.tolist()) <= set(ranking.pool.frames.tolist())
+    assert made.prefix(1).frames.tolist() == [int(ranking.frames[0])]  # the best evidence
+    assert made.stats["candidates"] == len(ranking.pool)
+    by_rank = made.prefix(64).seconds[np.argsort(made.prefix(64).ranks)]
+    assert np.abs(by_rank[1] - by_rank[0]) >= 5
 
 
 def test_top_k_takes_the_most_relevant(session, clip):
@@ -132,7 +148,9 @@ def test_candidates_by_hand():
 
 def test_topping_up_by_hand():
     """Duplicates go; the best unchosen come; then frames spread over the video."""
-    scored = ScoredCandidates(np.array([0, 10, 20]), np.array([0.1, 0.9, 0.5]), np.zeros((3, 1), np.float32))
+    scored = ScoredCandidates(
+        np.array([0, 10, 20]), np.array([0.1, 0.9, 0.5]), np.zeros((3, 1, 1, 3), np.uint8)
+    )
     assert exactly(np.array([0, 0]), scored, 2, 30).tolist() == [0, 10]
     assert exactly(np.array([], dtype=np.int64), scored, 1, 30).tolist() == [10]
     assert len(exactly(np.array([0]), scored, 7, 30)) == 7

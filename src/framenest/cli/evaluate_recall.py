@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import rich_click as click
 
@@ -15,9 +15,10 @@ from framenest.cli.parameter_types import Budgets, SelectorNames
 from framenest.cli.terminal import Bars, note, out, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
-from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, load_questions
+from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, Part, load_questions
 from framenest.evaluation.recall_output import plot, plotting, write_csv
 from framenest.evaluation.recall_run import evaluate
+from framenest.evaluation.timeline_decoder import NoStore
 from framenest.session import Session
 
 BUDGETS = "4,8,16,32,64,128,256"
@@ -29,6 +30,9 @@ class QuestionSet:
 
     kind: str = option("The file's format.", type=click.Choice(list(READERS)), default="framenest")
     videos: str | None = option("Where the videos lie. [default: beside the file]", metavar="DIR")
+    part: Part = option(
+        "Half of the questions, always the same.", type=click.Choice(get_args(Part)), default="all"
+    )
     scorer: str = option(
         "Named on purpose: `framenest models` lists them; noisy-truth:SNR needs no model at all.",
         required=True,
@@ -37,11 +41,12 @@ class QuestionSet:
 
     def load(self, file: str) -> list[GroundedQuestion]:
         """The questions."""
-        return load_questions(file, kind=self.kind, videos=self.videos)
+        return load_questions(file, kind=self.kind, videos=self.videos, part=self.part)
 
     def session(self, scoring: ScorerConfig, common: Common, bars: Bars) -> Session:
         """A session with the scorer."""
-        return Session(self.scorer, store=common.cache, progress=bars, scoring=scoring)
+        store = NoStore() if self.kind == "timeline" else common.cache
+        return Session(self.scorer, store=store, progress=bars, scoring=scoring)
 
 
 @click.command("recall")
@@ -54,6 +59,7 @@ def recall(
     budget_weights: str | None = option(
         "π: how much each budget counts. [default: equally]", metavar="8=2,16=1"
     ),
+    seeds: int = option("Draws of noisy truth's noise, averaged.", default=1, type=click.IntRange(1)),
     json_file: Path | None = option("Write all numbers here.", flag="--json", type=OutputFile()),
     csv_file: Path | None = option("Write a row per selector and budget.", flag="--csv", type=OutputFile()),
     plot_file: Path | None = option(
@@ -77,8 +83,8 @@ def recall(
     entries = question_set.load(questions)
     with common.bars() as bars:
         session = question_set.session(scoring, common, bars)
-        measured = evaluate(entries, selectors, budgets, session, weights=weights, progress=bars)
-    result = {"scorer": question_set.scorer, **measured}
+        measured = evaluate(entries, selectors, budgets, session, weights=weights, seeds=seeds, progress=bars)
+    result = {"scorer": question_set.scorer, "part": question_set.part, **measured}
     _print(result)
     write_json(json_file, result)
     if csv_file is not None:
@@ -104,7 +110,8 @@ def _print(result: dict[str, Any]) -> None:
     first = next(iter(result["selectors"].values()))
     budgets = [k for k in first if k != "all"]
     hits = table("selector", *budgets, "mean", "first hit", left=["selector"])
-    measures = ("cov.", "gap", "red.", "nest", "low", "med.", "high", "seen", "s")
+    few = "8" if "8" in budgets else budgets[0]
+    measures = ("cov.", "gap", "red.", f"dup@{few}", "nest", "low", "med.", "high", "seen", "s")
     rest = table("selector", *measures, left=["selector"])
     for name, summary in result["selectors"].items():
         whole, last = summary["all"], summary[budgets[-1]]
@@ -117,7 +124,9 @@ def _print(result: dict[str, Any]) -> None:
         )
         rest.add_row(
             name,
-            *(_number(last[measure]) for measure in ("covered", "largest_gap", "redundancy", "nesting")),
+            *(_number(last[measure]) for measure in ("covered", "largest_gap", "redundancy")),
+            _number(summary[few]["near_duplicates"]),
+            _number(last["nesting"]),
             *(_number(whole.get(regime)) for regime in ("low", "medium", "high")),
             f"{whole['candidates']:.0f}",
             f"{whole['seconds']:.2f}",

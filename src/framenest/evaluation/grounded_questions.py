@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from framenest.errors import ConfigError, StoreError
+from framenest.evaluation.timeline_decoder import TimelineDecoder
 from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.video.address import is_remote
 
 Intervals = tuple[tuple[float, float], ...]
+Part = Literal["tune", "report", "all"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class GroundedQuestion:
         intervals: (start, end) in seconds from the first frame.
         moments: Frame numbers, where a benchmark gives those instead; each counts as the second around it
             either way, once the video's timeline is known.
+        duration: Seconds, for a bare timeline: `video` is then only a name, and there are no pictures.
 
     Example:
         >>> GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),)).intervals
@@ -36,6 +40,22 @@ class GroundedQuestion:
     question: str
     intervals: Intervals
     moments: tuple[int, ...] = ()
+    duration: float | None = None
+
+    @property
+    def source(self) -> str | Decoder:
+        """What a session opens: the video, or the bare timeline."""
+        return self.video if self.duration is None else TimelineDecoder(self.video, self.duration)
+
+    @property
+    def part(self) -> Part:
+        """ "tune" or "report", by a hash of video and question; of a timeline by its video alone.
+
+        >>> GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),)).part
+        'report'
+        """
+        key = f"{self.video}\n{self.question}" if self.duration is None else self.video
+        return "report" if _hash(key) % 2 else "tune"
 
     def intervals_in(self, video: Decoder) -> Intervals:
         """All intervals in seconds, those around `moments` by the frames' own times in the open video."""
@@ -48,7 +68,7 @@ class GroundedQuestion:
 
 
 def load_questions(
-    path: str | Path, *, kind: str | None = None, videos: str | Path | None = None
+    path: str | Path, *, kind: str | None = None, videos: str | Path | None = None, part: Part = "all"
 ) -> list[GroundedQuestion]:
     """Read a question set.
 
@@ -57,6 +77,7 @@ def load_questions(
         kind: The file's format, one of READERS, "framenest" by default: a row is {"video", "question",
             "intervals": [[start, end], …]} in seconds.
         videos: The folder of the videos, by default the file's own.
+        part: "tune" or "report": one half of the questions, always the same, by the names in the file.
 
     Returns:
         The questions that have intervals or moments, with the paths of their videos.
@@ -83,12 +104,20 @@ def load_questions(
         raise ConfigError(
             f"{file}: not a question set of the kind {kind or 'framenest'} ({error!r})"
         ) from error
+    entries = [entry for entry in entries if part in ("all", entry.part)]
     if not entries:
-        raise ConfigError(f"{file}: no questions with intervals in this file")
+        which = "" if part == "all" else f" that belong to the part {part}"
+        raise ConfigError(f"{file}: no questions with intervals in this file{which}")
     return [
-        entry if is_remote(entry.video) else replace(entry, video=str(folder / entry.video))
+        entry
+        if entry.duration is not None or is_remote(entry.video)
+        else replace(entry, video=str(folder / entry.video))
         for entry in entries
     ]
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def _own(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
@@ -145,6 +174,35 @@ def _qvhighlights(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
     return [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"]) for row in rows]
 
 
+def _m2m(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
+    """Molmo-2 Moments: rows with `video_id`, `question`, `start` and `end`, seconds or "hh:mm:ss.mmm"."""
+    return [
+        _question(f"{row['video_id']}.mp4", row["question"], [[_clock(row["start"]), _clock(row["end"])]])
+        for row in rows
+    ]
+
+
+def _timeline(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
+    """Bare timelines: {"video", "question", "intervals", "duration"}.
+
+    A row without a question holds one question per interval. Where no duration is given, it is drawn, the
+    same every time: as if the intervals lay uniformly in the video, which is at most twice as long as its
+    last interval's end.
+    """
+    found = []
+    for row in rows:
+        name = f"real {row['video']}" if isinstance(row["video"], int) else str(row["video"])
+        intervals, last = row["intervals"], max(float(end) for _, end in row["intervals"])
+        drawn = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
+        duration = float(row.get("duration") or row.get("last_end", last) / max(0.5, drawn))
+        if "question" in row:
+            asked = [_question(name, row["question"], intervals)]
+        else:
+            asked = [_question(name, f"{name} {n}", [one]) for n, one in enumerate(intervals)]
+        found += [replace(one, duration=duration) for one in asked]
+    return found
+
+
 def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
     pairs = tuple((float(start), float(end)) for start, end in intervals)
     if not pairs or any(end < start for start, end in pairs):
@@ -152,10 +210,10 @@ def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
     return GroundedQuestion(str(video), str(question), pairs)
 
 
-def _clock(text: str) -> float:
-    """Seconds of "ss", "mm:ss" or "hh:mm:ss"."""
+def _clock(text: str | float) -> float:
+    """Seconds of "ss", "mm:ss", "hh:mm:ss" or a number."""
     seconds = 0.0
-    for part in text.strip().split(":"):
+    for part in str(text).strip().split(":"):
         seconds = 60 * seconds + float(part)
     return seconds
 
@@ -166,4 +224,6 @@ READERS: dict[str, Callable[[list[dict[str, Any]]], list[GroundedQuestion]]] = {
     "lvbench": _lvbench,
     "nextgqa": _nextgqa,
     "qvhighlights": _qvhighlights,
+    "m2m": _m2m,
+    "timeline": _timeline,
 }

@@ -30,22 +30,27 @@ class NoisyTruthScorer:
     Args:
         snr: Signal-to-noise ratio: 0 knows nothing, 4 finds nearly everything.
         intervals: (start, end) in seconds, where the answer is seen. Without them the scorer cannot match:
-            `framenest evaluate` gives it those of each question with `knowing`.
+            `framenest evaluate` gives it those of each question with `learn`.
         seed: Of the noise.
 
     Example:
-        >>> NoisyTruthScorer(2, [(7.0, 8.5)]).version
-        '2 (logistic, seed 0)'
+        >>> NoisyTruthScorer(2, [(7.0, 8.5)]).relevance
+        'SNR 2, logistic, seed 0'
     """
 
     name = "noisy-truth"
+    version = "1"  # what is encoded is the same for every ratio and seed, so all share one cache
     inputs: tuple[ImageSpec, ...] = ()
 
     def __init__(
         self, snr: float, intervals: Sequence[tuple[float, float]] | None = None, seed: int = 0
     ) -> None:
         self._snr, self._intervals, self._seed = snr, intervals, seed
-        self.version = f"{snr:g} (logistic, seed {seed})"
+
+    @property
+    def relevance(self) -> str:
+        """How the numbers came into [0, 1]."""
+        return f"SNR {self._snr:g}, logistic, seed {self._seed}"
 
     @classmethod
     def load(
@@ -58,9 +63,12 @@ class NoisyTruthScorer:
             given = f"noisy-truth:{checkpoint}"
             raise ConfigError(f"noisy truth needs its ratio, as in noisy-truth:2, not {given!r}") from error
 
-    def knowing(self, intervals: Sequence[tuple[float, float]]) -> NoisyTruthScorer:
-        """The same noise around another question's truth."""
-        return NoisyTruthScorer(self._snr, intervals, self._seed)
+    def learn(self, intervals: Sequence[tuple[float, float]], seed: int = 0) -> None:
+        """From now on the truth of another question, with noise of this seed.
+
+        The scorer itself changes, since sessions keep it beside what it encoded.
+        """
+        self._intervals, self._seed = intervals, seed
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """{"second": (n,) float64}."""

@@ -19,6 +19,8 @@ Seconds = NDArray[np.float64]
 REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
 """Budgets over which the paper's tables average."""
 BOOTSTRAP, SEED = 1000, 0
+SAME_LOOK = 0.995
+"""Appearance similarity above which two frames are near-duplicates."""
 
 
 def inside(seconds: Seconds, intervals: Intervals) -> NDArray[np.bool_]:
@@ -57,12 +59,23 @@ def largest_gap(seconds: Seconds, duration: float) -> float:
 
 def redundancy(appearance: NDArray[np.float32]) -> float:
     """Mean similarity of each frame to its most similar other. appearance: (K, d) unit vectors."""
+    return float(_most_similar(appearance).mean())
+
+
+def near_duplicates(appearance: NDArray[np.float32]) -> float:
+    """Share of the frames whose most similar other frame looks the same. appearance: (K, d) unit vectors."""
+    return float((_most_similar(appearance) > SAME_LOOK).mean())
+
+
+def _most_similar(appearance: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(K,) similarity of each frame to its most similar other; 0 for a lone one."""
     if len(appearance) < 2:
-        return 0.0
+        return np.zeros(1)
     vectors = appearance.astype(np.float64)
     similar = vectors @ vectors.T
     np.fill_diagonal(similar, -np.inf)
-    return float(similar.max(axis=1).mean())
+    nearest: NDArray[np.float64] = similar.max(axis=1)
+    return nearest
 
 
 def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
@@ -88,7 +101,10 @@ def objective(hits: Mapping[int, float], weights: Mapping[int, float]) -> float:
 
 
 def interval_of_mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    """95 % bootstrap interval of a mean over questions; the same draws every time."""
+    """95 % bootstrap interval of a mean over questions; the same draws every time.
+
+    For a paired difference, pass the differences.
+    """
     draws = np.random.default_rng(SEED).integers(0, len(values), (BOOTSTRAP, len(values)))
     low, high = np.percentile(values[draws].mean(axis=1), [2.5, 97.5])
     return float(low), float(high)
@@ -100,17 +116,27 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(there)) if there else None
 
 
+def by_question(outcomes: Sequence[RecallOutcome], budget: int, name: str, seeds: int = 1) -> Seconds:
+    """(n,) a measure of each question, the mean over its seeds. outcomes: question by question."""
+    values = np.array([outcome.by_budget[budget][name] for outcome in outcomes], dtype=np.float64)
+    means: Seconds = values.reshape(-1, seeds).mean(axis=1)
+    return means
+
+
 def summarise(
-    outcomes: Sequence[RecallOutcome], weights: Mapping[int, float] | None = None
+    outcomes: Sequence[RecallOutcome], weights: Mapping[int, float] | None = None, seeds: int = 1
 ) -> dict[str, Any]:
-    """Means over questions: {"8": {"hit": …, "hit_low": …, "hit_high": …, …}, …, "all": {…}}."""
+    """Means over questions: {"8": {"hit": …, "hit_low": …, "hit_high": …, …}, …, "all": {…}}.
+
+    outcomes: question by question, each with all its seeds. Intervals are over questions.
+    """
     budgets = list(outcomes[0].by_budget)
     weights = weights or dict.fromkeys(budgets, 1.0)
     summary: dict[str, Any] = {}
     for budget in budgets:
         rows = [outcome.by_budget[budget] for outcome in outcomes]
         means = {name: _mean([row[name] for row in rows]) for name in rows[0]}
-        low, high = interval_of_mean(np.array([row["hit"] for row in rows], dtype=np.float64))
+        low, high = interval_of_mean(by_question(outcomes, budget, "hit", seeds))
         summary[str(budget)] = means | {"hit_low": low, "hit_high": high}
     hits = {budget: summary[str(budget)]["hit"] for budget in budgets}
     ranked = all(outcome.ranked for outcome in outcomes)

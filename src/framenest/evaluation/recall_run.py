@@ -8,13 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from framenest.config import PRESETS
+from framenest.errors import ConfigError
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import appearance
-from framenest.protocols import Progress
+from framenest.method.prefix import Prefix
+from framenest.protocols import Decoder, Progress
 from framenest.selectors import load_selector, needs_scorer
 from framenest.selectors.published_selectors import THUMBNAIL
 from framenest.selectors.selection import Selection
@@ -34,6 +37,7 @@ def evaluate(
     session: Session,
     *,
     weights: Mapping[int, float] | None = None,
+    seeds: int = 1,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
     """Evidence recall of selectors on a question set.
@@ -44,10 +48,11 @@ def evaluate(
         budgets: Numbers of frames.
         session: With the scorer; `noisy-truth:SNR` is told each question's intervals.
         weights: How much each budget counts in the objective, by default all the same.
+        seeds: Draws of the noise of `noisy-truth`, averaged for each question.
         progress: Called as progress(stage, done, total).
 
     Returns:
-        {"questions": n, "selectors": {name: summary}}; `recall.summarise` says what is in a summary.
+        {"questions": n, "seeds": n, "selectors": {name: summary}}; `recall.summarise` says what each has.
 
     Example:
         >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
@@ -56,10 +61,11 @@ def evaluate(
         1.0
     """
     specs = {name: name for name in selectors}
-    outcomes = _collect(questions, specs, budgets, session, progress)
+    outcomes = collect(questions, specs, budgets, session, seeds=seeds, progress=progress)
     return {
         "questions": len(questions),
-        "selectors": {name: recall.summarise(rows, weights) for name, rows in outcomes.items()},
+        "seeds": seeds,
+        "selectors": {name: recall.summarise(rows, weights, seeds) for name, rows in outcomes.items()},
     }
 
 
@@ -69,12 +75,13 @@ def ablations(
     """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
     budgets = [k for group in recall.REGIMES.values() for k in group]
     specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS if name != "residual"}
-    outcomes = _collect(questions, specs, budgets, session, progress)
+    outcomes = collect(questions, specs, budgets, session, progress=progress)
     rows = {name: _row(recall.summarise(found), budgets) for name, found in outcomes.items()}
     horizons: dict[str, dict[str, float]] = {}
     for horizon in HORIZONS:
         fitting = [k for k in budgets if k <= horizon]
-        found = _collect(questions, {"mec": f"mec:horizon={horizon}"}, fitting, session, progress)["mec"]
+        one = {"mec": f"mec:horizon={horizon}"}
+        found = collect(questions, one, fitting, session, progress=progress)["mec"]
         summary = recall.summarise(found)
         horizons[str(horizon)] = {str(k): summary[str(k)]["hit"] for k in fitting}
     return {
@@ -90,47 +97,68 @@ def _row(summary: dict[str, Any], budgets: Sequence[int]) -> dict[str, float]:
     return {name: summary["all"][name] for name in recall.REGIMES} | {"average": average}
 
 
-def _collect(
+def collect(
     questions: Sequence[GroundedQuestion],
     specs: Mapping[str, str],
     budgets: Sequence[int],
     session: Session,
-    progress: Progress,
+    *,
+    seeds: int = 1,
+    progress: Progress = lambda *_: None,
 ) -> dict[str, list[recall.RecallOutcome]]:
-    """Every selector on every question, in the order of the questions. specs: selectors by label."""
+    """What every selector did on every question.
+
+    Args:
+        questions: Questions with known intervals.
+        specs: Selectors by label.
+        budgets: Numbers of frames.
+        session: With the scorer.
+        seeds: Draws of the noise of `noisy-truth`.
+        progress: Called as progress(stage, done, total).
+
+    Returns:
+        By label, question by question in their order, each with all its seeds.
+
+    Raises:
+        ConfigError: Several seeds for a scorer that draws nothing, or a timeline for one that needs pictures.
+    """
     outcomes: dict[str, list[recall.RecallOutcome]] = {name: [] for name in specs}
     scorer = session.scorer if any(needs_scorer(spec) for spec in specs.values()) else None
-    space, ready = session, {name: load_selector(spec, session) for name, spec in specs.items()}
+    noisy = scorer if isinstance(scorer, NoisyTruthScorer) else None
+    if seeds > 1 and noisy is None:
+        raise ConfigError("several seeds are for noisy truth: --scorer noisy-truth:SNR")
+    if scorer is not noisy and any(asked.duration is not None for asked in questions):
+        raise ConfigError("a timeline has no pictures to score: --scorer noisy-truth:SNR")
+    ready = {name: load_selector(spec, session) for name, spec in specs.items()}
     for done, asked in enumerate(questions):
         progress("questions", done, len(questions))
-        entry = replace(asked, intervals=asked.intervals_in(session.open(asked.video)), moments=())
-        if isinstance(scorer, NoisyTruthScorer):
-            space = session.with_scorer(scorer.knowing(entry.intervals))
-            ready = {name: load_selector(spec, space) for name, spec in specs.items()}
-        for name, selector in ready.items():
-            began = time.perf_counter()
-            selection = selector.select(entry.video, entry.question, budgets)
-            outcomes[name].append(_judge(selection, entry, space, time.perf_counter() - began))
+        video = session.open(asked.source)
+        entry = replace(asked, intervals=asked.intervals_in(video), moments=())
+        for seed in range(seeds):
+            if noisy is not None:
+                noisy.learn(entry.intervals, seed)
+            for name, selector in ready.items():
+                began = time.perf_counter()
+                selection = selector.select(video, entry.question, budgets)
+                outcomes[name].append(_judge(selection, entry, video, session, time.perf_counter() - began))
     progress("questions", len(questions), len(questions))
     return outcomes
 
 
 def _judge(
-    selection: Selection, entry: GroundedQuestion, session: Session, spent: float
+    selection: Selection, entry: GroundedQuestion, video: Decoder, session: Session, spent: float
 ) -> recall.RecallOutcome:
-    """All measures of one selection."""
+    """All measures of one selection; those of looks are None on a timeline, which has none."""
     outcome = recall.RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
-    chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
-    cache = session.features(session.open(selection.video.path), None, THUMBNAIL)
-    seen = cache.see(chosen, "selected frames")
-    looks = appearance.encode(seen.thumbnails)
+    looks = None if entry.duration is not None else _Looks(selection, video, session)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)
         outcome.by_budget[budget] = {
             "hit": float(recall.hit(prefix.seconds, entry.intervals)),
             "covered": recall.covered(prefix.seconds, entry.intervals),
             "largest_gap": recall.largest_gap(prefix.seconds, selection.video.duration),
-            "redundancy": recall.redundancy(looks[np.isin(seen.frames, prefix.frames)]),
+            "redundancy": None if looks is None else recall.redundancy(looks.of(prefix)),
+            "near_duplicates": None if looks is None else recall.near_duplicates(looks.of(prefix)),
             "nesting": recall.nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
             "frames": float(len(prefix)),
         }
@@ -139,3 +167,16 @@ def _judge(
         outcome.ranked = True
         outcome.first_hit = recall.first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
     return outcome
+
+
+class _Looks:
+    """The appearance of every frame of a selection."""
+
+    def __init__(self, selection: Selection, video: Decoder, session: Session) -> None:
+        chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
+        seen = session.features(video, None, THUMBNAIL).see(chosen, "selected frames")
+        self._frames, self._vectors = seen.frames, appearance.encode(seen.thumbnails)
+
+    def of(self, prefix: Prefix) -> NDArray[np.float32]:
+        """(K, d) unit vectors."""
+        return self._vectors[np.isin(self._frames, prefix.frames)]

@@ -17,7 +17,18 @@ from framenest.session import Session
 
 GROUP = "framenest.selectors"
 FILE = "file:"
-ORDER = ("mec", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3", "facility-location")
+ORDER = (
+    "mec",
+    "min-gap",
+    "uniform",
+    "top-k",
+    "aks",
+    "aks-released",
+    "wfs-sb",
+    "bolt",
+    "mdp3",
+    "facility-location",
+)
 
 
 def selector_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Frames that were chosen before: a file of AKS, WFS-SB or Framenest as a selector, to compare with."""
+"""Frames that were chosen before: a file of AKS, WFS-SB, ToolMerge or Framenest as a selector."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FileSelector:
             if result.video.fingerprint != decoder.info.fingerprint:
                 raise IndexMismatch(f"{path}: was made from another video")
             return result.prefix(budget)
-        frames = find_frames(entries, question, decoder.info.path, where=path, row=self._row)
+        frames = find_frames(entries, question, decoder.info.path, decoder.seconds, where=path, row=self._row)
         if not frames:
             raise ConfigError(f"{path}: lists no frame for this question")
         total = decoder.info.num_frames

@@ -1,4 +1,4 @@
-"""Files of other selectors: AKS and WFS-SB keep a list of frame numbers per question, a file per budget."""
+"""Files of other selectors: AKS, WFS-SB and ToolMerge keep a list per question, a file per budget."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from framenest.errors import ConfigError, StoreError
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.method.prefix import Prefix
 
 Row = dict[str, Any]
 KEYS = ("keyframe_indices", "frame_idx")
 """Where rows hold the frames: WFS-SB's name, then AKS's."""
+SECONDS = "timestamps_used"
+"""Where ToolMerge holds them, in seconds; its `frames_used` number the frames of a sampled video."""
 
 
 def aks(prefixes: Sequence[Prefix], rows: Sequence[Row] | None = None) -> list[Any]:
@@ -61,14 +66,21 @@ def read_rows(path: str | Path) -> list[Any]:
 
 
 def find_frames(
-    entries: Sequence[Any], question: str | None, video: str, *, where: str, row: int | None = None
+    entries: Sequence[Any],
+    question: str | None,
+    video: str,
+    times: NDArray[np.float64],
+    *,
+    where: str,
+    row: int | None = None,
 ) -> list[int]:
     """The frames listed for a question about a video.
 
     Rows are found by their question, and by the video's name where several ask the same; `row` picks one
-    by number. A lone list needs neither.
+    by number. A lone list needs neither. times: (N,) seconds of the video's frames, for files that list
+    seconds: each stands for the nearest frame.
 
-    >>> find_frames([[5, 2, 2]], None, "kiln.mp4", where="aks.json")
+    >>> find_frames([[5, 2, 2]], None, "kiln.mp4", np.arange(9) / 25, where="aks.json")
     [2, 5]
     """
     if entries and all(isinstance(entry, int) for entry in entries):
@@ -81,11 +93,23 @@ def find_frames(
         found = entries[0]
     else:
         found = _asked(entries, question, video, where)
+    if isinstance(found, Mapping) and SECONDS in found:
+        return _nearest(found[SECONDS], times, where)
     if isinstance(found, Mapping):
         found = next((found[key] for key in KEYS if key in found), None)
     if not isinstance(found, list) or not all(isinstance(n, int) and n >= 0 for n in found):
         raise StoreError(f"{where}: holds no list of frame numbers ({' or '.join(KEYS)}) for this question")
     return sorted(set(found))
+
+
+def _nearest(seconds: Any, times: NDArray[np.float64], where: str) -> list[int]:
+    """The frames nearest to some seconds."""
+    if not isinstance(seconds, list) or not all(isinstance(s, (int, float)) and s >= 0 for s in seconds):
+        raise StoreError(f"{where}: {SECONDS} is no list of seconds for this question")
+    late = [second for second in seconds if second > times[-1] + 1]
+    if late:
+        raise VideoError(f"{where}: lists {late[0]:g} s, and this video's last frame is at {times[-1]:.2f} s")
+    return sorted({int(np.abs(times - second).argmin()) for second in seconds})
 
 
 def _asked(entries: Sequence[Any], question: str | None, video: str, where: str) -> Mapping[str, Any]:

@@ -57,6 +57,33 @@ class MecSelector:
         return Selection(ranking.video, question, self.name, ranking.scorer, prefixes, stats)
 
 
+class MinGapSelector:
+    """MEC's own candidates by evidence alone, kept apart in time: a simple rule to measure MEC against."""
+
+    name = "min-gap"
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
+        """A prefix of one order for each budget."""
+        budgets = check_budgets(budgets)
+        began = time.perf_counter()
+        decoder = self._session.open(video)
+        mec = MEC(session=self._session)
+        pool = mec.discover(mec.index(decoder), question)
+        order = rules.min_gap(pool.seconds, pool.evidence.astype(np.float64), max(budgets))
+        prefixes = {budget: _ranked_prefix(decoder, budget, pool.frames, order) for budget in budgets}
+        stats = pool.stats.to_json() | {"wall_seconds": time.perf_counter() - began, "runs": 1}
+        return Selection(decoder.info, question, self.name, pool.scorer, prefixes, stats)
+
+
+def _ranked_prefix(decoder: Decoder, budget: int, frames: Ints, order: Ints) -> Prefix:
+    """The first `budget` of an order, in time order with their ranks. frames: (n,); order: positions."""
+    place = np.argsort(order[:budget], kind="stable")
+    return prefix_of(decoder, budget, frames[order[place]], place + 1)
+
+
 class UniformSelector:
     """K frames spread evenly, both ends included; looks at nothing."""
 
@@ -121,8 +148,7 @@ class RuleSelector(ABC):
         if isinstance(scorer, Embedder) and (self.needs_vectors or self.without_vectors):
             vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
-        looks = appearance.encode(seen.thumbnails)
-        scored = ScoredCandidates(seen.frames, scores.astype(np.float64), looks, vectors, text)
+        scored = ScoredCandidates(seen.frames, scores.astype(np.float64), seen.thumbnails, vectors, text)
         order = self.rule(scored, max(budgets)) if self.ranks else None
         prefixes = {budget: self._prefix(decoder, scored, order, budget) for budget in budgets}
         stats: dict[str, Any] = {
@@ -138,8 +164,7 @@ class RuleSelector(ABC):
 
     def _prefix(self, decoder: Decoder, scored: ScoredCandidates, order: Ints | None, budget: int) -> Prefix:
         if order is not None and len(order) >= budget:
-            place = np.argsort(order[:budget], kind="stable")
-            return prefix_of(decoder, budget, scored.frames[order[place]], place + 1)
+            return _ranked_prefix(decoder, budget, scored.frames, order)
         # Where the candidates of a ranking run out, what is added has no rank.
         positions = self.rule(scored, budget) if order is None else order
         if not self.exact:
@@ -220,5 +245,6 @@ class FacilityLocationSelector(RuleSelector):
     ranks = True
 
     def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
-        looks = (scored.appearance if scored.vectors is None else scored.vectors).astype(np.float64)
+        found = appearance.encode(scored.thumbnails) if scored.vectors is None else scored.vectors
+        looks = found.astype(np.float64)
         return rules.facility_location(scored.scores, looks @ looks.T, budget, alpha=0.5, beta=1.0)

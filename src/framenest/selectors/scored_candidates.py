@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.frames import Pixels
 from framenest.method.probes import probe_grid
 
 Floats = NDArray[np.float64]
@@ -20,13 +21,13 @@ POOL = 1000
 class ScoredCandidates:
     """Candidates that decoded, with what a rule may look at.
 
-    frames: (n,) int64 ascending; scores: (n,) float64 relevance; appearance: (n, d) float32;
+    frames: (n,) int64 ascending; scores: (n,) float64 relevance; thumbnails: (n, h, w, 3) uint8;
     vectors: (n, d) frame vectors and text: (d,), where the scorer has them, else None.
     """
 
     frames: Ints
     scores: Floats
-    appearance: NDArray[np.float32]
+    thumbnails: Pixels
     vectors: Floats | None = None
     text: Floats | None = None
 

@@ -1,4 +1,4 @@
-"""The inner rules of the published selectors: scores in, positions out. Each is pinned to golden vectors.
+"""The inner rules of the selectors: scores in, positions out. Published ones are pinned to golden vectors.
 
 Scores are (n,) relevance of candidates in time order; a rule returns positions among them. What the
 public selectors add (removing duplicates, topping up to exactly K) is not here.
@@ -18,6 +18,34 @@ Ints = NDArray[np.int64]
 def top_k(scores: Floats, count: int) -> Ints:
     """The highest scores, best first; ties go to the earlier."""
     return np.argsort(-scores, kind="stable")[:count].astype(np.int64)
+
+
+def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0) -> Ints:
+    """The best evidence first, never within `gap` seconds of a chosen frame.
+
+    Where no candidate is left, the gap is halved. seconds, evidence: (n,) in time order. Positions in the
+    order in which they are taken, so prefixes nest; ties go to the earlier.
+
+    >>> min_gap(np.array([0.0, 4.0, 20.0]), np.array([0.9, 0.8, 0.1]), 3).tolist()
+    [0, 2, 1]
+    """
+    nearest = np.full(len(seconds), np.inf)
+    left = evidence.copy()
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(seconds)):
+        allowed = np.where(nearest >= gap, left, -np.inf)
+        best = int(allowed.argmax())
+        if allowed[best] == -np.inf:
+            gap = gap / 2 if gap > _NO_GAP else 0.0
+            continue
+        chosen.append(best)
+        left[best] = -np.inf
+        np.minimum(nearest, np.abs(seconds - seconds[best]), out=nearest)
+    return np.array(chosen, dtype=np.int64)
+
+
+_NO_GAP = 1e-3
+"""Seconds below which a gap is none: frames that share a time are all taken in the end."""
 
 
 def aks(

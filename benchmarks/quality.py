@@ -1,0 +1,155 @@
+"""Every quality table of docs/evaluation.md: who finds the evidence, by budget and by quality of the scorer.
+
+    python benchmarks/quality.py qa.json --timelines intervals.json --seeds 8
+
+Measured on the reporting half of the questions, which set no constant of any rule (`--part`). Writes
+results/quality.json, after every question set and scorer anew, and prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from machine import RESULTS, write
+
+from framenest import Session
+from framenest.evaluation import recall
+from framenest.evaluation.grounded_questions import load_questions
+from framenest.evaluation.recall_run import collect
+from framenest.evaluation.timeline_decoder import NoStore
+
+BUDGETS = (2, 4, 8, 16, 32, 64, 128, 256)
+SELECTORS = {
+    "uniform": "uniform",
+    "aks": "aks",
+    "wfs-sb": "wfs-sb",
+    "min-gap": "min-gap",
+    "mec": "mec",
+    "mec:residual": "mec:residual",
+}
+PAIRS = (("mec:residual", "mec"), ("mec:residual", "min-gap"))
+RATIOS = (0, 1, 2, 4)
+
+Numbers = dict[str, list[float]]
+"""By budget, and "mean" over all: the mean over questions and its 95 % interval."""
+
+
+def measure(file: str, kind: str, videos: str | None, scorer: str, seeds: int, part: Any) -> dict[str, Any]:
+    """All numbers of one question set with one scorer."""
+    questions = load_questions(file, kind=kind, videos=videos, part=part)
+    session = Session(scorer, store=NoStore() if kind == "timeline" else None)
+    outcomes = collect(questions, SELECTORS, BUDGETS, session, seeds=seeds)
+    hits = {name: by_budget(rows, "hit", seeds) for name, rows in outcomes.items()}
+    several = np.array([len(question.intervals) > 1 for question in questions])
+    found = {}
+    for name, rows in outcomes.items():
+        found[name] = {"hit": with_intervals(hits[name])}
+        if several.any():
+            covered = by_budget(rows, "covered", seeds)[several].mean(axis=0)
+            found[name]["covered_of_several"] = dict(zip(map(str, BUDGETS), rounded(covered), strict=True))
+        if kind != "timeline":
+            looks = {str(k): recall.by_question(rows, k, "near_duplicates", seeds).mean() for k in (8, 16)}
+            found[name]["near_duplicates"] = {k: round(float(share), 4) for k, share in looks.items()}
+    return {
+        "scorer": scorer,
+        "questions": len(questions),
+        "with_several_intervals": int(several.sum()),
+        "videos": len({question.video for question in questions}),
+        "seeds": seeds,
+        "selectors": found,
+        "differences": {f"{one} - {other}": with_intervals(hits[one] - hits[other]) for one, other in PAIRS},
+    }
+
+
+def by_budget(rows: Sequence[recall.RecallOutcome], measure: str, seeds: int) -> recall.Seconds:
+    """(n, budgets) a measure of every question, the mean over its seeds."""
+    return np.stack([recall.by_question(rows, k, measure, seeds) for k in BUDGETS], axis=1)
+
+
+def with_intervals(values: recall.Seconds) -> Numbers:
+    """The mean over questions at each budget and over all budgets, with intervals. values: (n, budgets)."""
+    columns = {str(k): values[:, at] for at, k in enumerate(BUDGETS)} | {"mean": values.mean(axis=1)}
+    return {name: rounded([one.mean(), *recall.interval_of_mean(one)]) for name, one in columns.items()}
+
+
+def rounded(values: Sequence[float] | recall.Seconds) -> list[float]:
+    return [round(float(value), 4) for value in values]
+
+
+def markdown(sets: dict[str, Any]) -> str:
+    """The tables of all sets."""
+    parts = []
+    for title, found in sets.items():
+        parts.append(f"### {title}: {found['questions']} questions, {found['seeds']} seeds\n")
+        parts.append(table("hit@K", [*map(str, BUDGETS), "mean"], found["selectors"], hit_cells))
+        if "near_duplicates" in found["selectors"]["mec"]:
+            parts.append(table("near-duplicates", ["8", "16"], found["selectors"], duplicate_cells))
+        if found["with_several_intervals"]:
+            parts.append(table("covered", [*map(str, BUDGETS)], found["selectors"], covered_cells))
+        parts.append(
+            table("difference", [*map(str, BUDGETS), "mean"], found["differences"], difference_cells)
+        )
+    return "\n".join(parts)
+
+
+def table(corner: str, columns: Sequence[str], rows: dict[str, Any], cells: Any) -> str:
+    head = f"| {corner} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}\n"
+    return head + "".join(f"| `{name}` | {' | '.join(cells(row))} |\n" for name, row in rows.items())
+
+
+def hit_cells(row: dict[str, Any]) -> list[str]:
+    return [f"{value[0]:.3f}" if key == "mean" else f"{value[0]:.2f}" for key, value in row["hit"].items()]
+
+
+def duplicate_cells(row: dict[str, Any]) -> list[str]:
+    return [f"{share:.3f}" for share in row["near_duplicates"].values()]
+
+
+def covered_cells(row: dict[str, Any]) -> list[str]:
+    return [f"{share:.2f}" for share in row["covered_of_several"].values()]
+
+
+def difference_cells(row: Numbers) -> list[str]:
+    return [f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" for mean, low, high in row.values()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("questions", help="a question set with videos")
+    parser.add_argument("--videos", help="their folder; by default the file's own")
+    parser.add_argument("--timelines", help="intervals without videos")
+    parser.add_argument("--seeds", type=int, default=8, help="draws of the noise on the question set")
+    parser.add_argument("--timeline-seeds", type=int, default=1)
+    parser.add_argument("--part", default="report", choices=["tune", "report", "all"])
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    given = parser.parse_args()
+    wanted = {"videos, tags": (given.questions, "framenest", given.videos, "tags", 1, given.part)}
+    for ratio in RATIOS:
+        scorer = f"noisy-truth:{ratio}"
+        wanted[f"videos, SNR {ratio}"] = (
+            given.questions, "framenest", given.videos, scorer, given.seeds, given.part,
+        )  # fmt: skip
+        if given.timelines:
+            wanted[f"timelines, SNR {ratio}"] = (
+                given.timelines, "timeline", None, scorer, given.timeline_seeds, given.part,
+            )  # fmt: skip
+    done: dict[str, Any] = {}
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(measure, *settings): title for title, settings in wanted.items()}
+        for future in as_completed(running):
+            done[running[future]] = future.result()
+            ordered = {title: done[title] for title in wanted if title in done}
+            write("quality", {"part": given.part, "budgets": list(BUDGETS), "sets": ordered})
+            print(f"{running[future]}: done", file=sys.stderr)
+    print(markdown(json.loads((RESULTS / "quality.json").read_text())["sets"]))
+
+
+if __name__ == "__main__":
+    main()
