@@ -184,7 +184,7 @@ def test_mec_at_every_preset_selects(session, clip, preset):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("best", "there is no selector 'best'; choose from mec, uniform"),
+        ("best", "there is no selector 'best'; choose from mec, min-gap"),
         ("mec:fast", "there is no preset 'fast'; choose from paper, residual, static-weights"),
         ("mec:zooms=1", "unknown setting 'zooms'"),
         ("mec:horizon=x", "horizon = 'x'"),
