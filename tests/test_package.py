@@ -68,6 +68,16 @@ def test_a_module_imports_only_from_rooms_before_it():
             assert other == own or room_of(other) < room_of(own), f"{path.name} imports {other}"
 
 
+def test_a_name_is_enough_to_find_a_class_or_a_file():
+    """No two classes share a name; of files only a command's, which bears the name of what it calls."""
+    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+    classes = [node.name for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef)]
+    public = [name for name in classes if not name.startswith("_")]
+    assert sorted(set(public)) == sorted(public)
+    files = [path.name for path in trees if path.stem != "__init__" and path.parent.name != "cli"]
+    assert sorted(set(files)) == sorted(files)
+
+
 def test_importing_framenest_loads_no_model_library():
     heavy = ["torch", "transformers", "openai", "onnxruntime", "ai_edge_litert", "tokenizers", "rich_click"]
     code = f"import sys, framenest; print([m for m in {heavy} if m in sys.modules])"
