@@ -82,9 +82,9 @@ const percent = (share) => `${Math.round(share * 100)} %`;
 
 /** What the residual rule multiplies: evidence, and the shares of it that no chosen frame shows. */
 const factorsOf = ({ ranks, floor }, place) => [
-  { name: "evidence", value: ranks.evidence[place] + floor, why: `evidence + ${floor}` },
-  { name: "event", value: 1 - ranks.same_event[place], why: "its event, not shown yet" },
-  { name: "look", value: 1 - ranks.same_look[place], why: "its look, not shown yet" },
+  [`evidence + ${floor}`, ranks.evidence[place] + floor],
+  ["× event not shown yet", 1 - ranks.same_event[place]],
+  ["× look not shown yet", 1 - ranks.same_look[place]],
 ];
 
 function residualBecause({ ranks }, place) {
@@ -170,14 +170,8 @@ const product = (total, factors) =>
       el(
         "tbody",
         {},
-        factors.map(({ name, value, why }, i) =>
-          el(
-            "tr",
-            {},
-            el("th", { scope: "row" }, i ? "× " : "", name),
-            el("td", {}, value.toFixed(3)),
-            el("td", { class: "quiet" }, why),
-          ),
+        factors.map(([name, value]) =>
+          el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value.toFixed(3))),
         ),
       ),
     ),
