@@ -15,7 +15,7 @@ import toy_benchmarks
 
 from framenest.cli import main
 from framenest.evaluation.qa_results import QaResults
-from lmm.scripted_server import ScriptedServer, completion
+from scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 

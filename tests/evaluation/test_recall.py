@@ -355,7 +355,7 @@ def test_seeds_give_one_number_for_each_question(question_set):
 
 def test_ablations_have_the_papers_rows(question_set):
     scores = {n: float(50 <= n <= 65) for n in range(300)}
-    result = ablations(load_questions(question_set), Session(TableScorer(scores)))
+    result = ablations(load_questions(question_set)[:1], Session(TableScorer(scores)))
     paper = json.loads((Path(__file__).parents[2] / "benchmarks" / "paper.json").read_text())
     for table in ("components", "schedules"):
         assert list(result[table]) == [{"mec": "paper"}.get(n, n.removeprefix("mec:")) for n in paper[table]]

@@ -59,17 +59,14 @@ def test_a_ranking_carries_it_into_its_file_and_out_again(tmp_path):
     assert MEC(config, Probabilities(), store=tmp_path).rank(clip, None).stats.match is None
 
 
-def test_tags_tell_what_is_there_from_what_is_not(tags_store, shared_data):
+def test_tags_tell_what_is_there_from_what_is_not(tag_scorer, tags_store, shared_data):
     """Photographs of COCO with their captions; asked for what the first shows, and for what none shows."""
-    from framenest.scorers.tags import TagScorer
-
     photos = sorted((shared_data / "photos").glob("*.jpg"))[:24]
     if len(photos) < 24:
         pytest.skip("the photographs are not here")
-    scorer = TagScorer(tags_store)
     frames = np.stack([np.asarray(Image.open(photo).convert("RGB").resize((320, 240))) for photo in photos])
     config = MECConfig(IndexConfig(base_probes=24, extra_probes=0))
-    mec = MEC(config, scorer, store=tags_store)
+    mec = MEC(config, tag_scorer, store=tags_store)
     absent = mec.rank(frames, "When does the orchestra play the violin concerto?", fps=1).stats.match
     assert absent.verdict != "strong"
     assert 0 <= absent.value <= 1

@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from scripted_server import ScriptedServer
 
 from command_line import run
 from framenest import BudgetError, Prefix, Selection, lmm, open_video
+from scripted_server import ScriptedServer
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 from framenest.lmm.client import Client
