@@ -130,16 +130,14 @@ def main() -> None:
     parser.add_argument("--part", default="report", choices=["tune", "report", "all"])
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args()
-    wanted = {"videos, tags": (given.questions, "framenest", given.videos, "tags", 1, given.part)}
-    for ratio in RATIOS:
-        scorer = f"noisy-truth:{ratio}"
-        wanted[f"videos, SNR {ratio}"] = (
-            given.questions, "framenest", given.videos, scorer, given.seeds, given.part,
-        )  # fmt: skip
-        if given.timelines:
-            wanted[f"timelines, SNR {ratio}"] = (
-                given.timelines, "timeline", None, scorer, given.timeline_seeds, given.part,
-            )  # fmt: skip
+    noisy = {ratio: f"noisy-truth:{ratio}" for ratio in RATIOS}
+    on_videos = given.questions, "framenest", given.videos
+    wanted = {"videos, tags": (*on_videos, "tags", 1, given.part)}
+    for ratio, scorer in noisy.items():
+        wanted[f"videos, SNR {ratio}"] = (*on_videos, scorer, given.seeds, given.part)
+    for ratio, scorer in noisy.items() if given.timelines else ():
+        seeds = given.timeline_seeds
+        wanted[f"timelines, SNR {ratio}"] = (given.timelines, "timeline", None, scorer, seeds, given.part)
     done: dict[str, Any] = {}
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(measure, *settings): title for title, settings in wanted.items()}

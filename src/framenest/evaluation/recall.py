@@ -57,25 +57,28 @@ def largest_gap(seconds: Seconds, duration: float) -> float:
     return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
 
 
-def redundancy(appearance: NDArray[np.float32]) -> float:
-    """Mean similarity of each frame to its most similar other. appearance: (K, d) unit vectors."""
-    return float(_most_similar(appearance).mean())
+def most_similar(appearance: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """(K,) similarity of each frame to its most similar other; 0 for a lone one.
 
-
-def near_duplicates(appearance: NDArray[np.float32]) -> float:
-    """Share of the frames whose most similar other frame looks the same. appearance: (K, d) unit vectors."""
-    return float((_most_similar(appearance) > SAME_LOOK).mean())
-
-
-def _most_similar(appearance: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(K,) similarity of each frame to its most similar other; 0 for a lone one."""
+    appearance: (K, d) unit vectors.
+    """
     if len(appearance) < 2:
         return np.zeros(1)
-    vectors = appearance.astype(np.float64)
+    vectors = appearance.astype(np.float64, copy=False)
     similar = vectors @ vectors.T
     np.fill_diagonal(similar, -np.inf)
     nearest: NDArray[np.float64] = similar.max(axis=1)
     return nearest
+
+
+def redundancy(nearest: NDArray[np.float64]) -> float:
+    """Mean similarity of each frame to its most similar other. nearest: (K,) as `most_similar` gives it."""
+    return float(nearest.mean())
+
+
+def near_duplicates(nearest: NDArray[np.float64]) -> float:
+    """Share of the frames whose most similar other looks the same. nearest: (K,) as `most_similar` gives."""
+    return float((nearest > SAME_LOOK).mean())
 
 
 def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:

@@ -153,12 +153,13 @@ def _judge(
     looks = None if entry.duration is not None else _Looks(selection, video, session)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)
+        nearest = None if looks is None else recall.most_similar(looks.of(prefix))
         outcome.by_budget[budget] = {
             "hit": float(recall.hit(prefix.seconds, entry.intervals)),
             "covered": recall.covered(prefix.seconds, entry.intervals),
             "largest_gap": recall.largest_gap(prefix.seconds, selection.video.duration),
-            "redundancy": None if looks is None else recall.redundancy(looks.of(prefix)),
-            "near_duplicates": None if looks is None else recall.near_duplicates(looks.of(prefix)),
+            "redundancy": None if nearest is None else recall.redundancy(nearest),
+            "near_duplicates": None if nearest is None else recall.near_duplicates(nearest),
             "nesting": recall.nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
             "frames": float(len(prefix)),
         }
@@ -175,8 +176,8 @@ class _Looks:
     def __init__(self, selection: Selection, video: Decoder, session: Session) -> None:
         chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
         seen = session.features(video, None, THUMBNAIL).see(chosen, "selected frames")
-        self._frames, self._vectors = seen.frames, appearance.encode(seen.thumbnails)
+        self._frames, self._vectors = seen.frames, appearance.encode(seen.thumbnails).astype(np.float64)
 
-    def of(self, prefix: Prefix) -> NDArray[np.float32]:
+    def of(self, prefix: Prefix) -> NDArray[np.float64]:
         """(K, d) unit vectors."""
         return self._vectors[np.isin(self._frames, prefix.frames)]
