@@ -43,7 +43,7 @@ types: $(VENV)/installed
 	$(BIN)/mypy
 
 core-tests: $(VENV)/installed models
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
