@@ -61,7 +61,7 @@ def test_commands_that_ask_a_model_take_the_same_options_for_it(name):
 )  # fmt: skip
 def test_selectors_are_named_alike_and_refused_before_the_work(capsys, arguments):
     for name, said in {
-        "middling": "there is no selector 'middling'; choose from mec, min-gap, top-k, aks",
+        "middling": "there is no selector 'middling'; choose from mec, min-gap, uniform, top-k, aks",
         "mec:best": "there is no preset 'best'; choose from paper",
     }.items():
         code, _, err = run(capsys, *arguments, name)
