@@ -18,7 +18,7 @@ QUESTION ?= Where is the cup of coffee?
 
 .PHONY: demo screenshot test lint types core-tests test-all test-torchcodec test-models test-browser test-server \
 	test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest wheel constraints models \
-	system-ffmpeg system-chromium clean
+	system-ffmpeg system-libpython system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
@@ -48,8 +48,9 @@ models: $(VENV)/installed
 
 test-all: test wheel test-torchcodec test-models test-browser test-server test-ask test-ray collect-lmms-eval
 
-# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
-test-torchcodec: $(VENV)/test-torch system-ffmpeg
+# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed, and Python as a
+# library, which Debian's own Python is not.
+test-torchcodec: $(VENV)/test-torch system-ffmpeg system-libpython
 	$(BIN)/python -m pytest tests/video/test_conformance.py
 
 # Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models.
@@ -137,6 +138,10 @@ $(VENV)/test-%: $(VENV)/installed
 # System packages, only where they are missing and apt can install them.
 system-ffmpeg:
 	ldconfig -p | grep -q libavcodec.so || (apt-get update -q && apt-get install -y -q ffmpeg)
+
+system-libpython: $(VENV)/installed
+	$(BIN)/python -c 'import ctypes, sys; ctypes.CDLL("libpython%d.%d.so.1.0" % sys.version_info[:2])' || \
+		(apt-get update -q && apt-get install -y -q $$($(BIN)/python -c 'import sys; print("libpython%d.%d" % sys.version_info[:2])'))
 
 system-chromium:
 	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
