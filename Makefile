@@ -143,7 +143,8 @@ system-libpython: $(VENV)/installed
 	$(BIN)/python -c 'import ctypes, sys; ctypes.CDLL("libpython%d.%d.so.1.0" % sys.version_info[:2])' || \
 		(apt-get update -q && apt-get install -y -q $$($(BIN)/python -c 'import sys; print("libpython%d.%d" % sys.version_info[:2])'))
 
-system-chromium:
+system-chromium:  # and what the driver of playwright needs
+	ldconfig -p | grep -q libatomic.so.1 || (apt-get update -q && apt-get install -y -q libatomic1)
 	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
 
 clean:
