@@ -17,7 +17,7 @@ from framenest.evaluation.grounded_questions import GroundedQuestion
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import appearance
 from framenest.method.prefix import Prefix
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Decoder, Progress, Scorer
 from framenest.selectors import load_selector, needs_scorer
 from framenest.selectors.published_selectors import THUMBNAIL
 from framenest.selectors.selection import Selection
@@ -132,6 +132,8 @@ def collect(
     ready = {name: load_selector(spec, session) for name, spec in specs.items()}
     for done, asked in enumerate(questions):
         progress("questions", done, len(questions))
+        if asked.duration is not None:
+            session.forget()  # a timeline is made anew faster than hundreds are kept
         video = session.open(asked.source)
         entry = replace(asked, intervals=asked.intervals_in(video), moments=())
         for seed in range(seeds):
@@ -140,17 +142,19 @@ def collect(
             for name, selector in ready.items():
                 began = time.perf_counter()
                 selection = selector.select(video, entry.question, budgets)
-                outcomes[name].append(_judge(selection, entry, video, session, time.perf_counter() - began))
+                spent = time.perf_counter() - began
+                seen_by = scorer if needs_scorer(specs[name]) else None  # then its frames are decoded already
+                looks = None if asked.duration is not None else _Looks(selection, video, session, seen_by)
+                outcomes[name].append(_judge(selection, entry, looks, spent))
     progress("questions", len(questions), len(questions))
     return outcomes
 
 
 def _judge(
-    selection: Selection, entry: GroundedQuestion, video: Decoder, session: Session, spent: float
+    selection: Selection, entry: GroundedQuestion, looks: _Looks | None, spent: float
 ) -> recall.RecallOutcome:
     """All measures of one selection; those of looks are None on a timeline, which has none."""
     outcome = recall.RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
-    looks = None if entry.duration is not None else _Looks(selection, video, session)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)
         nearest = None if looks is None else recall.most_similar(looks.of(prefix))
@@ -173,9 +177,9 @@ def _judge(
 class _Looks:
     """The appearance of every frame of a selection."""
 
-    def __init__(self, selection: Selection, video: Decoder, session: Session) -> None:
+    def __init__(self, selection: Selection, video: Decoder, session: Session, scorer: Scorer | None) -> None:
         chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
-        seen = session.features(video, None, THUMBNAIL).see(chosen, "selected frames")
+        seen = session.features(video, scorer, THUMBNAIL).see(chosen, "selected frames")
         self._frames, self._vectors = seen.frames, appearance.encode(seen.thumbnails).astype(np.float64)
 
     def of(self, prefix: Prefix) -> NDArray[np.float64]:
