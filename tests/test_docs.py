@@ -280,3 +280,16 @@ def test_the_scorer_numbers_are_the_measured_ones():
             assert cells in page
     assert f"takes {small['first_question']:.2f} s after decoding" in readme
     assert f"a further one {small['further_question_all_kept']:.2f} s" in readme
+
+
+def test_the_readmes_quality_numbers_are_those_measured():
+    readme = (ROOT / "README.md").read_text()
+    sets = json.loads((ROOT / "benchmarks" / "results" / "quality.json").read_text())["sets"]
+    shown = {"uniform": "uniform", "AKS": "aks", "WFS-SB": "wfs-sb", "MEC (the paper)": "mec",
+             "**MEC, `residual`**": "mec:residual"}  # fmt: skip
+    for title, selector in shown.items():
+        cells = [sets[f"videos, SNR {snr}"]["selectors"][selector]["hit"] for snr in (1, 2)]
+        numbers = " | ".join(f"{cell['8'][0]:.2f} / {cell['32'][0]:.2f}" for cell in cells)
+        assert f"| {title} | {numbers} |" in readme
+    one = sets["videos, SNR 1"]
+    assert f"on {one['questions']} questions about {one['videos']} real videos" in readme
