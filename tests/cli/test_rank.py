@@ -18,6 +18,7 @@ from framenest.cli import app
 from framenest.cli import main as cli_main
 from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
 from media import numbered_picture, numbered_video
+from processes import PATIENCE
 
 
 def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
@@ -60,7 +61,7 @@ def on_a_terminal(*arguments):
         while chunk := os.read(ours, 4096):
             written += chunk
     os.close(ours)
-    assert done.wait(timeout=60) == 0
+    assert done.wait(timeout=PATIENCE) == 0
     return written.decode()
 
 
