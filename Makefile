@@ -20,10 +20,10 @@ QUESTION ?= Where is the cup of coffee?
 
 .PHONY: demo screenshot test lint types core-tests fuzz test-all test-torchcodec test-models test-browser \
 	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest wheel constraints \
-	models system-ffmpeg system-chromium clean
+	models system-ffmpeg system-libpython system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
-	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
+	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" --preset residual -k 8 -o demo/ranking.json
 	$(BIN)/framenest extract demo/ranking.json -k 8 --to demo/frames --sheet demo/sheet.png
 	$(BIN)/framenest report demo/ranking.json -o demo/report.html
 
@@ -43,7 +43,7 @@ types: $(VENV)/installed
 	$(BIN)/mypy
 
 core-tests: $(VENV)/installed models
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
@@ -54,8 +54,9 @@ test-all: test wheel test-torchcodec test-models test-browser test-server test-a
 fuzz: $(VENV)/installed
 	$(BIN)/python tests/video/fuzz.py --minutes $(MINUTES)
 
-# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed.
-test-torchcodec: $(VENV)/test-torch system-ffmpeg
+# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed, and Python as a
+# library, which Debian's own Python is not.
+test-torchcodec: $(VENV)/test-torch system-ffmpeg system-libpython
 	$(BIN)/python -m pytest tests/video/test_conformance.py
 
 # Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models.
@@ -144,7 +145,12 @@ $(VENV)/test-%: $(VENV)/installed
 system-ffmpeg:
 	ldconfig -p | grep -q libavcodec.so || (apt-get update -q && apt-get install -y -q ffmpeg)
 
-system-chromium:
+system-libpython: $(VENV)/installed
+	$(BIN)/python -c 'import ctypes, sys; ctypes.CDLL("libpython%d.%d.so.1.0" % sys.version_info[:2])' || \
+		(apt-get update -q && apt-get install -y -q $$($(BIN)/python -c 'import sys; print("libpython%d.%d" % sys.version_info[:2])'))
+
+system-chromium:  # and what the driver of playwright needs
+	ldconfig -p | grep -q libatomic.so.1 || (apt-get update -q && apt-get install -y -q libatomic1)
 	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
 
 clean:

@@ -18,7 +18,7 @@ import av
 from PIL import Image
 from rich.progress import track
 
-from framenest.models import wheel
+from framenest.models.wheels import open_wheel
 
 SCIKIT_IMAGE = """
     astronaut.png brick.png camera.png cell.png chelsea.png clock_motion.png coffee.png coins.png
@@ -41,7 +41,7 @@ def photographs() -> dict[str, Image.Image]:
     """All photographs by name."""
     found = {}
     for package, members in PHOTOS.items():
-        with wheel(package) as archive:
+        with open_wheel(package) as archive:
             for member in members:
                 picture = Image.open(io.BytesIO(archive.read(member)))
                 found[Path(member).stem] = picture.convert("RGB")

@@ -33,15 +33,21 @@ def shared_data() -> Path:
     return SHARED
 
 
-@pytest.fixture
-def tags_store(cache) -> DirectoryStore:
-    """An empty store in which the weights of `tags` are there."""
+@pytest.fixture(scope="session")
+def tags_weights() -> Path:
+    """The folder of the weights of `tags`, in the user's cache."""
     pytest.importorskip("onnxruntime", reason="needs the extra `tags`")
     real = DirectoryStore(USER_CACHE)
     if not all(file.here(real) for file in models.TAGS):
         pytest.skip("the weights of `tags` are not here; run: framenest models fetch tags")
+    return USER_CACHE / "models"
+
+
+@pytest.fixture
+def tags_store(cache, tags_weights) -> DirectoryStore:
+    """An empty store in which the weights of `tags` are there."""
     cache.mkdir(parents=True)
-    (cache / "models").symlink_to(USER_CACHE / "models", target_is_directory=True)
+    (cache / "models").symlink_to(tags_weights, target_is_directory=True)
     return DirectoryStore(cache)
 
 

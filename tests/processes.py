@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+PATIENCE = 240.0
+"""Seconds that a test waits for what takes one on a quiet machine; pytest's own limit lies beyond."""
+
 
 def children(pid: int) -> list[int]:
     """Processes that a process, in any of its threads, has started."""
@@ -32,7 +35,7 @@ def standing_still(pids: list[int]) -> Iterator[None]:
 
 def kill_in_mid_write(writer: subprocess.Popen, folder: Path) -> None:
     """Kill a process that keeps writing entries, where a part of one is on disk and not yet published."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         writer.send_signal(signal.SIGSTOP)
         _, status = os.waitpid(writer.pid, os.WUNTRACED)

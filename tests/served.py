@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-WAIT = 60.0
+from processes import PATIENCE
 
 
 def free_port() -> int:
@@ -40,8 +40,8 @@ class Server:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._env)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
-        until = time.monotonic() + WAIT
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE, headers=headers)
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             assert self.process.poll() is None, self.log
             try:
@@ -59,7 +59,7 @@ class Server:
         self.http.close()
         if self.process.poll() is None:
             self.process.send_signal(how)
-        return self.process.wait(WAIT)
+        return self.process.wait(PATIENCE)
 
     def register(self, path: str) -> dict:
         answer = self.http.post("/videos", json={"path": path})
@@ -70,7 +70,7 @@ class Server:
         """The job when it is over."""
         if job is None:
             return None
-        until = time.monotonic() + WAIT
+        until = time.monotonic() + PATIENCE
         while job["state"] in ("queued", "running") and time.monotonic() < until:
             job = self.http.get(f"/jobs/{job['id']}", params={"wait": 5}).json()
         assert job["state"] == state, job
@@ -78,7 +78,7 @@ class Server:
 
     def at_work(self, job: dict | None = None) -> None:
         """Wait until a job, by default the newest, is in the middle of its work."""
-        until = time.monotonic() + WAIT
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             listed = [self.http.get(f"/jobs/{job['id']}").json()] if job else self.http.get("/jobs").json()
             if listed and listed[0]["state"] == "running" and listed[0]["stage"]:

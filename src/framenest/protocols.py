@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +57,8 @@ class Scorer(Protocol):
     """How well a frame matches a question.
 
     Works in two steps, so that what does not depend on the question is computed once per video. What a
-    scorer may offer beyond this are protocols of their own: SetsBatchSize, NamesRelevance, HoldsFeatures,
-    KeepsTime, Embedder.
+    scorer may offer beyond this are protocols of their own: SetsBatchSize, NamesRelevance, MeasuresMatch,
+    HoldsFeatures, KeepsTime, Embedder.
     """
 
     name: str
@@ -99,6 +99,37 @@ class HoldsFeatures(Protocol):
     """A scorer that moves features read from disk to where `match` wants them, such as a GPU."""
 
     def hold(self, encoded: Encoded) -> Encoded: ...
+
+
+@dataclass(frozen=True)
+class MatchStrength:
+    """How surely a video shows what a question asks about, as far as a scorer can tell in absolute terms.
+
+    Attributes:
+        value: in [0, 1]; larger for surer. Comparable between videos for one scorer, not between scorers.
+        verdict: "strong", "weak", or "none" where nothing clearly matches.
+    """
+
+    value: float
+    verdict: Literal["strong", "weak", "none"]
+
+    @classmethod
+    def of(cls, value: float, *, strong: float, none: float) -> MatchStrength:
+        """From a value and the levels from which it is strong and below which it is none.
+
+        >>> MatchStrength.of(0.4, strong=0.7, none=0.3).verdict
+        'weak'
+        """
+        return cls(round(value, 4), "strong" if value >= strong else "none" if value < none else "weak")
+
+
+@runtime_checkable
+class MeasuresMatch(Protocol):
+    """A scorer that can tell whether anything in a video matches, not only what matches best."""
+
+    def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
+        """Of a video's probes for a question; None where this scorer cannot tell."""
+        ...
 
 
 @runtime_checkable

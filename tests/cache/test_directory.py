@@ -13,6 +13,7 @@ from framenest import MEC, IndexConfig, MECConfig, SparseIndex, StoreError, Vide
 from framenest.cache.archive import DamagedFile, pack, unpack, write_atomic
 from framenest.cache.directory import DamagedEntry, DirectoryStore
 from media import numbered_video
+from processes import PATIENCE
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 
@@ -125,9 +126,9 @@ def test_several_processes_at_once(clip, tmp_path):
     workers = [context.Process(target=_rank_in_process, args=(clip, tmp_path, answers)) for _ in range(4)]
     for worker in workers:
         worker.start()
-    found = [answers.get(timeout=120) for _ in workers]
+    found = [answers.get(timeout=PATIENCE) for _ in workers]
     for worker in workers:
-        worker.join(timeout=60)
+        worker.join(timeout=PATIENCE)
         assert worker.exitcode == 0
     assert all(frames == found[0] for frames in found)
     entries = list(tmp_path.rglob("*.safetensors"))
@@ -147,7 +148,8 @@ def test_size_and_clear(clip, tmp_path):
     store = DirectoryStore(tmp_path)
     MEC(SMALL, None, store=store).index(clip)
     assert store.size()["index"][0] == 1
-    assert store.clear(("index", "features")) > 0
+    size = store.size()
+    assert store.clear(("index", "features")) == size["index"][1] + size["features"][1]
     assert "index" not in store.size()
     assert "fingerprints" in store.size()
 

@@ -19,7 +19,7 @@ from framenest import MEC, IndexConfig, MECConfig, StoreError
 from framenest.cache.directory import DamagedEntry, DirectoryStore
 from framenest.cache.gc import collect, verify
 from media import numbered_video
-from processes import kill_in_mid_write
+from processes import PATIENCE, kill_in_mid_write
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 KEY = "features/ab00"
@@ -29,13 +29,6 @@ def python(code, *arguments, **settings):
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], text=True, stdout=subprocess.PIPE, **settings
     )
-
-
-def until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 @contextmanager
@@ -254,9 +247,9 @@ def test_a_hundred_workers_share_a_store_without_a_lock(tmp_path):
     workers = [context.Process(target=_many, args=(tmp_path, number, answers)) for number in range(100)]
     for worker in workers:
         worker.start()
-    assert {answers.get(timeout=300) for _ in workers} == set(range(100))
+    assert {answers.get(timeout=PATIENCE) for _ in workers} == set(range(100))
     for worker in workers:
-        worker.join(timeout=60)
+        worker.join(timeout=PATIENCE)
     store = DirectoryStore(tmp_path)
     found = verify(store)
     assert found.entries["index"] == 101

@@ -1,21 +1,19 @@
 """Every command has its help; commands that share options share them whole."""
 
+import re
 from dataclasses import fields
 
 import pytest
 import rich_click as click
 
+import framenest
 from command_line import run
 from framenest.cli import app
 from framenest.cli.model_options import AnsweringModel
 
 
-def test_help_and_version(capsys):
-    assert run(capsys, "--version")[1].startswith("framenest, version")
-    for name in app.commands:
-        code, out, _ = run(capsys, name, "--help")
-        assert code == 0
-        assert "Usage" in out
+def test_version(capsys):
+    assert run(capsys, "--version")[:2] == (0, f"framenest, version {framenest.__version__}\n")
 
 
 def commands(group, *path):
@@ -31,8 +29,13 @@ def test_every_option_of_every_command_says_what_it_does(capsys):
         code, out, err = run(capsys, *path, "--help")
         assert (code, err) == (0, ""), path
         assert f"Usage: framenest {' '.join(path)}" in out
+        rows = [
+            re.split(r" {2,}", line.strip("│* ")) for line in out.splitlines() if re.match("│[ *]+-", line)
+        ]
+        told = {name.partition("/")[0]: row[-1] for row in rows for name in row[:2]}
         for option in (p for p in command.params if isinstance(p, click.Option)):
-            assert option.opts[-1] in out or option.opts[0] in out, (path, option.name)
+            first_word = (option.help or told[option.opts[0]]).split()[0]
+            assert told[option.opts[0]].split()[0] == first_word, (path, option.name)
 
 
 @pytest.mark.parametrize("name", ["ask", "evaluate qa"])
@@ -58,7 +61,7 @@ def test_commands_that_ask_a_model_take_the_same_options_for_it(name):
 )  # fmt: skip
 def test_selectors_are_named_alike_and_refused_before_the_work(capsys, arguments):
     for name, said in {
-        "middling": "there is no selector 'middling'; choose from mec, uniform, top-k, aks",
+        "middling": "there is no selector 'middling'; choose from mec, min-gap, uniform, top-k, aks",
         "mec:best": "there is no preset 'best'; choose from paper",
     }.items():
         code, _, err = run(capsys, *arguments, name)

@@ -69,8 +69,8 @@ def main(settings):
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": settings["head"]})
-    second = cluster.add_node(num_cpus=1)
-    cluster.wait_for_nodes()
+    second = cluster.add_node(wait=False, num_cpus=1)
+    cluster.wait_for_nodes(timeout=240)  # a busy machine starts it slowly
     job = WatchedJob(
         MECConfig(IndexConfig(base_probes=12, extra_probes=0)),
         settings.get("scorer"),

@@ -20,7 +20,7 @@ from framenest.corpus.run_report import RunReport
 from framenest.errors import FramenestError
 from framenest.processes import ProcessLimits, own_memory
 from media import numbered_video
-from processes import children
+from processes import PATIENCE, children
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 FAST = ["--base-probes", "12", "--extra-probes", "0", "--scorer", "none"]
@@ -196,7 +196,7 @@ def finished(store):
 
 
 def wait_for(condition):
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)

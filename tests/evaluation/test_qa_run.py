@@ -15,7 +15,8 @@ import toy_benchmarks
 
 from framenest.cli import main
 from framenest.evaluation.qa_results import QaResults
-from lmm.scripted_server import ScriptedServer, completion
+from processes import PATIENCE
+from scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 
@@ -114,7 +115,7 @@ def test_a_killed_run_goes_on_where_it_was(place):
 
     def reply(handler, body):
         if len(server.requests) > 8:
-            killed.wait(60)
+            killed.wait(PATIENCE)
         handler.send_json(200, completion("A"))
 
     with ScriptedServer(reply) as server:

@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -353,11 +355,10 @@ def test_seeds_give_one_number_for_each_question(question_set):
 
 def test_ablations_have_the_papers_rows(question_set):
     scores = {n: float(50 <= n <= 65) for n in range(300)}
-    result = ablations(load_questions(question_set), Session(TableScorer(scores)))
-    assert len(result["components"]) == 9
-    assert len(result["schedules"]) == 10
-    assert "residual" not in result["components"] | result["schedules"]
-    assert "no-observability" in result["components"]
+    result = ablations(load_questions(question_set)[:1], Session(TableScorer(scores)))
+    paper = json.loads((Path(__file__).parents[2] / "benchmarks" / "paper.json").read_text())
+    for table in ("components", "schedules"):
+        assert list(result[table]) == [{"mec": "paper"}.get(n, n.removeprefix("mec:")) for n in paper[table]]
     assert list(result["horizons"]) == [str(h) for h in HORIZONS]
     assert list(result["horizons"]["32"]) == ["8", "16", "32"]
     assert set(result["components"]["paper"]) == {"low", "medium", "high", "average"}
@@ -388,7 +389,7 @@ def test_the_recall_command(capsys, question_set, tmp_path):
     assert measures <= set(data["selectors"]["mec"]["8"])
     assert "dup@8" in printed
     assert out[1].read_text().startswith("selector,budget,hit")
-    assert "<svg" in out[2].read_text()
+    assert ET.parse(out[2]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_the_recall_command_on_timelines(capsys, timelines, tmp_path):

@@ -1,4 +1,5 @@
 import hashlib
+import re
 import zipfile
 
 import pytest
@@ -64,5 +65,5 @@ def test_every_listed_file_says_where_it_comes_from():
         assert source.licence
         assert source.size > 0
         if isinstance(source, models.WheelFile):
-            assert "==" in source.package
+            assert re.fullmatch(r"[\w-]+==[\d.]+", source.package)
             assert len(source.sha256) == 64

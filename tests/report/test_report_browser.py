@@ -167,8 +167,12 @@ def test_pointing_at_the_timeline_shows_the_frame_and_a_click_keeps_it(visit, ra
     why = page.locator(".detail").inner_text()
     assert f"#{rank + 1}" in why
     assert f"frame {frame}" in why
-    for measure in ("utility", "evidence", "relevance", "change", "observability"):
-        assert f"{float(getattr(ranking, measure)[rank]):.3f}" in why, measure
+    for measure, values in {
+        "utility": ranking.terms["utility"],
+        "evidence": ranking.evidence,
+        **ranking.cues,
+    }.items():
+        assert f"{float(values[rank]):.3f}" in why, measure
     page.keyboard.press("Escape")
     assert page.locator(".tiles [aria-selected=true]").count() == 0
 

@@ -15,6 +15,22 @@ MADE = {
 
 
 @pytest.fixture(scope="session")
+def warm_tags_store(tmp_path_factory, tags_weights) -> DirectoryStore:
+    """A store with the weights of `tags`, and what its first scorer keeps there."""
+    folder = tmp_path_factory.mktemp("tags")
+    (folder / "models").symlink_to(tags_weights, target_is_directory=True)
+    return DirectoryStore(folder)
+
+
+@pytest.fixture(scope="session")
+def tag_scorer(warm_tags_store):
+    """`tags` with its real weights; it takes seconds to load, so all tests share it."""
+    from framenest.scorers.tags import TagScorer
+
+    return TagScorer(warm_tags_store)
+
+
+@pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory):
     """Folders of tiny random-weight models by scorer, made when first asked for."""
     pytest.importorskip("torch", reason="needs the extra `blip2` (torch)")

@@ -35,9 +35,7 @@ def make(request, tiny_scorer):
         if name == "table":
             return TableScorer({0: 0.5, 2: 1.0})
         if name == "tags":
-            from framenest.scorers.tags import TagScorer
-
-            return TagScorer(request.getfixturevalue("tags_store"))
+            return request.getfixturevalue("tag_scorer")
         if name == "ocr":
             pytest.importorskip("rapidocr", reason="needs the extra `ocr`")
             pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from framenest import Ranking
-from media import number_in
+from media import number_in, numbered_video
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +38,20 @@ def test_the_folder_lists_its_videos(server, media):
     assert listed == {"clip.mp4", "more/short.mp4"}
 
 
-def test_a_video_is_indexed_in_the_background_with_progress(server):
-    made = server.register("more/short.mp4")
-    assert made["video"]["indexed"] is False
-    job = server.wait(made["job"])
-    assert (job["kind"], job["stage"], job["done"], job["total"]) == ("index", "probes", 120, 120)
-    video = server.http.get(f"/videos/{made['video']['id']}").json()
-    assert (video["indexed"], video["num_frames"], video["duration"]) == (True, 120, 4.8)
-    again = server.register("more/short.mp4")
-    assert again["job"] is None
-    assert again["video"]["id"] == made["video"]["id"]
+def test_a_video_is_indexed_in_the_background_with_progress(server, media):
+    file = numbered_video(media / "new.mp4", 100)  # whose content no other test has had indexed
+    try:
+        made = server.register("new.mp4")
+        assert made["video"]["indexed"] is False
+        job = server.wait(made["job"])
+        assert (job["kind"], job["stage"], job["done"], job["total"]) == ("index", "probes", 100, 100)
+        video = server.http.get(f"/videos/{made['video']['id']}").json()
+        assert (video["indexed"], video["num_frames"], video["duration"]) == (True, 100, 4.0)
+        again = server.register("new.mp4")
+        assert again["job"] is None
+        assert again["video"]["id"] == made["video"]["id"]
+    finally:
+        file.unlink()
 
 
 def test_prefixes_nest_and_sixteen_more_are_only_those_added(server, ranking):
@@ -184,6 +188,7 @@ def test_unknown_things_are_404_and_bad_requests_422(server, video):
 def test_health_and_metrics(server, ranking):
     health = server.http.get("/health").json()
     assert (health["status"], health["folder"], health["answers"]) == ("ok", True, False)
+    assert server.http.get(f"/rankings/{ranking}/prefix?k=4").status_code == 200
     text = server.http.get("/metrics").text
     assert 'framenest_jobs_total{kind="rank",state="done"}' in text
     assert 'route="/rankings/{ranking}/prefix",status="200"' in text

@@ -149,7 +149,9 @@ def test_what_is_no_video_is_refused_with_its_reason(visit, live, tmp_path):
     watched.excused = ["422"]  # the browser notes the refusal
     (tmp_path / "letter.mp4").write_text("Dear server,")
     watched.page.locator("#file").set_input_files(tmp_path / "letter.mp4")
-    watched.page.get_by_role("alert").filter(has_text="not accepted").wait_for(timeout=60_000)
+    alert = watched.page.get_by_role("alert").filter(has_text="not accepted")
+    alert.wait_for(timeout=60_000)
+    assert "not a video that FFmpeg can read" in alert.inner_text()
 
 
 def test_the_video_plays_at_the_chosen_frame(visit, live):

@@ -14,7 +14,7 @@ from framenest.server.jobs import ATTEMPTS, Jobs
 from framenest.server.journal import Journal
 from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
-from processes import children
+from processes import PATIENCE, children, standing_still
 
 
 @pytest.fixture
@@ -123,11 +123,18 @@ def test_a_journal_serves_one_server_at_a_time(journal, tmp_path):
         Journal(tmp_path / "journal.sqlite")
 
 
-def test_two_who_ask_at_once_share_the_work(serve, media):
-    server = serve(videos=media)
-    video = server.register("clip.mp4")["video"]["id"]
+def stalled(server, video):
+    """A server's worker does nothing meanwhile; it was about to index this video."""
+    made = server.register(video)
+    server.at_work(made["job"])
+    return made["video"]["id"], standing_still(children(server.process.pid))
+
+
+def test_two_who_ask_at_once_share_the_work(serve, long_media):
+    server = serve(videos=long_media)
+    video, standing = stalled(server, "long.mp4")
     body = {"video": video, "question": "Who shares?"}
-    with ThreadPoolExecutor(8) as several:
+    with standing, ThreadPoolExecutor(8) as several:
         answers = list(several.map(lambda _: server.http.post("/rankings", json=body).json(), range(8)))
     assert len({answer["ranking"] for answer in answers}) == 1
     assert len({answer["job"]["id"] for answer in answers if answer["job"]}) == 1
@@ -138,16 +145,19 @@ def test_two_who_ask_at_once_share_the_work(serve, media):
 
 def test_a_full_server_answers_429_with_retry_after(serve, long_media):
     server = serve("--queue", "2", videos=long_media)
-    video = server.register("long.mp4")["video"]["id"]
-    answers = [
-        server.http.post("/rankings", json={"video": video, "question": f"Question {i}?"}) for i in range(5)
-    ]
+    video, standing = stalled(server, "long.mp4")
+    data = (long_media / "long.mp4").read_bytes()
+    with standing:
+        answers = [
+            server.http.post("/rankings", json={"video": video, "question": f"Question {i}?"})
+            for i in range(5)
+        ]
+        upload = server.http.post("/videos/upload?name=other.mp4", content=data + b"0")
     refused = [answer for answer in answers if answer.status_code == 429]
     assert refused
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
     assert {answer.status_code for answer in answers} == {202, 429}
-    data = (long_media / "long.mp4").read_bytes()
-    assert server.http.post("/videos/upload?name=other.mp4", content=data + b"0").status_code == 429
+    assert upload.status_code == 429
     assert not list((server.data / "uploads").iterdir())  # refused before it was taken in
 
 
@@ -173,7 +183,7 @@ def test_jobs_survive_a_restart(serve, long_media, how):
     server.at_work(video["job"])
     workers = children(server.process.pid)
     server.stop(how)
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while alive := [pid for pid in workers if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < until, f"{alive} outlived the server"
         time.sleep(0.05)

@@ -16,6 +16,7 @@ from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
 from framenest.server.uploads import Uploads
 from framenest.server.video_worker import VideoWorker
+from processes import PATIENCE
 
 
 @pytest.fixture
@@ -65,10 +66,10 @@ def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatc
     thread = threading.Thread(target=here._run, args=(here.workers[0],))
     thread.start()
     try:
-        assert failed.wait(30)
+        assert failed.wait(PATIENCE)
         assert job.state == "running"
         fail_writing(here.journal, False)
-        assert ended.wait(30)
+        assert ended.wait(PATIENCE)
         assert job.state == "done"
         assert thread.is_alive()
     finally:

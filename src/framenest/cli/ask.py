@@ -11,7 +11,7 @@ from framenest.cli.answer_printer import AnswerPrinter, print_asked
 from framenest.cli.model_options import AnsweringModel, PictureOptions, TokenBudget
 from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.parameter_types import Budgets, SelectorName
-from framenest.cli.terminal import out
+from framenest.cli.terminal import NO_MATCH, note, out
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ladder import LADDERS, Ladder
@@ -75,6 +75,8 @@ def ask(
                 every = range(1, MOST + 1)
                 budgets = [token_budget.frames(opened.info, model.style, pictures, every, text)]
             chosen = load_selector(selector, scorer.session(common, bars)).select(opened, question, budgets)
+        if chosen.stats.get("match", {}).get("verdict") == "none":
+            note(NO_MATCH)
         asked = ask_with(
             client,
             chosen,

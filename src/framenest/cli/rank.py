@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from framenest.cli import model_options, options
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
-from framenest.cli.terminal import out, print_facts, print_prefix, print_ranks, say_labelled, short_path
-from framenest.config import MECConfig
+from framenest.cli.terminal import note, out, print_facts, print_prefix, print_ranks, say_labelled, short_path
+from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import ranking_groups
 from framenest.corpus.run_report import write_rankings
@@ -96,6 +96,8 @@ def rank(
     )
     opened = video_options.open(video, common)
     _check_budgets(budgets, opened, config)
+    if config.index.max_gap is not None:
+        _tell_cost(opened, config.index)
     for text, target in zip(asked, targets, strict=True):
         with bars:
             ranking = mec.rank(opened, text, options=choices)
@@ -124,6 +126,16 @@ def _identity(job: BatchJob) -> list[Any]:
     file = Path((job.scorer or "").partition(":")[2])
     content = local_directory(job.store()).fingerprint(str(file)) if file.is_file() else None
     return [job.config.to_json(), job.scorer, content, scoring]
+
+
+def _tell_cost(video: Decoder, config: IndexConfig) -> None:
+    """How much more --max-gap looks at than the default would."""
+    wanted, usual = (len(choose_probes(video, one)[1]) for one in (config, replace(config, max_gap=None)))
+    if wanted > usual:
+        note(
+            f"--max-gap {config.max_gap:g} looks at {wanted:,} probes instead of {usual:,}: about "
+            f"{wanted / usual:.1f} times the decoding and encoding of a first question"
+        )
 
 
 def _check_budgets(budgets: list[int], video: Decoder, config: MECConfig) -> None:

@@ -144,6 +144,11 @@ def warnings_as_notes() -> Iterator[None]:
         yield
 
 
+NO_MATCH = "nothing in this video clearly matches the question; these are the best frames there are"
+WIDE_GAP = 5.0
+"""Seconds between probes from which a smaller gap is suggested."""
+
+
 def print_facts(ranking: Ranking) -> None:
     """The video, the question, the scorer, and what was not looked at."""
     video, stats = ranking.video, ranking.stats
@@ -155,6 +160,8 @@ def print_facts(ranking: Ranking) -> None:
     )
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     facts.add_row("scorer", escape(ranking.scorer))
+    if stats.match is not None:
+        facts.add_row("match", f"{stats.match.verdict} ({stats.match.value:.2f})")
     read = f"; text read on {stats.read} of them" if stats.read is not None else ""
     facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
     facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s at a stretch, between probes")
@@ -165,7 +172,7 @@ def print_facts(ranking: Ranking) -> None:
         if value >= 0.005
     )
     facts.add_row("seconds", spent or "none worth telling")
-    for text in (*video.notes, *_losses(stats)):
+    for text in (*video.notes, *_losses(stats), *_advice(stats)):
         facts.add_row("[yellow]note[/]", escape(text))
     out.print(facts)
 
@@ -174,6 +181,14 @@ def short_path(path: str) -> str:
     """A path relative to the working directory, if it lies below."""
     here = f"{Path.cwd()}{os.sep}"
     return path.removeprefix(here)
+
+
+def _advice(stats: Stats) -> list[str]:
+    said = [NO_MATCH] if stats.match is not None and stats.match.verdict == "none" else []
+    if stats.largest_gap_seconds > WIDE_GAP:
+        wide = f"probes lie up to {stats.largest_gap_seconds:.0f} s apart, and what is shorter may go unseen"
+        said.append(f"{wide}; --max-gap {WIDE_GAP:g} looks more closely and takes longer")
+    return said
 
 
 def _losses(stats: Stats) -> list[str]:
@@ -187,7 +202,21 @@ def _losses(stats: Stats) -> list[str]:
     return said
 
 
-_SHORT = {"relevance": "relev.", "observability": "observ.", "coverage": "cover.", "diversity": "divers."}
+_SHORT = {
+    "relevance": "relev.",
+    "observability": "observ.",
+    "coverage": "cover.",
+    "diversity": "divers.",
+    "same_event": "event",
+    "same_look": "look",
+    "shown_by": "by",
+}
+
+
+def _cell(name: str, value: float) -> str:
+    if name == _SHORT["shown_by"]:
+        return f"#{value:.0f}" if value else "–"
+    return f"{value:.3f}"
 
 
 def print_ranks(ranking: Ranking, count: int) -> None:
@@ -203,7 +232,7 @@ def print_ranks(ranking: Ranking, count: int) -> None:
             clock(float(ranking.seconds[i])),
             str(int(ranking.frames[i])),
             "zoom" if ranking.is_zoom[i] else "probe",
-            *(f"{float(column[i]):.3f}" for column in columns.values()),
+            *(_cell(name, float(column[i])) for name, column in columns.items()),
         )
     out.print(ranks)
     if count < len(ranking):

@@ -71,7 +71,11 @@ class BenchmarkQuestion:
 def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuestion]:
     """The questions of a benchmark from its own annotation file (or folder, as MLVU has it).
 
-    >>> load_benchmark("videomme", "test-00000-of-00001.parquet")        # doctest: +SKIP
+    >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
+    ...        "correct_choice": 1, "duration_group": 15}
+    >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
+    >>> load_benchmark("longvideobench", "lvb_val.json")[0].answer
+    'B'
     """
     if dataset not in READERS:
         raise ConfigError(f"there is no benchmark {dataset!r}; choose from {', '.join(READERS)}")

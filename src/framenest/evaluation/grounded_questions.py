@@ -87,7 +87,10 @@ def load_questions(
         ConfigError: It is not a question set of this kind.
 
     Example:
-        >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos/")    # doctest: +SKIP
+        >>> row = {"video_path": "kiln.mp4", "question": "What is fired?", "position": [175], "fps": 25}
+        >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
+        >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
+        ((6.0, 8.0),)
     """
     file = Path(path)
     if kind not in (None, *READERS):

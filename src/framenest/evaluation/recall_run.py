@@ -23,10 +23,10 @@ from framenest.selectors.published_selectors import THUMBNAIL
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 
-VARIANTS = [name for name in PRESETS if name != "residual"]
-COMPONENTS = ("uniform", *VARIANTS[:8])
-SCHEDULES = ("uniform", *VARIANTS[:2], *VARIANTS[8:])
-"""The rows of the paper's two ablation tables; PRESETS lists the variants in this order."""
+_NO = [name for name in PRESETS if name.startswith("no-")]
+COMPONENTS = ("uniform", "paper", "static-weights", "evidence-only", *_NO)
+SCHEDULES = ("uniform", *(name for name in PRESETS if name not in (*_NO, "evidence-only", "residual")))
+"""The rows of the paper's two ablation tables."""
 HORIZONS = (8, 16, 32, 64, 128, 256)
 
 
@@ -55,8 +55,10 @@ def evaluate(
         {"questions": n, "seeds": n, "selectors": {name: summary}}; `recall.summarise` says what each has.
 
     Example:
-        >>> session = Session("noisy-truth:2")                                    # doctest: +SKIP
-        >>> evaluate(load_questions("qa.json"), ["mec", "aks"], [8, 16], session)   # doctest: +SKIP
+        >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
+        >>> found = evaluate([asked], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
+        >>> found["selectors"]["mec"]["8"]["hit"]
+        1.0
     """
     specs = {name: name for name in selectors}
     outcomes = collect(questions, specs, budgets, session, seeds=seeds, progress=progress)
@@ -72,7 +74,7 @@ def ablations(
 ) -> dict[str, Any]:
     """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
     budgets = [k for group in recall.REGIMES.values() for k in group]
-    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in VARIANTS}
+    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS if name != "residual"}
     outcomes = collect(questions, specs, budgets, session, progress=progress)
     rows = {name: _row(recall.summarise(found), budgets) for name, found in outcomes.items()}
     horizons: dict[str, dict[str, float]] = {}

@@ -30,8 +30,10 @@ class SelectionCache:
     scorer: a scorer's name; None where no selector needs one.
     `made` counts cache misses, selections that ran.
 
-    >>> kept = SelectionCache("tags")                                           # doctest: +SKIP
-    >>> kept.prefix("kiln.mp4", "What happens after firing?", "mec", 8)         # doctest: +SKIP
+    >>> kept = SelectionCache("table:scores.csv")
+    >>> shown = [kept.prefix("kiln.mp4", "What happens after firing?", "mec", k) for k in (8, 64)]
+    >>> [len(prefix) for prefix in shown], kept.made
+    ([8, 64], 1)
     """
 
     def __init__(

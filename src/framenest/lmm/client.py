@@ -35,8 +35,10 @@ class Client:
         ConfigError: the address is none.
         MissingExtra: the package openai is not installed.
 
-    >>> with Client("http://localhost:8000/v1", "Qwen/Qwen3.5-9B") as client:         # doctest: +SKIP
-    ...     client.answer(messages(prefix, "What happens after firing?")).text
+    Example::
+
+        with Client("http://localhost:8000/v1", "Qwen/Qwen3.5-9B") as client:
+            client.answer(messages(prefix, "What happens after firing?")).text
     """
 
     def __init__(

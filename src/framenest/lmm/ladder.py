@@ -148,8 +148,9 @@ def ask(
         ConfigError: a style that cannot send this.
         ModelError: the model gave no answer.
 
-    >>> asked = ask(client, ranking, "What happens after firing?", [8, 16, 32])     # doctest: +SKIP
-    >>> asked.answer.text, [step.answer.usage.prompt_tokens for step in asked.steps]  # doctest: +SKIP
+    >>> asked = ask(client, ranking, "What happens after firing?", [8, 16, 32])
+    >>> asked.answer.text, [step.prefix.budget for step in asked.steps]
+    ('A kiln.', [8])
     """
     rungs = sorted(set(budgets))
     if not rungs:

@@ -39,8 +39,10 @@ class LocalModel:
         MissingExtra: torch or transformers is not installed.
         ModelError: the model cannot be loaded.
 
-    >>> model = LocalModel("Qwen/Qwen3.5-4B", device="cuda")                         # doctest: +SKIP
-    >>> model.answer(messages(prefix, "What is fired?", model.style)).text         # doctest: +SKIP
+    Example::
+
+        model = LocalModel("Qwen/Qwen3.5-4B", device="cuda")
+        model.answer(messages(prefix, "What is fired?", model.style)).text
     """
 
     def __init__(

@@ -46,9 +46,12 @@ class Request:
         tokens: an estimate.
         quality: of the JPEGs, 1 to 100.
 
-    >>> client.chat.completions.create(model=name, **request.create)             # doctest: +SKIP
-    >>> text = processor.apply_chat_template(request.messages, add_generation_prompt=True)  # doctest: +SKIP
-    >>> processor(text=[text], **request.inputs, return_tensors="pt")            # doctest: +SKIP
+    Example::
+
+        client.chat.completions.create(model=name, **request.create)
+
+        text = processor.apply_chat_template(request.messages, add_generation_prompt=True)
+        processor(text=[text], **request.inputs, return_tensors="pt")
     """
 
     style: str

@@ -168,8 +168,9 @@ def messages(
         VideoError: the video is gone, or a frame does not decode any more.
         IndexMismatch: the video has changed since it was ranked.
 
-    >>> request = messages(ranking.prefix(16), "What happens after firing?")      # doctest: +SKIP
-    >>> client.chat.completions.create(model="…", **request.create)               # doctest: +SKIP
+    >>> request = messages(ranking.prefix(16), "What happens after firing?")
+    >>> len(request.markers), list(request.create)
+    (16, ['messages'])
     """
     check_style(style, pairing)
     prefix.must_hold_frames()

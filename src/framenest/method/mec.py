@@ -46,9 +46,10 @@ class MEC:
     Raises:
         ConfigError: a session was given together with what it already has, or a preset with a config.
 
-    >>> mec = MEC()                                                       # doctest: +SKIP
-    >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")      # doctest: +SKIP
-    >>> ranking.prefix(8).frames, ranking.prefix(64).frames               # doctest: +SKIP
+    >>> mec = MEC(scorer="table:scores.csv")
+    >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")
+    >>> ranking.prefix(8).budget, ranking.prefix(64).budget
+    (8, 64)
     """
 
     def __init__(
@@ -244,6 +245,7 @@ class MEC:
                 substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
                 decoded=0,
                 seconds={},
+                match=cache.match_strength(probes, asked),
                 read=None if text is None else text.read,
             ),
             appearance=np.concatenate([index.appearance, vectors])[order],

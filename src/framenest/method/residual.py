@@ -129,8 +129,11 @@ def residual(
             look = same_look(similarity, config.same_look_from)
             np.maximum(shares[place], look, out=shares[place])
             np.minimum(new_look, 1.0 - look, out=new_look)
-    by = dict(zip(("same_event", "same_look", "utility"), terms, strict=True))
-    return Greedy(order, by | {"shown_by": _shown_by(shares[:, order])})
+    events, looks, utilities = terms
+    shown_by = _shown_by(shares[:, order])
+    return Greedy(
+        order, {"same_event": events, "same_look": looks, "shown_by": shown_by, "utility": utilities}
+    )
 
 
 def _shown_by(shares: Floats) -> Floats:

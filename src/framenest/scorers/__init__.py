@@ -49,8 +49,8 @@ def load_scorer(
         MissingExtra: A package that it needs is not installed.
 
     Example:
-        >>> load_scorer("tags", DirectoryStore()).relevance             # doctest: +SKIP
-        'logistic, relative to the video'
+        >>> load_scorer("table:scores.csv", DirectoryStore()).name
+        'table'
     """
     if not isinstance(wanted, str):
         return _checked(wanted)
@@ -65,8 +65,12 @@ def load_scorer(
 def identity(wanted: str, store: DirectoryStore) -> str:
     """What a scorer's numbers come from, by name and revision of its weights, without loading it.
 
-    >>> identity("blip2", DirectoryStore())                                     # doctest: +SKIP
-    'blip2 Salesforce/blip2-itm-vit-g@4b2c1f0a9d3e'
+    >>> identity("noisy-truth:2", DirectoryStore()).partition(" of framenest ")[0]
+    'noisy-truth 2'
+
+    Example::
+
+        identity("blip2", DirectoryStore())     # 'blip2 Salesforce/blip2-itm-vit-g@4b2c1f0a9d3e'
     """
     name, checkpoint, point = _find(wanted, store)
     if name not in CATALOGUE:

@@ -35,6 +35,7 @@ class Blip2Scorer(TransformersScorer):
     name = extra = "blip2"
     model_class = "Blip2ForImageTextRetrieval"
     own_relevance = "matching probability"
+    match_levels = (0.5, 0.1)  # of a probability; not measured on questions
     own_calibration: Literal["none", "logistic"] = "none"
 
     def __init__(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import Calibration
-from framenest.protocols import Encoded
+from framenest.protocols import Encoded, MatchStrength
 
 CENTRE = 96.5
 SLOPE = 0.5
@@ -53,6 +53,10 @@ class Calibrated(ABC):
     own_calibration: Literal["none", "logistic"] = "logistic"
     """What "auto" means for this scorer."""
 
+    match_levels: tuple[float, float] | None = None
+    """Of `plain`, the model's own relevance: from where the best frame makes a match strong, and below where
+    it makes none; None where that relevance is relative to the video."""
+
     def __init__(self, calibration: Calibration = "auto") -> None:
         self._logistic = (self.own_calibration if calibration == "auto" else calibration) == "logistic"
         self._measured: tuple[str, Encoded, Scores] | None = None
@@ -69,16 +73,29 @@ class Calibrated(ABC):
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         """(n,) the model's own relevance in [0, 1] of its scores."""
 
+    def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
+        """By the model's own relevance of the best frame."""
+        if self.match_levels is None or not len(next(iter(encoded.values()))):
+            return None
+        strong, none = self.match_levels
+        best = float(self.plain(self._reference_scores(encoded, question)).max())
+        return MatchStrength.of(best, strong=strong, none=none)
+
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
         probes = encoded if reference is None else reference
-        found = self.scores(encoded, question, probes)
-        if not self._logistic:
-            return self.plain(found)
-        known = self._measured
         if probes is encoded:
-            self._measured = known = (question, encoded, found)
-        elif known is None or known[0] != question or known[1] is not probes:
+            found = self._reference_scores(encoded, question)
+        else:
+            found = self.scores(encoded, question, probes)
+        return (
+            logistic(found, self._reference_scores(probes, question)) if self._logistic else self.plain(found)
+        )
+
+    def _reference_scores(self, probes: Encoded, question: str) -> Scores:
+        """Scores of the probes; those of the last question are remembered."""
+        known = self._measured
+        if known is None or known[0] != question or known[1] is not probes:
             self._measured = known = (question, probes, self.scores(probes, question, probes))
-        return logistic(found, known[2])
+        return known[2]

@@ -16,6 +16,9 @@ from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid
 from framenest.scorers.torch_scorer import TransformersScorer
 
+SIGLIP_LEVELS = (0.1, 0.01)
+"""Match levels of a sigmoid that is far below 0.5 even for good matches; not measured on questions."""
+
 
 class DualScorer(Calibrated):
     """Raw score = scale · cosine + bias of the model's two vectors. encode → {"vector": (n, d) float32}."""
@@ -86,6 +89,7 @@ class SiglipScorer(TorchDualScorer):
 
     name = extra = "siglip2"
     own_relevance = "sigmoid of the model's logit"
+    match_levels = SIGLIP_LEVELS
     lower_case = True  # as the model was trained
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:

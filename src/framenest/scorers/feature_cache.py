@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 from framenest.cache.directory import CacheWarning, digest, keep
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
-from framenest.protocols import Decoder, HoldsFeatures, KeepsTime, Progress, Scorer, SetsBatchSize, Store
+from framenest.protocols import (
+    Decoder,
+    HoldsFeatures,
+    KeepsTime,
+    MatchStrength,
+    MeasuresMatch,
+    Progress,
+    Scorer,
+    SetsBatchSize,
+    Store,
+)
 from framenest.scorers.features import FEATURES_FORMAT, Features
 from framenest.text import size_text
 from framenest.timing import Timing
@@ -140,6 +150,13 @@ class FeatureCache:
                 f"it returned shape {relevance.shape}, {span}"
             )
         return relevance
+
+    def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
+        """How surely anything in the video matches; None where there is no telling."""
+        if question is None or not isinstance(self.scorer, MeasuresMatch):
+            return None
+        with self._timing("match", self._inner_timing):
+            return self.scorer.match_strength(probes.encoded, question)
 
     def _add(self, new: Features) -> None:
         """Remember a part, merged with the smaller ones before it, and keep it where that is wanted."""

@@ -23,7 +23,7 @@ from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
-from framenest.scorers.dual_encoder import DualScorer, half_cosine
+from framenest.scorers.dual_encoder import SIGLIP_LEVELS, DualScorer, half_cosine
 from framenest.scorers.preprocessing import Preprocessing
 from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
@@ -48,6 +48,7 @@ class OnnxScorer(DualScorer):
         self._config = _json(checkpoint.path / "config.json")
         self._siglip = str(self._config.get("model_type", "")).startswith("siglip")
         self.own_relevance = "sigmoid of the model's logit" if self._siglip else "(1 + cosine) / 2"
+        self.match_levels = SIGLIP_LEVELS if self._siglip else None
         self._vision = _Side(_find(checkpoint.path, "vision_model.onnx"), "image_embeds")
         self._words = _Side(_find(checkpoint.path, "text_model.onnx"), "text_embeds")
         self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", "onnx")

@@ -53,8 +53,9 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
         ConfigError: There is no such selector, preset or setting.
 
     Example:
-        >>> selector = load_selector("mec:no-zoom", Session("tags"))                     # doctest: +SKIP
-        >>> selector.select("kiln.mp4", "What happens after firing?", [8]).prefix(8)     # doctest: +SKIP
+        >>> selector = load_selector("mec:no-zoom", Session("table:scores.csv"))
+        >>> selector.select("kiln.mp4", "What happens after firing?", [8]).prefix(8).budget
+        8
     """
     check_selector(spec)
     name, _, argument = spec.partition(":")

@@ -35,9 +35,12 @@ class Selection:
         stats: `candidates`, frames looked at; `runs` of the rule; `wall_seconds`; more by selector.
 
     Example:
-        >>> made = Selection.load("aks.json")           # doctest: +SKIP
-        >>> made.prefix(8).frames                       # doctest: +SKIP
-        array([ 12, 310, 318, 322, 801, 805, 811, 990])
+        >>> from framenest.selectors import load_selector
+        >>> from framenest.session import Session
+        >>> chosen = load_selector("uniform", Session(None)).select("kiln.mp4", None, [4])
+        >>> chosen.save("uniform.json")
+        >>> Selection.load("uniform.json").prefix(4).frames
+        array([  0, 100, 199, 299])
     """
 
     video: VideoInfo

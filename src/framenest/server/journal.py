@@ -10,7 +10,7 @@ from typing import Any
 
 from framenest.errors import StoreError
 
-FORMAT = 1
+JOURNAL_FORMAT = 1
 _TABLES = """
 create table if not exists videos (
     id text primary key, path text not null, name text not null, origin text not null,
@@ -46,9 +46,9 @@ class Journal:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 raise StoreError(f"{path.parent}: another framenest server uses this folder") from error
             raise StoreError(f"{path}: cannot be opened ({error})") from error
-        if format_ not in (0, FORMAT):
+        if format_ not in (0, JOURNAL_FORMAT):
             raise StoreError(f"{path}: written by another version of Framenest (format {format_})")
-        self._db.executescript(_TABLES + f"pragma user_version = {FORMAT};")
+        self._db.executescript(_TABLES + f"pragma user_version = {JOURNAL_FORMAT};")
 
     def write(self, statement: str, values: Iterable[Any] = ()) -> int:
         """Run one statement; returns how many rows it changed."""

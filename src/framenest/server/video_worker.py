@@ -21,8 +21,12 @@ NICENESS = 5  # answering requests goes before work
 class VideoWorker:
     """Does one task at a time, in a process that is replaced when it dies. Thread-safe: calls take turns.
 
-    >>> worker = VideoWorker(settings, ProcessLimits(seconds=3600))        # doctest: +SKIP
-    >>> worker.call("index", "kiln.mp4", progress=print)                  # doctest: +SKIP
+    >>> from pathlib import Path
+    >>> settings = ServerSettings(Path("data"), scorer="table:scores.csv")
+    >>> worker = VideoWorker(settings, ProcessLimits(seconds=3600))
+    >>> worker.call("index", "kiln.mp4")["video"]["num_frames"]
+    300
+    >>> worker.close()
     """
 
     def __init__(self, settings: ServerSettings, limits: ProcessLimits) -> None:

@@ -123,4 +123,9 @@ def _fsspec(url: str, stream: int | None) -> Source:
         fingerprint = digest(url, str(system.ukey(path)))
     except (ImportError, OSError, ValueError) as error:
         raise VideoError(f"{url}: cannot be opened ({error})") from error
-    return Source(url, fingerprint, stream, None, lambda: cast(BinaryIO, system.open(path, "rb")))
+    return Source(url, fingerprint, stream, None, lambda: _own(system.open(path, "rb")))
+
+
+def _own(file: Any) -> BinaryIO:
+    """A file for one reader: memory:// hands one object to all, and decoders run in parallel."""
+    return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else cast(BinaryIO, file)

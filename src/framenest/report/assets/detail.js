@@ -1,4 +1,4 @@
-// Why a frame was chosen: its place, its evidence, what coverage and diversity added.
+// Why a frame was chosen: its place, its evidence, and the terms of the rule that ranked it.
 import { bandOf, clock, el, picture, rankText } from "./marks.js";
 
 const REASONS = [
@@ -78,9 +78,27 @@ const partsOf = ({ ranks }, place) =>
 const said = (result, { rank, seconds, place }) =>
   `${rankText(rank)} at ${clock(seconds)}. ${place === null ? "" : because(result, place)}`;
 
+const percent = (share) => `${Math.round(share * 100)} %`;
+
+/** What the residual rule multiplies: evidence, and the shares of it that no chosen frame shows. */
+const factorsOf = ({ ranks, floor }, place) => [
+  [`evidence + ${floor}`, ranks.evidence[place] + floor],
+  ["× event not shown yet", 1 - ranks.same_event[place]],
+  ["× look not shown yet", 1 - ranks.same_look[place]],
+];
+
+function residualBecause({ ranks }, place) {
+  const shown = 1 - (1 - ranks.same_event[place]) * (1 - ranks.same_look[place]);
+  const by = ranks.shown_by[place];
+  if (!by || shown < 0.005) return "Its evidence is not shown by any frame before it.";
+  const how = ranks.same_look[place] > ranks.same_event[place] ? "looks the same" : "is near in time";
+  return `${percent(1 - shown)} of its evidence is new; rank ${by}, which ${how}, shows the rest.`;
+}
+
 /** One sentence for people who do not want numbers. */
 function because(result, place) {
   if (place === 0) return "First of all, because it has the most evidence.";
+  if (result.rule === "residual") return residualBecause(result, place);
   const most = partsOf(result, place).reduce((a, b) => (b.part > a.part ? b : a));
   const unasked = most.name === "evidence" && !result.cue_weights.relevance;
   return `Mostly because ${unasked ? "much changes there and it is well visible" : most.why}.`;
@@ -88,8 +106,7 @@ function because(result, place) {
 
 function reasons(result, place) {
   const { ranks, cue_weights: cues } = result;
-  const parts = partsOf(result, place);
-  const evidence = ["relevance", "change", "observability", "text"]
+  const evidence = Object.keys(cues)
     .filter((cue) => cues[cue] > 0)
     .map((cue) => ({
       name: cue,
@@ -101,7 +118,9 @@ function reasons(result, place) {
     "div",
     {},
     el("p", { class: "because" }, because(result, place)),
-    bars("utility", ranks.utility[place], place === 0 ? parts.slice(0, 1) : parts),
+    result.rule === "residual"
+      ? product(ranks.utility[place], factorsOf(result, place))
+      : bars("utility", ranks.utility[place], partsOf(result, place).slice(0, place === 0 ? 1 : 3)),
     bars("evidence", ranks.evidence[place], evidence),
   );
 }
@@ -138,3 +157,22 @@ function bars(name, total, parts) {
   );
   return el("div", { class: "sum" }, table, bar);
 }
+
+/** A product as a table of its factors. */
+const product = (total, factors) =>
+  el(
+    "div",
+    { class: "sum" },
+    el(
+      "table",
+      {},
+      el("caption", {}, "utility", el("b", {}, total.toFixed(3))),
+      el(
+        "tbody",
+        {},
+        factors.map(([name, value]) =>
+          el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value.toFixed(3))),
+        ),
+      ),
+    ),
+  );

@@ -42,6 +42,7 @@ function made(result, number) {
   const told = [el("span", {}, `scorer ${result.scorer}`)];
   if (result.kind === "selection") return [el("span", {}, `selector ${result.selector}`), ...told];
   told.push(el("span", {}, `preset ${presetText(result)}`));
+  if (result.stats.match) told.push(el("span", {}, `match ${result.stats.match.verdict}`));
   told.push(
     el("span", {}, `${plural(result.stats.probes, "probe")} + ${plural(result.stats.zoom, "zoom frame")}`),
   );
@@ -75,6 +76,7 @@ function oneMaking(result, data) {
   ];
   if (result.kind === "ranking") {
     rows.push(["preset", presetText(result)]);
+    if (stats.match) rows.push(["match", `${stats.match.verdict} (${stats.match.value.toFixed(2)})`]);
     rows.push([
       "looked at",
       `${plural(stats.probes, "probe")} + ${plural(stats.zoom, "zoom frame")}, ${stats.decoded ? `${count(stats.decoded)} decoded for it` : "all known before"}`,
@@ -130,7 +132,7 @@ function timings(stats) {
   );
 }
 
-const CHOICE = ["coverage", "diversity", "utility"];
+const CHOICE = ["coverage", "diversity", "same_event", "same_look", "shown_by", "utility"];
 
 /** Every frame of the budget as a row; drawn when opened. */
 export function table(view) {
@@ -188,7 +190,9 @@ function tableOf(result, at, several) {
           ranked
             ? [
                 el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
-                columns.map((column) => el("td", {}, result.ranks[column][mark.place].toFixed(3))),
+                columns.map((column) =>
+                  el("td", {}, result.ranks[column][mark.place].toFixed(column === "shown_by" ? 0 : 3)),
+                ),
               ]
             : null,
         ),

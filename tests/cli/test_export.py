@@ -11,15 +11,6 @@ from framenest import Ranking, lmm
 from media import number_in
 
 
-@pytest.fixture
-def ranking(capsys, clip, tmp_path):
-    path, scores = tmp_path / "ranking.json", tmp_path / "scores.csv"
-    scores.write_text("frame,score\n" + "".join(f"{n},1.0\n" for n in range(150, 160)))
-    code, *_ = run(capsys, "rank", clip, "Where is it?", "--scorer", f"table:{scores}", "-o", path, *FAST)
-    assert code == 0
-    return path
-
-
 @pytest.mark.parametrize("style", list(lmm.STYLES))
 def test_every_style_is_written(capsys, ranking, tmp_path, style):
     target = tmp_path / "new" / "out.json"

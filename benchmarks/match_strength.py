@@ -1,0 +1,130 @@
+"""How well `match` tells what is in a video from what is not: right and wrong pairs of question and video.
+
+    python benchmarks/match_strength.py qa.json --videos DIR --scorer tags
+
+The same videos stand on both sides, so that a measure which merely knows rich videos from poor ones gets 0.5.
+A short video is asked its own questions and those of other videos. A long one is cut into windows of two
+minutes: a question is right for a window with most of one of its intervals, wrong for one without any part
+of them. Questions with `"kind": "clip"` ask about clips that long files are made of, and make no wrong pairs
+with short videos.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import write
+
+from framenest import MEC, Session
+from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
+from framenest.protocols import MeasuresMatch
+from framenest.scorers.features import Features
+
+LONG, WINDOW = 600.0, 120.0
+Pair = tuple[str, bool, float, str, str]
+"""What was asked of (a video or a window), whether it is right, value, verdict, part."""
+
+
+def pairs_of(video: str, questions: list[GroundedQuestion], clips: set[str], session: Session) -> list[Pair]:
+    """Every question that is clearly right or wrong for a video or its windows."""
+    decoder = session.open(video)
+    index = MEC(session=session).index(decoder)
+    probes = session.features(decoder, session.scorer, index.config.thumbnail).see(index.frames, "probes")
+    found = []
+    if decoder.info.duration < LONG:
+        for question in questions:
+            right = question.video == video
+            if right or question.question not in clips:
+                found.append((video, right, probes, question))
+    else:
+        mine = [question for question in questions if question.video == video]
+        for start in np.arange(0, decoder.info.duration - WINDOW / 2, WINDOW).tolist():
+            inside = index.frames[(index.seconds >= start) & (index.seconds < start + WINDOW)]
+            for question in mine:
+                shares = [
+                    (min(end, start + WINDOW) - max(begin, start)) / (end - begin)
+                    for begin, end in question.intervals_in(decoder)
+                ]
+                if max(shares) > 0.9 or max(shares) <= 0:
+                    found.append((f"{video} {start:g}", max(shares) > 0.9, probes.take(inside), question))
+    return [pair for one in found if (pair := _measured(*one, session)) is not None]
+
+
+def _measured(
+    where: str, right: bool, probes: Features, question: GroundedQuestion, session: Session
+) -> Pair | None:
+    assert isinstance(session.scorer, MeasuresMatch)
+    match = session.scorer.match_strength(probes.encoded, question.question)
+    return None if match is None else (where, right, match.value, match.verdict, question.part)
+
+
+def auc(pairs: list[Pair]) -> dict[str, Any]:
+    """How often a right pair is above a wrong one of the same video, with its 95 % interval."""
+    wrong = defaultdict(list)
+    for where, right, value, _, _ in pairs:
+        if not right:
+            wrong[where].append(value)
+    wins = np.array(
+        [
+            np.mean([(value > other) + 0.5 * (value == other) for other in wrong[where]])
+            for where, right, value, _, _ in pairs
+            if right and wrong[where]
+        ]
+    )
+    rng = np.random.default_rng(0)
+    means = [wins[rng.integers(0, len(wins), len(wins))].mean() for _ in range(1000)]
+    return {
+        "auc": float(wins.mean()),
+        "low": float(np.percentile(means, 2.5)),
+        "high": float(np.percentile(means, 97.5)),
+        "right_pairs": len(wins),
+    }
+
+
+def verdicts(pairs: list[Pair]) -> dict[str, dict[str, float]]:
+    """Shares of each verdict among right and wrong pairs; a video counts as much on both sides."""
+    shares: dict[str, dict[str, float]] = {}
+    rights = defaultdict(int)
+    wrongs = defaultdict(int)
+    for where, right, *_ in pairs:
+        (rights if right else wrongs)[where] += 1
+    for side in (True, False):
+        weights: dict[str, float] = defaultdict(float)
+        for where, right, _, verdict, _ in pairs:
+            if right == side and rights[where] and wrongs[where]:
+                weights[verdict] += 1.0 if side else rights[where] / wrongs[where]
+        total = sum(weights.values())
+        shares["right" if side else "wrong"] = {v: weights[v] / total for v in ("strong", "weak", "none")}
+    return shares
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("questions", type=Path)
+    parser.add_argument("--videos", help="where the videos lie; default: beside the file")
+    parser.add_argument("--scorer", default="tags")
+    asked = parser.parse_args()
+    questions = load_questions(str(asked.questions), videos=asked.videos)
+    rows = json.loads(asked.questions.read_text())
+    clips = {row["question"] for row in rows if row.get("kind") == "clip"}
+    session = Session(asked.scorer)
+    pairs = [
+        pair
+        for video in dict.fromkeys(question.video for question in questions)
+        for pair in pairs_of(video, questions, clips, session)
+    ]
+    result: dict[str, Any] = {"scorer": asked.scorer, "questions": len(questions)}
+    for part in ("tune", "report"):
+        some = [pair for pair in pairs if pair[4] == part]
+        result[part] = auc(some) | {"verdicts": verdicts(some)}
+        print(part, json.dumps(result[part]))
+    print(write(f"match_strength_{asked.scorer}", result))
+
+
+if __name__ == "__main__":
+    main()
