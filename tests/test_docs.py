@@ -138,6 +138,33 @@ def test_the_evaluation_numbers_are_the_measured_ones():
         assert f"| `{name}` | {cells} |" in page
 
 
+def test_the_quality_numbers_are_the_measured_ones():
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    sets = json.loads((ROOT / "benchmarks" / "results" / "quality.json").read_text())["sets"]
+    on_videos = {title: found for title, found in sets.items() if title.startswith("videos")}
+
+    def row(name, cells):
+        return f"| {name} | {' | '.join(cells)} |"
+
+    for name in sets["videos, tags"]["selectors"]:
+        means = [f"{found['selectors'][name]['hit']['mean'][0]:.3f}" for found in sets.values()]
+        assert row(f"`{name}`", means) in page
+        for title in ("videos, SNR 1", "videos, tags", "timelines, SNR 1"):
+            *hits, mean = (value[0] for value in sets[title]["selectors"][name]["hit"].values())
+            assert row(f"`{name}`", [*(f"{hit:.2f}" for hit in hits), f"{mean:.3f}"]) in page
+        mine = [found["selectors"][name] for found in on_videos.values()]
+        shares = [f"{one['near_duplicates'][k]:.2f}" for one in mine for k in ("8", "16")]
+        assert row(f"`{name}`", shares) in page
+        covered = [f"{np.mean([*one['covered_of_several'].values()]):.3f}" for one in mine]
+        assert row(f"`{name}`", covered) in page
+    for title, found in sets.items():
+        differences = [value["mean"] for value in found["differences"].values()]
+        cells = [f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" for mean, low, high in differences]
+        assert row(title, cells) in page
+    seeds = {found["seeds"] for found in on_videos.values()}
+    assert f"noisy truth with {max(seeds)} seeds on the videos" in page
+
+
 def test_the_token_estimates_are_the_computed_ones():
     from framenest.lmm import STYLES, estimate
 
