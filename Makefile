@@ -37,7 +37,7 @@ test: lint types core-tests
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check
-	$(BIN)/ruff check
+	$(BIN)/ruff check --no-cache  # its cache does not notice when a module moved
 
 types: $(VENV)/installed
 	$(BIN)/mypy

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from scripted_server import ScriptedServer, completion
 
 from framenest import ConfigError, MissingExtra, ModelError, Prefix, lmm, open_video
+from scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 from framenest.lmm import client as client_module
