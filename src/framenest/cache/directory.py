@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import mmap
 import os
 import shutil
@@ -18,6 +16,7 @@ from typing import Any, BinaryIO
 from platformdirs import user_cache_path
 
 from framenest.cache.archive import DamagedFile, pack, unpack, write_atomic
+from framenest.cache.hashes import file_hash
 from framenest.cache.in_use import InUse, note_use, remove_unused, touch
 from framenest.errors import StoreError, VideoError
 from framenest.frames import Array
@@ -28,7 +27,6 @@ DOWNLOADS = "remote/"
 """Videos downloaded whole, from servers without range requests."""
 ABANDONED = 3600.0
 """Seconds after which a temporary file that nobody has locked counts as left behind."""
-FINGERPRINT_FORMAT = 1
 
 
 class CacheWarning(UserWarning):
@@ -47,11 +45,6 @@ def cache_dir() -> Path:
     """FRAMENEST_CACHE where that is a directory, or the user's cache directory."""
     chosen = os.environ.get("FRAMENEST_CACHE", "")
     return Path(chosen).expanduser() if chosen and "://" not in chosen else user_cache_path("framenest")
-
-
-def digest(*parts: object) -> str:
-    """A stable hash of JSON values, as a short name."""
-    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def entry_name(key: str) -> str:
@@ -204,25 +197,11 @@ class DirectoryStore:
         return freed
 
     def fingerprint(self, path: str) -> str:
-        """Hash of a file's whole content, remembered by (path, size, modification time, inode)."""
+        """Hash of a video's whole content, remembered; VideoError where it cannot be read."""
         try:
-            stat = Path(path).stat()
+            return file_hash(path, self)
         except OSError as error:
             raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
-        seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
-        note = f"fingerprints/{digest(seen[0], FINGERPRINT_FORMAT)}"
-        kept = self.get(note)
-        if kept is not None and kept[0].get("seen") == seen:
-            return str(kept[0]["fingerprint"])
-        try:
-            with Path(path).open("rb") as file:
-                hashed = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-        except OSError as error:
-            raise VideoError(f"{path}: cannot be read ({error.strerror})") from error
-        fingerprint = hashed.hexdigest()
-        with suppress(StoreError):  # a read-only cache only costs the next run this hash
-            self.put(note, {"seen": seen, "fingerprint": fingerprint}, {})
-        return fingerprint
 
     def _now(self) -> float:
         """The time of the file system that the store is on, which need not be this machine's."""

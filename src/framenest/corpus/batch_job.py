@@ -14,9 +14,9 @@ from framenest.cache.directory import (
     CacheWarning,
     DirectoryStore,
     UnwritableCache,
-    digest,
     local_directory,
 )
+from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import FramenestError, StoreError

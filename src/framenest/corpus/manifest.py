@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from framenest.cache.directory import digest
+from framenest.cache.hashes import digest
 from framenest.cache.remote import file_system
 from framenest.corpus.batch_job import Group, WorkItem
 from framenest.errors import ConfigError, StoreError

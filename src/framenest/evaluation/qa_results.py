@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from framenest.cache.directory import digest
+from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, StoreError
 from framenest.evaluation.benchmarks import BenchmarkQuestion
 

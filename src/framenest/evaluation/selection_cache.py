@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import framenest
-from framenest.cache.directory import DirectoryStore, digest, local_directory
+from framenest.cache.directory import DirectoryStore, local_directory
+from framenest.cache.hashes import digest
 from framenest.errors import FramenestError, StoreError
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking

@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import digest, keep
+from framenest.cache.directory import keep
+from framenest.cache.hashes import digest
 from framenest.config import IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.method import appearance, discovery

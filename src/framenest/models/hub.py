@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from framenest.cache.directory import DirectoryStore, digest
+from framenest.cache.directory import DirectoryStore
+from framenest.cache.hashes import digest
 from framenest.errors import MissingExtra, ScorerError, StoreError
 from framenest.text import one_line
 

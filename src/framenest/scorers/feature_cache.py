@@ -12,7 +12,8 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import CacheWarning, digest, keep
+from framenest.cache.directory import CacheWarning, keep
+from framenest.cache.hashes import digest
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import (

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import DirectoryStore, digest
+from framenest.cache.directory import DirectoryStore
+from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec

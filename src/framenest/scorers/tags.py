@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest import models
-from framenest.cache.directory import DirectoryStore, digest, keep
+from framenest.cache.directory import DirectoryStore, keep
+from framenest.cache.hashes import digest
 from framenest.config import Calibration, ScorerConfig
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores

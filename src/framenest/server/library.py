@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from framenest.cache.directory import digest
+from framenest.cache.hashes import digest
 from framenest.server.journal import Journal
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings

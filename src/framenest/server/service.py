@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from framenest.cache.directory import digest
+from framenest.cache.hashes import digest
 from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer

@@ -17,7 +17,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from framenest.cache.directory import DOWNLOADS, DirectoryStore, digest
+from framenest.cache.directory import DOWNLOADS, DirectoryStore
+from framenest.cache.hashes import digest
 from framenest.cache.in_use import InUse
 from framenest.cache.remote import file_system
 from framenest.errors import VideoError

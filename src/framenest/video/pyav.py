@@ -10,7 +10,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import digest, keep
+from framenest.cache.directory import keep
+from framenest.cache.hashes import digest
 from framenest.errors import VideoError
 from framenest.frames import VideoInfo
 from framenest.processes import cores

@@ -16,7 +16,8 @@ from typing import Any
 
 import framenest
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore, digest
+from framenest.cache.directory import DirectoryStore
+from framenest.cache.hashes import digest
 from framenest.errors import MissingExtra
 from framenest.evaluation.lmms_eval.task_functions import DURATIONS
 from framenest.evaluation.lmms_eval.task_settings import NATIVE

@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 
 from framenest.cache.archive import write_atomic
-from framenest.cache.directory import DirectoryStore, digest
+from framenest.cache.directory import DirectoryStore
+from framenest.cache.hashes import digest
 from framenest.errors import FramenestError, StoreError
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.lmm.times import Pairing

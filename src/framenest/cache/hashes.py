@@ -1,0 +1,74 @@
+"""Hashes: of JSON values, as names; of whole files, remembered so that a large one is read once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from framenest.errors import StoreError
+from framenest.processes import cores
+from framenest.protocols import Store
+
+FINGERPRINT_FORMAT = 1
+METHODS: dict[str, Callable[[int], Any]] = {
+    "blake2b": lambda _: hashlib.blake2b(digest_size=16),
+    "sha256": lambda _: hashlib.sha256(),
+    "git": lambda size: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False),
+}
+"""Starts the hash of a file of so many bytes; "git" is how the Hugging Face hub names small files."""
+
+
+def digest(*parts: object) -> str:
+    """A stable hash of JSON values, as a short name.
+
+    >>> digest("a", 1) == digest("a", 1), digest("a", 1) == digest("a", 2)
+    (True, False)
+    """
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def file_hash(
+    path: str | os.PathLike[str], store: Store, method: str = "blake2b", *, anew: bool = False
+) -> str:
+    """The hash of a file's whole content, remembered by (path, size, modification time, inode).
+
+    Args:
+        path: The file; links are followed.
+        store: Where the hash is remembered, under "fingerprints/"; a store that cannot be written to only
+            costs the next run the reading.
+        method: One of METHODS.
+        anew: Read the file whatever is remembered, as `framenest cache verify` does to find decayed bytes.
+
+    Returns:
+        Hexadecimal digits.
+
+    Raises:
+        OSError: The file cannot be read.
+
+    >>> from framenest.cache.directory import DirectoryStore
+    >>> len(file_hash("kiln.mp4", DirectoryStore(), "sha256"))
+    64
+    """
+    stat = Path(path).stat()
+    seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    note = f"fingerprints/{digest(seen[0], method, FINGERPRINT_FORMAT)}"
+    kept = None if anew else store.get(note)
+    if kept is not None and kept[0].get("seen") == seen:
+        return str(kept[0]["fingerprint"])
+    with Path(path).open("rb") as file:
+        found = str(hashlib.file_digest(file, lambda: METHODS[method](stat.st_size)).hexdigest())
+    with suppress(StoreError):  # a read-only cache only costs the next run this hash
+        store.put(note, {"seen": seen, "fingerprint": found}, {})
+    return found
+
+
+def file_hashes(wanted: Sequence[tuple[Path, str]], store: Store, *, anew: bool = False) -> list[str]:
+    """`file_hash` of several (file, method), read side by side on this machine's cores."""
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(lambda one: file_hash(one[0], store, one[1], anew=anew), wanted))

@@ -1,0 +1,82 @@
+"""Hashes of whole files: right, remembered, and read anew when the file or the caller says so."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from framenest.cache import hashes
+from framenest.cache.directory import DirectoryStore
+from framenest.cache.hashes import file_hash, file_hashes
+
+
+@pytest.fixture
+def store(tmp_path):
+    return DirectoryStore(tmp_path / "store")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "weights.bin"
+    path.write_bytes(b"weights" * 1000)
+    return path
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Files that were read to be hashed."""
+    done, whole = [], hashlib.file_digest
+    monkeypatch.setattr(hashes.hashlib, "file_digest", lambda f, how: done.append(f.name) or whole(f, how))
+    return done
+
+
+def test_every_method_is_the_known_one(file, store):
+    assert file_hash(file, store, "sha256") == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert file_hash(file, store) == hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    git = shutil.which("git") or pytest.skip("needs git")
+    named = subprocess.run([git, "hash-object", file], capture_output=True, text=True, check=True)
+    assert file_hash(file, store, "git") == named.stdout.strip()
+
+
+def test_a_hash_is_remembered_per_method_and_across_processes(file, store, reads):
+    first = [file_hash(file, store, method) for method in hashes.METHODS]
+    again = [file_hash(file, DirectoryStore(store.root), method) for method in hashes.METHODS]
+    assert (first, len(reads)) == (again, len(hashes.METHODS))
+
+
+def test_a_changed_file_is_read_again(file, store):
+    first = file_hash(file, store)
+    changed = bytearray(file.read_bytes())
+    changed[200] ^= 1
+    file.write_bytes(changed)
+    os.utime(file, (1, 1))
+    assert file_hash(file, store) != first
+
+
+def test_bytes_that_decay_without_a_trace_are_found_when_asked(file, store):
+    stat = file.stat()
+    first = file_hash(file, store)
+    with file.open("r+b") as opened:
+        opened.write(b"W")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert file_hash(file, store) == first, "nothing tells"
+    assert file_hash(file, store, anew=True) != first
+    assert file_hash(file, store) != first, "and what was found is remembered"
+
+
+def test_a_link_shares_the_hash_of_its_target(file, store, tmp_path, reads):
+    link = tmp_path / "link.bin"
+    link.symlink_to(file)
+    assert file_hash(link, store) == file_hash(file, store)
+    assert len(reads) == 1
+
+
+def test_several_files_at_once(file, store, tmp_path):
+    other = tmp_path / "other.bin"
+    other.write_bytes(b"other")
+    wanted = [(file, "sha256"), (other, "git"), (other, "sha256")]
+    assert file_hashes(wanted, store) == [file_hash(path, store, method) for path, method in wanted]
+    with pytest.raises(FileNotFoundError):
+        file_hashes([(tmp_path / "gone", "git")], store)
