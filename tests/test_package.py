@@ -95,7 +95,7 @@ def test_public_names():
 def test_errors_form_one_tree():
     errors = [v for v in vars(framenest.errors).values() if isinstance(v, type)]
     assert all(issubclass(e, framenest.FramenestError) for e in errors)
-    assert len(errors) == 9
+    assert len(errors) == 10
 
 
 class Parrot:

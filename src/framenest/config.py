@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from framenest.errors import ConfigError
+from framenest.errors import BadSetting, ConfigError
 
 Probing = Literal["uniform", "keyframes"]
 RelevanceText = Literal["question", "question+options"]
@@ -20,9 +20,21 @@ Allowed = tuple[str, Callable[[Any], bool]]
 """What a setting may be, in words and as a check."""
 
 
-def setting(default: Any, help: str, allowed: Allowed, whose: str = "paper") -> Any:  # noqa: A002 - click's word
-    """A config field with its one-line explanation, which becomes the option's help, and its range."""
-    return field(default=default, metadata={"help": help, "allowed": allowed, "whose": whose})
+def setting(
+    default: Any,
+    help: str,  # noqa: A002 - click's word
+    allowed: Allowed,
+    whose: str = "paper",
+    *,
+    moment: bool = False,
+) -> Any:
+    """A config field with its one-line explanation, which becomes the option's help, and its range.
+
+    moment: a time in the video, which people may write as [HH:]MM:SS.
+    """
+    return field(
+        default=default, metadata={"help": help, "allowed": allowed, "whose": whose, "moment": moment}
+    )
 
 
 def _finite(value: object) -> bool:
@@ -62,8 +74,7 @@ class _Checked:
 
     def _require(self, ok: bool, name: str, allowed: str) -> None:
         if not ok:
-            where, value = f"{type(self).__name__}.{name}", getattr(self, name)
-            raise ConfigError(f"{where} = {value!r} is not allowed; it must be {allowed}")
+            raise BadSetting(name, getattr(self, name), allowed)
 
 
 @dataclass(frozen=True)
@@ -90,8 +101,10 @@ class IndexConfig(_Checked):
     blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.", _ODD)
     exposure_mean: float = setting(0.5, "μ: the best exposed intensity.", _UNIT)
     exposure_sigma: float = setting(0.2, "σ: how far from it still counts as well exposed.", _POSITIVE)
-    start: float = setting(0.0, "Seconds: look only at the video from here.", _SECONDS)
-    end: float | None = setting(None, "Seconds: look only at the video up to here.", _ANY)
+    start: float = setting(
+        0.0, "Look only at the video from here: seconds or [HH:]MM:SS.", _SECONDS, moment=True
+    )
+    end: float | None = setting(None, "Look only at the video up to here.", _ANY, moment=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,7 +177,7 @@ class RankingConfig(_Checked):
         most = 1 - self.diversity_weight
         for name in ("evidence_weight_start", "evidence_weight_end"):
             fits = getattr(self, name) <= most + 1e-12
-            self._require(fits, name, f"between 0 and 1 - diversity_weight = {most:g}")
+            self._require(fits, name, f"between 0 and {most:g} (1 - diversity_weight)")
         for longest, shortest in (("event_longest", "event_shortest"), ("scene_longest", "scene_shortest")):
             least = getattr(self, shortest)
             self._require(getattr(self, longest) > least, longest, f"more than {shortest} ({least:g})")

@@ -4,7 +4,8 @@ FramenestError
 ├── VideoError      unreadable, no video stream, empty, changed
 ├── IndexMismatch   an index or ranking that does not belong to this video or this version
 ├── BudgetError     a frame budget that the ranking cannot serve
-├── ConfigError     a setting outside its range
+├── ConfigError     settings that contradict each other, or cannot be
+│   └── BadSetting  one setting outside its range
 ├── ScorerError     a scorer that cannot run or returned nonsense
 ├── ModelError      a multimodal model or its server gave no answer
 ├── MissingExtra    an optional dependency is not installed; names the exact pip line
@@ -32,6 +33,16 @@ class BudgetError(FramenestError):
 
 class ConfigError(FramenestError):
     """A setting outside its allowed range."""
+
+
+class BadSetting(ConfigError):
+    """One setting is outside its range. name, value, allowed: which, what was given, what it may be."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"{name} = {value!r} is not allowed; it must be {allowed}")
+        self.name = name
+        self.value = value
+        self.allowed = allowed
 
 
 class ScorerError(FramenestError):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
+from framenest.errors import BadSetting, IndexMismatch, StoreError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
@@ -92,7 +92,7 @@ def extract(
         VideoError: a frame cannot be decoded any more.
     """
     if format not in FORMATS:
-        raise ConfigError(f"format = {format!r} is not allowed; it must be one of {', '.join(FORMATS)}")
+        raise BadSetting("format", format, f"one of {', '.join(FORMATS)}")
     prefix.must_hold_frames()
     target = Path(folder)
     files: list[Path] = []

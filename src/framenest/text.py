@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
+
+_CLOCK = re.compile(r"(?:(\d+):(?=[0-5]?\d:))?(\d+):([0-5]?\d(?:\.\d*)?)")
 
 
 def one_line(value: object, longest: int = 300) -> str:
@@ -25,16 +28,36 @@ def slug(text: str, otherwise: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, hours where needed.
+    """Minutes and seconds, hours where needed; rounded to the tenth that models are told, as :.1f rounds.
 
-    >>> clock(83.25), clock(3683.5)
-    ('1:23.2', '1:01:23.5')
+    >>> clock(83.25), clock(83.26), clock(3683.5)
+    ('1:23.2', '1:23.3', '1:01:23.5')
     """
-    tenths = math.floor(seconds * 10)
+    tenths = round(10 * float(f"{seconds:.1f}"))
     minutes, rest = divmod(tenths, 600)
     text = f"{rest // 10:02d}.{rest % 10}"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{text}" if hours else f"{minutes}:{text}"
+
+
+def seconds_of(text: str | float) -> float:
+    """Seconds of a time: a number, or "1:23.5", "1:01:23.5".
+
+    Raises:
+        ValueError: it is neither.
+
+    >>> seconds_of("1:23.5"), seconds_of("1:00:00"), seconds_of(12)
+    (83.5, 3600.0, 12.0)
+    """
+    value = math.nan
+    if found := _CLOCK.fullmatch(str(text).strip()):
+        value = 3600 * int(found[1] or 0) + 60 * int(found[2]) + float(found[3])
+    else:
+        with suppress(ValueError):
+            value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not a time; give seconds or [HH:]MM:SS")
+    return value
 
 
 def duration_text(seconds: float) -> str:

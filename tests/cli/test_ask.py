@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from command_line import run
-from framenest import BudgetError, Prefix, Selection, lmm, open_video
+from framenest import BudgetError, Prefix, Ranking, Selection, lmm, open_video
+from framenest.protocols import MatchStrength
+from framenest.testing import TableScorer
 from scripted_server import ScriptedServer
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
@@ -34,13 +36,58 @@ def test_an_answer_with_its_citations(capsys, clip):
     assert (code, err) == (0, "")
     assert out.startswith("A bar code [0.0s] that changes [8.0s].")
     assert re.search(r"cited\s+0:00\.0 \(frame 0\)", out)
-    assert re.search(r"cited\s+0:07\.9 \(frame 199\)", out)
-    assert re.search(r"shown\s+0:00\.0 0:04\.0 0:07\.9 0:11\.9", out)
+    assert re.search(r"cited\s+0:08\.0 \(frame 199\)", out)
+    assert re.search(r"shown\s+0:00\.0 0:04\.0 0:08\.0 0:12\.0", out)
     assert re.search(r"^\s+4\s+4\s+100\s+7 ", out, re.M)
     assert times_in(turn) == ["<0.0 seconds>", "<4.0 seconds>", "<8.0 seconds>", "<12.0 seconds>"]
     asked = turn["content"][-1]["text"]
     assert asked.startswith("What is it?\nAfter each statement give the times")
     assert "CANNOT TELL" not in asked
+
+
+def test_what_was_ranked_is_saved_for_the_other_commands(capsys, clip, table, tmp_path):
+    output = tmp_path / "asked.json"
+    with ScriptedServer("Bars <6.2 seconds>, until 6.4 s.") as server:
+        given = ("-k", 4, "--scorer", table, "--base-url", server.url, "-o", output, "--quiet")
+        code, out, _ = run(capsys, "ask", clip, "What is it?", *given)
+        told = times_in(server.turns()[0])
+    assert code == 0
+    ranking = Ranking.load(output)
+    assert ranking.question == "What is it?"
+    assert told == [f"<{second:.1f} seconds>" for second in ranking.prefix(4).seconds]
+    assert out.rstrip().endswith(f"written to {output}")
+    code, _, err = run(capsys, "ask", clip, "?", "--base-url", server.url, "-o", tmp_path, "--quiet")
+    assert (code, "is a directory" in err) == (2, True)
+
+
+def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_named(
+    capsys, clip, table, monkeypatch
+):
+    """The note and the frames sent agree."""
+    monkeypatch.setattr(TableScorer, "match_strength", lambda *_: MatchStrength(0.01, "none"), raising=False)
+    said = "nothing in this video clearly matches the question; "
+    with ScriptedServer("A", "B", "C") as server:
+        common = (
+            "ask",
+            clip,
+            "Is there a dog?",
+            "-k",
+            4,
+            "--scorer",
+            table,
+            "--base-url",
+            server.url,
+            "--json",
+        )
+        _, out, err = run(capsys, *common)
+        even = json.loads(out)
+        _, out, err_named = run(capsys, *common, "--selector", "mec")
+        best = json.loads(out)
+    assert f"{said}frames are spread evenly" in err
+    assert (even["selector"], [f["frame"] for f in even["frames"]]) == ("uniform", [0, 100, 199, 299])
+    assert f"{said}these are the best frames there are" in err_named
+    assert best["selector"] == "mec"
+    assert any(150 <= f["frame"] < 160 for f in best["frames"])
 
 
 def test_a_choice_may_be_a_number_below_zero(capsys, clip):

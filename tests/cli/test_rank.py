@@ -17,6 +17,7 @@ from framenest import MECConfig, Ranking
 from framenest.cli import app
 from framenest.cli import main as cli_main
 from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
+from framenest.selectors import mec_config
 from media import numbered_picture, numbered_video
 from processes import PATIENCE
 
@@ -168,7 +169,22 @@ def bad_inputs(tmp_path, clip):
         "questions not a list": ([clip, "--questions", listed], "not a JSON list of questions"),
         "unwritable output": ([clip, "--no-question", "-o", unwritable / "r.json"], "cannot be written"),
         "output is a folder": ([clip, "--no-question", "-o", folder], "is a directory"),
-        "bad setting": ([clip, "--no-question", "--activation", "2"], "activation = 2.0 is not allowed"),
+        "bad setting": (
+            [clip, "--no-question", "--activation", "2"],
+            "error: --activation 2.0 is not allowed",
+        ),
+        "settings at odds": (
+            [clip, "--no-question", "--start", "0:09", "--end", "4"],
+            "error: --end 4.0 is not allowed; it must be seconds, more than --start (9)",
+        ),
+        "weights at odds": (
+            [clip, "--no-question", "--evidence-weight-start", "0.9"],
+            "error: --evidence-weight-start 0.9 is not allowed; it must be between 0 and 0.8 (1 - --div",
+        ),
+        "no time": (
+            [clip, "--no-question", "--start", "1:75"],
+            "'1:75' is not a time; give seconds or [HH:]MM",
+        ),
         "bad preset": ([clip, "--no-question", "--preset", "best"], "'best' is not one of"),
         "no such option": ([clip, "--no-questions"], "--no-question"),
         "unknown scorer": ([clip, "x", "--scorer", "gpt"], "there is no scorer 'gpt'"),
@@ -185,6 +201,18 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
         assert message in err, (what, err)
         assert err.startswith("error: "), what
         assert err.count("\n") == 1, (what, err)
+
+
+def test_times_are_seconds_or_as_a_clock_shows_them(capsys, clip, tmp_path):
+    windows = []
+    for start, end in (("2", "9.5"), ("0:02", "0:09.5"), ("0:00:02", "00:00:09.500")):
+        given = ("--no-question", "--start", start, "--end", end, "-o", tmp_path / "r.json", *FAST)
+        assert run(capsys, "rank", clip, *given)[0] == 0
+        ranking = Ranking.load(tmp_path / "r.json")
+        windows.append((ranking.config.index.start, ranking.config.index.end, ranking.seconds.max()))
+    assert windows == [windows[0]] * 3
+    assert windows[0][:2] == (2.0, 9.5)
+    assert mec_config("start=0:08+end=1:00:00").index == IndexConfig(start=8.0, end=3600.0)
 
 
 def test_odd_names_and_links(capsys, clip, tmp_path):

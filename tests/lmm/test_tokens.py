@@ -71,4 +71,29 @@ def test_cited():
     assert cited("It is red [0.0s] and [61.0 seconds].", seconds) == [0, 2]
     assert cited("between [12.3s, 61.0s]", seconds) == [1, 2]
     assert cited("at [1:01] and [0:00:12.3]", seconds) == [1, 2]
-    assert cited("at 12.3 seconds, [frame 5]", seconds) == []
+    assert cited("at 12.3 seconds, [frame 5]", seconds) == [1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "places"),
+    [
+        ("It opens <9.9 seconds>.", [1]),
+        ("It opens [9.9s].", [1]),
+        ("It opens at 9.9 s, closes after 61.0 seconds.", [1, 2]),
+        ("from 0:10 to 1:01", [1, 2]),
+        ("[10s] and [55 s] and [1:00:00]", [1, 2]),  # to the nearest frame
+        ("halfway [5.0s]", [1]),
+        ("for 30 s, at 9.1 s", []),  # no frame was taken then
+        ("see [1], [61], [9.9]", [1, 2]),  # a footnote, and numbers that are times
+        ("a ratio of 16:9 in 4:3", []),
+        ("<b>bold</b> <think>", []),
+    ],
+)
+def test_times_are_recognised_as_they_were_sent(answer, places):
+    assert cited(answer, [0.04, 9.93, 61.0]) == places
+    assert cited(answer, []) == []
+
+
+def test_frames_of_one_told_time_are_cited_together():
+    assert cited("[5.1s]", [5.0, 5.0, 5.3]) == [0, 1]
+    assert cited("[5.0s]", [5.01, 5.04]) == [0, 1]

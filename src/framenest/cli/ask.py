@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import rich_click as click
 
@@ -10,15 +11,21 @@ from framenest.cli import model_options, options
 from framenest.cli.answer_printer import AnswerPrinter, print_asked
 from framenest.cli.model_options import AnsweringModel, PictureOptions, TokenBudget
 from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, SelectorName
-from framenest.cli.terminal import NO_MATCH, note, out
+from framenest.cli.terminal import NO_MATCH, note, out, say_labelled
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ladder import LADDERS, Ladder
 from framenest.lmm.ladder import ask as ask_with
 from framenest.lmm.prompt import CITE, prompt
 from framenest.lmm.styles import check_style
+from framenest.method.ranking import Ranking
+from framenest.protocols import Decoder
 from framenest.selectors import load_selector
+from framenest.selectors.published_selectors import MecSelector
+from framenest.selectors.selection import Selection
+from framenest.session import Session
 
 MOST = RankingConfig().horizon
 
@@ -43,9 +50,15 @@ def ask(
     ),
     token_budget: TokenBudget,
     choices: tuple[str, ...] = model_options.CHOICES,
+    output: Path | None = option(
+        "Also write the ranking here as JSON, for show, report and extract.", short="-o", type=OutputFile()
+    ),
     as_json: bool = option("Print one JSON object instead of streaming.", flag="--json"),
     model: AnsweringModel,
-    selector: str = option("Who chooses the frames.", type=SelectorName(), default="mec"),
+    selector: str | None = option(
+        "Who chooses the frames. [default: mec; uniform where nothing in the video clearly matches]",
+        type=SelectorName(),
+    ),
     pictures: PictureOptions,
     video_options: VideoOptions,
     scorer: ScorerChoice,
@@ -58,7 +71,7 @@ def ask(
     environment and written nowhere.
 
     \b
-    framenest ask kiln.mp4 "What happens after firing?" -k 16 --base-url http://localhost:8000/v1
+    framenest ask kiln.mp4 "What happens after firing?" -k 16 --base-url http://localhost:8000/v1 -o kiln.json
     framenest ask kiln.mp4 "What is fired?" --options cups tiles --budget-ladder 8,16,32 --base-url …
     """
     if sum(given is not None for given in (budget, budget_ladder, token_budget.max_tokens)) > 1:
@@ -74,9 +87,9 @@ def ask(
                 text = "\n".join([prompt(question, choices), *([] if choices else [CITE])])
                 every = range(1, MOST + 1)
                 budgets = [token_budget.frames(opened.info, model.style, pictures, every, text)]
-            chosen = load_selector(selector, scorer.session(common, bars)).select(opened, question, budgets)
-        if chosen.stats.get("match", {}).get("verdict") == "none":
-            note(NO_MATCH)
+            chosen = _choose(selector, scorer.session(common, bars), opened, question, budgets)
+        if output is not None:
+            chosen.save(output)
         asked = ask_with(
             client,
             chosen,
@@ -91,8 +104,32 @@ def ask(
             **pictures.settings,
         )
     if as_json:
-        about = {"video": opened.info.path, "selector": chosen.selector, "scorer": chosen.scorer}
+        who = "mec" if isinstance(chosen, Ranking) else chosen.selector
+        about = {"video": opened.info.path, "selector": who, "scorer": chosen.scorer}
         where = {"base_url": client.base_url, "options": list(choices)}
         out.file.write(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
     else:
         print_asked(asked)
+        if output is not None:
+            say_labelled("written to", str(output))
+
+
+def _choose(
+    name: str | None, session: Session, video: Decoder, question: str, budgets: list[int]
+) -> Ranking | Selection:
+    """The frames to send; MEC's are a ranking.
+
+    Where nothing clearly matches, MEC's first ranks are the best of noise, and a model is better served
+    with an overview; who names a selector gets that one.
+    """
+    selector = load_selector(name or MecSelector.name, session)
+    if not isinstance(selector, MecSelector):
+        return selector.select(video, question, budgets)
+    ranking = selector.rank(video, question)
+    if ranking.stats.match is None or ranking.stats.match.verdict != "none":
+        return ranking
+    if name is not None:
+        note(NO_MATCH)
+        return ranking
+    note("nothing in this video clearly matches the question; frames are spread evenly")
+    return load_selector("uniform", session).select(video, question, budgets)

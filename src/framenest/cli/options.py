@@ -6,8 +6,9 @@ the method and the scorer are the fields of their configs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from typing import Any, ClassVar, get_args, get_type_hints
@@ -16,10 +17,10 @@ import rich_click as click
 
 from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.cache.remote import open_store
-from framenest.cli.parameter_types import Budgets
+from framenest.cli.parameter_types import Budgets, Moment
 from framenest.cli.terminal import Bars, note
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
-from framenest.errors import ScorerError
+from framenest.errors import BadSetting, ConfigError, ScorerError
 from framenest.protocols import Decoder, ManagedStore
 from framenest.scorers import choose
 from framenest.session import Session
@@ -68,7 +69,8 @@ def from_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def gathered(*args: Any, **values: Any) -> Any:
-        made = {name: _built(kind, values) for name, kind in groups.items()}
+        with settings_as_options():
+            made = {name: _built(kind, values) for name, kind in groups.items()}
         return command(*args, **values, **made)
 
     decorated: Callable[..., Any] = gathered
@@ -109,6 +111,20 @@ def _built(kind: type, values: dict[str, Any]) -> Any:
     return kind(**given)
 
 
+@contextmanager
+def settings_as_options() -> Iterator[None]:
+    """An error about a setting names it as the command line does: horizon is --horizon."""
+    try:
+        yield
+    except BadSetting as error:
+        names = sorted((e.name for kind in CONFIG_PANELS for e in fields(kind)), key=len, reverse=True)
+        words = re.compile(rf"\b({'|'.join(names)})\b")
+        allowed = words.sub(lambda found: _flag(found[0]), error.allowed)
+        raise ConfigError(
+            f"{_flag(error.name)} {error.value} is not allowed; it must be {allowed}"
+        ) from error
+
+
 def _option(name: str, hint: Any, metadata: Any) -> Any:
     shape = {"type": _plain_type(hint), "help": metadata["help"] or None, **metadata["settings"]}
     flags = [shape.pop("flag", _flag(name)), *([shape.pop("short")] if "short" in shape else [])]
@@ -118,14 +134,14 @@ def _option(name: str, hint: Any, metadata: Any) -> Any:
 
 
 def _config_option(entry: Any, hint: Any, panel: str) -> Any:
-    flag, type_ = _flag(entry.name), _plain_type(hint)
+    flag, type_ = _flag(entry.name), Moment() if entry.metadata["moment"] else _plain_type(hint)
     shape = {"help": entry.metadata["help"], "panel": panel, "default": None}
     if entry.default not in (None, MISSING):
         shown = f"{entry.default:g}" if isinstance(entry.default, float) else str(entry.default)
         shape["help"] += f" ({entry.metadata['whose']}: {shown})"
     if type_ is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", entry.name, **shape)
-    metavar = None if isinstance(type_, click.Choice) else type_.__name__.upper()
+    metavar = type_.__name__.upper() if isinstance(type_, type) else None
     return click.option(flag, entry.name, type=type_, metavar=metavar, **shape)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import rich_click as click
 
 from framenest.selectors import check_selector
+from framenest.text import seconds_of
 
 SERVER = "server"
 """A setting that is left to the server: nothing is sent."""
@@ -68,6 +69,18 @@ class Temperature(click.ParamType[float | None]):
             return None if value == SERVER else float(value)
         except ValueError:
             self.fail(f"{value!r} is neither a number nor {SERVER!r}", param, ctx)
+
+
+class Moment(click.ParamType[float]):
+    """Seconds, or [HH:]MM:SS."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        try:
+            return seconds_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class _Scaled(click.ParamType[float]):

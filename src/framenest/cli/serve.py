@@ -75,7 +75,7 @@ class AnswerSource:
 def serve(
     *,
     host: str = option("Address to listen on.", default="127.0.0.1"),
-    port: int = option(default=8600),
+    port: int = option("Port to listen on.", default=8600),
     videos: str | None = option(
         "Folder whose videos may be asked about. [default: uploads only]", metavar="DIR"
     ),
@@ -104,18 +104,19 @@ def serve(
         raise MissingExtra("server", error.name or "fastapi") from error
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port {port} is not a port; give 0 to 65535")
-    settings = ServerSettings(
-        data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
-        videos=Path(videos).expanduser() if videos else None,
-        cache=common.cache.location,
-        host=host,
-        port=port,
-        scorer=scorer.resolved(common),
-        scoring=scorer.config,
-        **vars(access),
-        **vars(limits),
-        **vars(answers),
-    )
+    with options.settings_as_options():
+        settings = ServerSettings(
+            data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
+            videos=Path(videos).expanduser() if videos else None,
+            cache=common.cache.location,
+            host=host,
+            port=port,
+            scorer=scorer.resolved(common),
+            scoring=scorer.config,
+            **vars(access),
+            **vars(limits),
+            **vars(answers),
+        )
     logging.basicConfig(
         format="%(asctime)s %(message)s", level=logging.WARNING if common.quiet else logging.INFO
     )

@@ -13,6 +13,7 @@ from framenest.errors import ConfigError, StoreError
 from framenest.evaluation.timeline_decoder import TimelineDecoder
 from framenest.protocols import Decoder
 from framenest.records import read_rows
+from framenest.text import seconds_of
 from framenest.video.address import is_remote
 
 Intervals = tuple[tuple[float, float], ...]
@@ -154,8 +155,7 @@ def _lvbench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
         for entry in row.get("qa", [row]):
             reference = entry["time_reference"]
             if reference:
-                start, end = (_clock(part) for part in reference.split("-"))
-                found.append(_question(video, entry["question"], [[start, end]]))
+                found.append(_question(video, entry["question"], [reference.split("-")]))
     return found
 
 
@@ -177,8 +177,7 @@ def _qvhighlights(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
 def _m2m(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
     """Molmo-2 Moments: rows with `video_id`, `question`, `start` and `end`, seconds or "hh:mm:ss.mmm"."""
     return [
-        _question(f"{row['video_id']}.mp4", row["question"], [[_clock(row["start"]), _clock(row["end"])]])
-        for row in rows
+        _question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]]) for row in rows
     ]
 
 
@@ -192,7 +191,7 @@ def _timeline(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
     found = []
     for row in rows:
         name = f"real {row['video']}" if isinstance(row["video"], int) else str(row["video"])
-        intervals, last = row["intervals"], max(float(end) for _, end in row["intervals"])
+        intervals, last = row["intervals"], max(seconds_of(end) for _, end in row["intervals"])
         drawn = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
         duration = float(row.get("duration") or row.get("last_end", last) / max(0.5, drawn))
         if "question" in row:
@@ -204,18 +203,10 @@ def _timeline(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
 
 
 def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
-    pairs = tuple((float(start), float(end)) for start, end in intervals)
+    pairs = tuple((seconds_of(start), seconds_of(end)) for start, end in intervals)
     if not pairs or any(end < start for start, end in pairs):
         raise ValueError(f"intervals {intervals!r} of {question!r}")
     return GroundedQuestion(str(video), str(question), pairs)
-
-
-def _clock(text: str | float) -> float:
-    """Seconds of "ss", "mm:ss", "hh:mm:ss" or a number."""
-    seconds = 0.0
-    for part in str(text).strip().split(":"):
-        seconds = 60 * seconds + float(part)
-    return seconds
 
 
 READERS: dict[str, Callable[[list[dict[str, Any]]], list[GroundedQuestion]]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from framenest.errors import ConfigError, VideoError
+from framenest.errors import BadSetting, VideoError
 from framenest.extract import read_prefix
 from framenest.frames import ImageSpec
 from framenest.method.prefix import Prefix
@@ -41,9 +41,9 @@ class ImageLimits:
         for name in ("max_side", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"{name} = {value} is not allowed; it must be 1 or more")
+                raise BadSetting(name, value, "1 or more")
         if not 1 <= self.quality <= 100:
-            raise ConfigError(f"quality = {self.quality} is not allowed; it must be from 1 to 100")
+            raise BadSetting("quality", self.quality, "from 1 to 100")
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """(width, height) of a picture within the limits."""

@@ -7,6 +7,7 @@ import string
 from collections.abc import Sequence
 
 from framenest.errors import ConfigError
+from framenest.text import seconds_of
 
 DIRECTLY = "Answer with the option's letter from the given choices directly."
 CITE = "After each statement give the times of the frames that show it in square brackets, as [12.3s]."
@@ -14,8 +15,17 @@ CANNOT_TELL = "CANNOT TELL"
 OTHERWISE = f"If these frames do not show the answer, reply only with: {CANNOT_TELL}"
 
 _LETTERED = re.compile(r"^\(?([A-Z])[.):]\s*")
-_BRACKETS = re.compile(r"\[([^\[\]]*\d[^\[\]]*)\]")
-_NUMBER = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
+_UNIT = r"s(?:ec(?:ond)?s?)?\b"
+_ONE = r"(?<![\d.:])\d+(?::[0-5]?\d){0,2}(?:\.\d+)?(?![\d:])"
+_NUMBER = re.compile(_ONE)
+_TIMES = re.compile(
+    rf"[\[<](?P<inside>[^\[\]<>]*\d[^\[\]<>]*)[\]>]|(?P<bare>{_ONE})(?:\s*{_UNIT}|(?<=:\d\d)|(?<=:\d\d\.\d))",
+    re.IGNORECASE,
+)
+"""Times in brackets, and times in running text: with a unit, or as a clock shows them."""
+_IS_TIME = re.compile(rf"\d\s*{_UNIT}|\d:\d\d", re.IGNORECASE)
+TENTH, WHOLE = 0.06, 0.55
+"""Seconds by which a time in running text may differ from a frame's: with tenths, or in whole seconds."""
 _CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", re.IGNORECASE)
 """A sentence of its own at the beginning of the answer."""
 
@@ -60,17 +70,31 @@ def cannot_tell(answer: str) -> bool:
     return _CANNOT_TELL.match(answer) is not None
 
 
-def cited(answer: str, seconds: Sequence[float], within: float = 0.06) -> list[int]:
-    """Places of the frames whose times an answer gives in brackets, ascending.
+def cited(answer: str, told: Sequence[float]) -> list[int]:
+    """Places of the frames whose times an answer gives, ascending.
 
-    >>> cited("A kiln [12.3s, 81.0 seconds]; nothing at [99s].", [12.34, 50.0, 81.0])
+    A time is one in any form that models are told or asked for: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`.
+    In brackets it stands for the nearest frame. In running text it may as well be a length ("for 30 s"), and
+    a bare number in brackets a footnote: those count only where they are a frame's time, rounded.
+
+    Args:
+        answer: what the model said.
+        told: the time of each frame that it was told, in seconds; equal for frames that were fused.
+
+    >>> cited("A kiln <12.3 seconds>, then shelves [82s].", [12.34, 50.0, 81.0])
     [0, 2]
-    >>> cited("A kiln [1:21].", [12.34, 50.0, 81.0])
-    [2]
+    >>> cited("A kiln at 12.3 s; it burns for 30 s, see [1].", [12.34, 50.0, 81.0])
+    [0]
     """
-    named = [
-        3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds)
-        for inside in _BRACKETS.findall(answer)
-        for hours, minutes, seconds in _NUMBER.findall(inside)
-    ]
-    return [place for place, value in enumerate(seconds) if any(abs(value - n) <= within for n in named)]
+    tenths = [round(second, 1) for second in told]
+    named: set[float] = set()
+    for found in _TIMES.finditer(answer):
+        inside, bare = found["inside"], found["bare"]
+        sure = inside is not None and _IS_TIME.search(inside) is not None
+        for text in _NUMBER.findall(bare if inside is None else inside):
+            second = seconds_of(text)
+            nearest = min(tenths, key=lambda tenth: abs(tenth - second), default=second)
+            near = TENTH if "." in text or inside is not None else WHOLE
+            if sure or abs(nearest - second) <= near:
+                named.add(nearest)
+    return [place for place, tenth in enumerate(tenths) if tenth in named]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from framenest.errors import ConfigError
+from framenest.errors import BadSetting
 from framenest.method.prefix import Prefix
 
 Pairing = Literal["pairs", "duplicate", "images"]
@@ -33,7 +33,7 @@ def marker(seconds: float) -> str:
 def copies(pairing: Pairing, count: int) -> int:
     """How often each frame is sent: a single one twice, since a Qwen3-VL processor refuses one frame."""
     if pairing not in PAIRINGS:
-        raise ConfigError(f"pairing = {pairing!r} is not allowed; it must be one of {', '.join(PAIRINGS)}")
+        raise BadSetting("pairing", pairing, f"one of {', '.join(PAIRINGS)}")
     return PAIR if pairing == "duplicate" or (pairing == "pairs" and count == 1) else 1
 
 

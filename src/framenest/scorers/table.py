@@ -17,6 +17,7 @@ from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
+from framenest.text import seconds_of
 
 
 class TableScorer:
@@ -102,5 +103,5 @@ def _parse(data: Any) -> tuple[str, dict[Any, float]]:
     else:
         by = next((by for by in ("frames", "seconds") if by in data), "frames")
         pairs = list(data.get(by, data).items())
-    key = int if by == "frames" else float
+    key = int if by == "frames" else seconds_of
     return by, {key(where): float(score) for where, score in pairs}

@@ -7,6 +7,7 @@ found as anybody's are: through the entry-point group `framenest.selectors`.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from framenest.config import PRESETS, MECConfig
 from framenest.errors import BudgetError, ConfigError
@@ -14,6 +15,7 @@ from framenest.plugins import load_plugin, plugins
 from framenest.selectors.file_selector import FileSelector
 from framenest.selectors.selection import Selector
 from framenest.session import Session
+from framenest.text import seconds_of
 
 GROUP = "framenest.selectors"
 FILE = "file:"
@@ -106,8 +108,8 @@ def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
 
 
 def _value(text: str) -> object:
-    """A number or a truth value as JSON writes it; any other text as it is."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    """A number or a truth value as JSON writes it; seconds of a clock time; any other text as it is."""
+    for read in (json.loads, seconds_of):
+        with suppress(ValueError):
+            return read(text)
+    return text

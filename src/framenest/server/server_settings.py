@@ -9,7 +9,7 @@ from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import ConfigError
+from framenest.errors import BadSetting, ConfigError
 
 MIB = 2**20
 SHORTEST_TOKEN = 16
@@ -49,7 +49,7 @@ class ServerSettings:
         counts = ("workers", "queue", "max_job", "max_upload", "max_stored", "check_seconds", "check_memory")
         for name in counts:
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} = {getattr(self, name)} is not allowed; it must be 1 or more")
+                raise BadSetting(name, getattr(self, name), "1 or more")
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:
             raise ConfigError(f"the token is too short; give at least {SHORTEST_TOKEN} characters")
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):

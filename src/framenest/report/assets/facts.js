@@ -42,11 +42,17 @@ function made(result, number) {
   const told = [el("span", {}, `scorer ${result.scorer}`)];
   if (result.kind === "selection") return [el("span", {}, `selector ${result.selector}`), ...told];
   told.push(el("span", {}, `preset ${presetText(result)}`));
-  if (result.stats.match) told.push(el("span", {}, `match ${result.stats.match.verdict}`));
+  if (result.stats.match) told.push(el("span", {}, matchText(result.stats.match)));
   told.push(
     el("span", {}, `${plural(result.stats.probes, "probe")} + ${plural(result.stats.zoom, "zoom frame")}`),
   );
   return told;
+}
+
+/** As the command line says it. */
+function matchText({ verdict }) {
+  if (verdict !== "none") return `match ${verdict}`;
+  return "nothing in this video clearly matches the question; these are the best frames there are";
 }
 
 function presetText(result) {

@@ -15,9 +15,10 @@ export function bandName(band, length) {
   return from === to ? `${from}` : `${from}–${to}`;
 }
 
-/** 83.25 → "1:23.2"; 3683.5 → "1:01:23.5"; whole: without tenths. */
+/** 83.25 → "1:23.2"; 83.26 → "1:23.3"; 3683.5 → "1:01:23.5"; whole: without tenths.
+ * Rounded to the tenth that models are told, as Python does: toFixed alone would round a quarter up. */
 export function clock(seconds, whole = false) {
-  const tenths = Math.floor(seconds * 10 + 1e-6);
+  const tenths = Math.round(seconds.toFixed(1) * 10) - (seconds % 1 === 0.25 ? 1 : 0);
   const rest = tenths % 600;
   const minutes = Math.floor(tenths / 600);
   const two = (n) => String(n).padStart(2, "0");

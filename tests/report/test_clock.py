@@ -1,0 +1,30 @@
+"""The page shows times as the command line does: rounded to the tenth that models are told."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import framenest
+from framenest.text import clock
+
+MARKS = Path(framenest.__file__).parent / "report" / "assets" / "marks.js"
+SECONDS = [0.0, 0.04, 0.05, 0.25, 0.75, 9.96, 59.96, 83.25, 83.26, 3599.97, 3683.5, 11.96, 7.96]
+
+
+def test_the_page_rounds_as_python_does():
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node")
+    shown = f"JSON.stringify({SECONDS}.map((s) => marks.clock(s)))"
+    script = f"import({json.dumps(MARKS.as_uri())}).then((marks) => console.log({shown}))"
+    done = subprocess.run([node, "-e", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [clock(second) for second in SECONDS]
+
+
+def test_times_are_rounded_as_models_are_told():
+    for second in SECONDS:
+        minutes, rest = clock(second).rsplit(":", 1)
+        assert f"{second:.1f}".endswith(rest[-1]), (second, minutes)
