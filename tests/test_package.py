@@ -27,6 +27,7 @@ ROOMS = [
     ["config", "frames", "processes"],
     ["protocols", "images"],
     ["cache"],
+    ["transcript"],
     ["models"],
     ["video"],
     ["scorers"],

@@ -7,8 +7,8 @@ import pytest
 from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.evaluation.benchmarks import READERS, load_benchmark
 from framenest.evaluation.media_folder import MediaFolder
-from framenest.evaluation.subtitles import SUBTITLES
 from framenest.lmm.prompt import DIRECTLY
+from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES
 
 VIDEOMME = {
     "video_id": "001", "duration": "short", "domain": "Knowledge", "sub_category": "Humanity & History",
@@ -133,7 +133,7 @@ def test_videos_are_found_by_the_names_annotations_use(tmp_path):
     folder = MediaFolder(tmp_path)
     assert folder.find("movie101_66.mp4") == tmp_path / "1_plotQA" / "movie101_66.mp4"
     assert folder.find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.mkv"
-    assert MediaFolder(tmp_path, SUBTITLES).find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.json"
+    assert MediaFolder(tmp_path, SUBTITLE_SUFFIXES).find("fFjv93ACGo8") == tmp_path / "fFjv93ACGo8.json"
     with pytest.raises(VideoError, match="no such file"):
         folder.find("other")
     with pytest.raises(StoreError, match="no such folder"):

@@ -22,8 +22,8 @@ from framenest.evaluation.qa_results import QaResults
 from framenest.evaluation.qa_run import QaRun, QaSettings
 from framenest.evaluation.qa_tables import ScoredAnswers, main_table
 from framenest.evaluation.selection_cache import SelectionCache
-from framenest.evaluation.subtitles import SUBTITLES
 from framenest.selectors import check_selector, needs_scorer
+from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES
 
 BENCHMARK_PANEL = "The benchmark"
 FRAMES_PANEL = "The frames"
@@ -64,7 +64,7 @@ class Benchmark:
             note(f"{len(missing)} of {len(named)} videos are not in {self.videos}, as {missing[0]}")
         if self.subtitles is None:
             return videos, None
-        subtitles = MediaFolder(self.subtitles, SUBTITLES)
+        subtitles = MediaFolder(self.subtitles, SUBTITLE_SUFFIXES)
         silent = {q.video for q in questions if subtitles.missing([q.subtitles])}
         if silent:
             without = f"{len(silent)} of {len(named)} videos have no subtitles in {self.subtitles}"

@@ -21,7 +21,6 @@ from framenest.evaluation.benchmarks import BenchmarkQuestion
 from framenest.evaluation.media_folder import MediaFolder
 from framenest.evaluation.qa_results import QaResults, Record
 from framenest.evaluation.selection_cache import SelectionCache
-from framenest.evaluation.subtitles import subtitle_text, with_subtitles
 from framenest.lmm.answer import Answer, Answerer
 from framenest.lmm.image_limits import ImageLimits
 from framenest.lmm.request import Request
@@ -30,6 +29,7 @@ from framenest.lmm.times import Pairing
 from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
 from framenest.selectors.selection import Selection
+from framenest.transcript.subtitle_files import read_lines
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,10 @@ class QaRun:
         """The question, after the subtitles where the video has some."""
         if self._subtitles is None or self._subtitles.missing([question.subtitles]):
             return question.prompt
-        return with_subtitles(question.prompt, subtitle_text(self._subtitles.find(question.subtitles)))
+        file = self._subtitles.find(question.subtitles)
+        said = [line.text.strip() for line in read_lines(file)[0]]
+        text = (" " if file.suffix == ".jsonl" else "\n").join(filter(None, said))
+        return f"This video's subtitles are listed below:\n{text}\n{question.prompt}"
 
     def _ask(self, question: BenchmarkQuestion, request: Request, record: Record) -> None:
         record |= {"frames": len(request.prefix)}

@@ -16,6 +16,7 @@ from framenest.errors import VideoError
 from framenest.frames import VideoInfo
 from framenest.processes import cores
 from framenest.protocols import Store
+from framenest.transcript.transcript import Transcript
 from framenest.video import x264
 from framenest.video.parallel import DecodeWorker, ordered
 from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
@@ -23,6 +24,7 @@ from framenest.video.reader import Reader, plan
 from framenest.video.scale import Orientation, Scaler, display_size
 from framenest.video.scan import scan
 from framenest.video.source import Opened, Source, damage_as_video_error, fraction
+from framenest.video.subtitle_tracks import file_begins, read_track
 from framenest.video.timeline import Timeline
 
 TIMELINE_FORMAT = 1
@@ -59,6 +61,15 @@ class PyAVDecoder(PictureDecoder):
         """The number of the stream in the file, also where it was FFmpeg's choice."""
         self._turn = Orientation(*header["turn"])
         self._message = bytes.fromhex(header["x264"])
+
+    @property
+    def begins(self) -> float:
+        """Where the file begins, in seconds from its first frame: 0, or less where sound comes first."""
+        return file_begins(self._source) - self.info.start
+
+    def subtitle_track(self) -> Transcript | None:
+        """The text track inside the file that suits best; None where there is none."""
+        return read_track(self._source, self.info.start, self.info.duration)
 
     def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""

@@ -35,6 +35,7 @@ class TorchCodecDecoder(PictureDecoder):
             raise VideoError(f"torchcodec cannot load FFmpeg's libraries ({one_line(error)})") from error
         self.version = f"{torchcodec.__version__}-{device.partition(':')[0]}-1"
         self.info, self.seconds, self.key_frames = file.info, file.seconds, file.key_frames
+        self._file, self.subtitle_track = file, file.subtitle_track
         path = self.info.path
         try:
             self._decoder = VideoDecoder(
@@ -45,6 +46,11 @@ class TorchCodecDecoder(PictureDecoder):
             raise VideoError(f"{path}: torchcodec cannot read this ({one_line(error)})") from error
         if count != self.info.num_frames:
             raise VideoError(f"{path}: torchcodec sees {count} frames, the file has {self.info.num_frames}")
+
+    @property
+    def begins(self) -> float:
+        """Where the file begins, in seconds from its first frame."""
+        return self._file.begins
 
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         step = self._batch_size([None])

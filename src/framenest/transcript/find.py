@@ -1,0 +1,86 @@
+"""Where the transcript of a video is: a file given, a file beside the video, a track inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from framenest.errors import ConfigError, FramenestError, StoreError
+from framenest.protocols import Decoder
+from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES, read_lines
+from framenest.transcript.transcript import Transcript
+
+AUTO, NONE = "auto", "none"
+_LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
+"""The sentence encoder reads English; a file in another language must be named."""
+
+
+@runtime_checkable
+class HoldsTrack(Protocol):
+    """A decoder of a file that may hold subtitles, and that knows where players begin to count."""
+
+    @property
+    def begins(self) -> float:
+        """Where the file begins, in seconds from its first frame: 0, or less where sound comes first."""
+        ...
+
+    def subtitle_track(self) -> Transcript | None:
+        """The text track inside the file that suits best; None where there is none."""
+        ...
+
+
+def find_transcript(video: Decoder, wanted: str = AUTO) -> Transcript | None:
+    """The transcript of an open video.
+
+    Args:
+        video: the video; times of its transcript count from its first frame.
+        wanted: "auto" (a file with the video's name beside it, else a text track inside it), "none", a
+            subtitle file, or a folder of files with the videos' names.
+
+    Returns:
+        The transcript, which may be nothing but notes; None where there is none.
+
+    Raises:
+        StoreError: there is no such file, or it cannot be read.
+        ConfigError: the file given is no subtitle file.
+    """
+    if wanted == NONE:
+        return None
+    given = Path(wanted)
+    if wanted != AUTO and not given.is_dir():
+        if not given.exists():
+            raise StoreError(f"{wanted}: no such file; --subtitles takes auto, none, a file or a folder")
+        return _from_file(given, video)
+    notes: list[str] = []
+    for file in _beside(video, given if wanted != AUTO else None):
+        try:
+            return _from_file(file, video)
+        except FramenestError as error:  # found by its name only: a .json may be anything
+            notes += (
+                [] if isinstance(error, ConfigError) and file.suffix == ".json" else [f"not used: {error}"]
+            )
+    track = video.subtitle_track() if wanted == AUTO and isinstance(video, HoldsTrack) else None
+    if track is not None:
+        return replace(track, notes=(*notes, *track.notes))
+    return Transcript("", (), tuple(notes)) if notes else None
+
+
+def _beside(video: Decoder, folder: Path | None) -> Iterator[Path]:
+    """Files that bear the video's name, the surest first."""
+    path = Path(video.info.path)
+    if folder is None and not path.is_file():
+        return
+    for language in _LANGUAGES:
+        for suffix in SUBTITLE_SUFFIXES:
+            file = (folder or path.parent) / f"{path.stem}{language}{suffix}"
+            if file.is_file():
+                yield file
+
+
+def _from_file(file: Path, video: Decoder) -> Transcript:
+    lines, notes = read_lines(file)
+    # Players count from where the file begins, which may be before its first picture.
+    shift = video.begins if isinstance(video, HoldsTrack) else 0.0
+    return Transcript.of(file.name, lines, video.info.duration, shift=shift, notes=notes)
