@@ -91,5 +91,5 @@ def test_presets_are_those_of_the_ablation_tables():
 def test_unknown_names_are_refused():
     with pytest.raises(ConfigError, match="there is no preset 'best'; choose from paper"):
         MECConfig.preset("best")
-    with pytest.raises(ConfigError, match="unknown setting 'probes'"):
+    with pytest.raises(ConfigError, match="there is no setting 'probes'; did you mean 'base_probes'"):
         MECConfig().with_settings({"probes": 3})

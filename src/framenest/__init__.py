@@ -13,10 +13,13 @@ from framenest.errors import (
     StoreError,
     VideoError,
 )
+from framenest.extraction import extract
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.lmm.client import Client
+from framenest.lmm.ladder import ask
 from framenest.method.candidate_pool import CandidatePool
 from framenest.method.index import SparseIndex
-from framenest.method.mec import MEC
+from framenest.method.mec import MEC, rank
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.stats import Stats
@@ -32,6 +35,7 @@ __all__ = [
     "PRESETS",
     "BudgetError",
     "CandidatePool",
+    "Client",
     "ConfigError",
     "Decoder",
     "DiscoveryConfig",
@@ -59,7 +63,10 @@ __all__ = [
     "StoreError",
     "VideoError",
     "VideoInfo",
+    "ask",
     "errors",
+    "extract",
     "lmm",
     "open_video",
+    "rank",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -233,7 +234,7 @@ class MECConfig:
             raise ConfigError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
         return cls().with_settings(PRESETS[name])
 
-    def with_settings(self, settings: dict[str, Any]) -> MECConfig:
+    def with_settings(self, settings: Mapping[str, Any]) -> MECConfig:
         """A copy with some fields, named across all three parts, set to other values.
 
         >>> MECConfig().with_settings({"zoom": 4, "horizon": 64}).discovery.zoom
@@ -246,7 +247,7 @@ class MECConfig:
             mine = {f.name: left.pop(f.name) for f in fields(config) if f.name in left}
             parts[part.name] = replace(config, **mine)
         if left:
-            raise ConfigError(f"unknown setting {next(iter(left))!r}")
+            raise unknown_setting(next(iter(left)))
         return MECConfig(**parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -259,6 +260,15 @@ class MECConfig:
             DiscoveryConfig(**data["discovery"]),
             RankingConfig(**data["ranking"]),
         )
+
+
+def unknown_setting(name: str) -> ConfigError:
+    """The error for a name that no config has, with the one that was probably meant."""
+    configs = (IndexConfig, DiscoveryConfig, RankingConfig, ScorerConfig)
+    known = [one.name for config in configs for one in fields(config)]
+    near = difflib.get_close_matches(name, known, n=1)
+    choose = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
+    return ConfigError(f"there is no setting {name!r}; {choose}")
 
 
 def _weights(start: float, end: float, diversity: float = 0.2) -> dict[str, Any]:

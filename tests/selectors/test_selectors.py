@@ -186,7 +186,7 @@ def test_mec_at_every_preset_selects(session, clip, preset):
     [
         ("best", "there is no selector 'best'; choose from mec, min-gap"),
         ("mec:fast", "there is no preset 'fast'; choose from paper, residual, static-weights"),
-        ("mec:zooms=1", "unknown setting 'zooms'"),
+        ("mec:zooms=1", "there is no setting 'zooms'; did you mean 'zoom'"),
         ("mec:horizon=x", "horizon = 'x'"),
         ("uniform:2", "there is no selector 'uniform:2'"),
         ("file:", "there is no selector 'file:'"),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import rich_click as click
 
-from framenest import extract as extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
 from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
@@ -54,7 +53,7 @@ def compare(
         for label, selector in zip(labels, ready, strict=True):
             made = selector.select(opened, question, [budget])
             prefix = prefixes[label] = made.prefixes[budget]
-            pictures = extraction.read_prefix(opened, prefix, ImageSpec.short_side(120))
+            pictures = prefix.batches(opened, ImageSpec.short_side(120))
             thumbnails[label] = [p for batch in pictures for p in batch.pixels[0]][:SHOWN]
             first = set(prefixes[labels[0]].frames.tolist())
             rows.add_row(

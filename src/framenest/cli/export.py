@@ -8,8 +8,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from framenest import extract as extraction
-from framenest import lmm
+from framenest import extraction, lmm
 from framenest.cache.archive import write_atomic
 from framenest.cli import model_options, options
 from framenest.cli.model_options import PictureOptions, TokenBudget
@@ -23,6 +22,7 @@ from framenest.method.ranking import Ranking
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
+from framenest.video import reopen
 
 LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
@@ -122,11 +122,11 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
 def _write_folder(
     result: Ranking | Selection, budget: int | None, output: str, video: str | None, common: Common
 ) -> None:
-    decoder = extraction.reopen(result.video, path=video, store=common.cache)
+    decoder = reopen(result.video, video, store=common.cache)
     folder = check_writable_folder(Path(output) / Path(result.video.path).stem)
     with common.bars() as bars:
         files = extraction.extract(
-            decoder, _prefix(result, budget), folder, name=extraction.vlmevalkit_name, progress=bars
+            _prefix(result, budget), folder, name=extraction.vlmevalkit_name, video=decoder, progress=bars
         )
     say(f"{len(files)} frames in {folder}")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from framenest import extract as extraction
+from framenest import extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
 from framenest.cli.options import Common, argument, option
@@ -16,6 +16,7 @@ from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.report import contact_sheet
 from framenest.selectors.selection import load_result
+from framenest.video import reopen
 
 
 @click.command()
@@ -41,14 +42,14 @@ def extract(
     """
     loaded = load_result(ranking)
     prefix = loaded.prefix(budget)
-    decoder = extraction.reopen(loaded.video, path=video, store=common.cache)
+    decoder = reopen(loaded.video, video, store=common.cache)
     with common.bars() as bars:
-        files = extraction.extract(decoder, prefix, folder, format=kind, progress=bars)
+        files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
     if prefix.complete:
         note(f"this short video has only {len(prefix)} candidate frames; all of them are here")
     say(f"{len(files)} frames in {folder}")
     if sheet is not None:
-        batches = extraction.read_prefix(decoder, prefix, ImageSpec.short_side(240))
+        batches = prefix.batches(decoder, ImageSpec.short_side(240))
         pictures = [picture for batch in batches for picture in batch.pixels[0]]
         drawn = contact_sheet(prefix, pictures, title=loaded.question)
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))

@@ -18,9 +18,9 @@ from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import ranking_groups
 from framenest.corpus.run_report import write_rankings
-from framenest.errors import BudgetError, ConfigError, StoreError
+from framenest.errors import ConfigError, StoreError
 from framenest.method.index import choose_probes
-from framenest.method.mec import MEC
+from framenest.method.mec import MEC, check_horizon
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
 from framenest.records import read_rows
@@ -95,7 +95,7 @@ def rank(
         config, name, store=common.cache, progress=bars, keep_features=keep_features, scoring=scorer.config
     )
     opened = video_options.open(video, common)
-    _check_budgets(budgets, opened, config)
+    check_horizon(budgets, opened, config)
     if config.index.max_gap is not None:
         _tell_cost(opened, config.index)
     for text, target in zip(asked, targets, strict=True):
@@ -135,18 +135,6 @@ def _tell_cost(video: Decoder, config: IndexConfig) -> None:
         note(
             f"--max-gap {config.max_gap:g} looks at {wanted:,} probes instead of {usual:,}: about "
             f"{wanted / usual:.1f} times the decoding and encoding of a first question"
-        )
-
-
-def _check_budgets(budgets: list[int], video: Decoder, config: MECConfig) -> None:
-    """Refuse a budget that the ranking cannot serve, before the work."""
-    if any(size < 1 for size in budgets):
-        raise BudgetError(f"a frame budget must be 1 or more, not {min(budgets)}")
-    horizon = config.ranking.horizon
-    if budgets and max(budgets) > horizon and len(choose_probes(video, config.index)[1]) > horizon:
-        raise BudgetError(
-            f"a ranking of {horizon} ranks is too short for a budget of {max(budgets)}; "
-            f"give --horizon {max(budgets)}"
         )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import rich_click as click
 
-from framenest import extract as extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
 from framenest.cli.options import Common, argument, option
@@ -18,6 +17,7 @@ from framenest.report.page import page
 from framenest.report.thumbnails import embed, read_pictures
 from framenest.selectors.selection import load_result
 from framenest.text import size_text
+from framenest.video import reopen
 
 
 @click.command()
@@ -46,7 +46,7 @@ def report(
     if output is None and not figures:
         output = check_writable(Path("report.html"))
     made = document(results, names=[Path(ranking).stem for ranking in rankings])
-    decoder = extraction.reopen(results[0].video, path=video, store=common.cache)
+    decoder = reopen(results[0].video, video, store=common.cache)
     if figures:
         frames = figure.figure_frames(results)
         with common.bars() as bars:

@@ -21,8 +21,8 @@ from framenest.evaluation.benchmarks import BenchmarkQuestion
 from framenest.evaluation.media_folder import MediaFolder
 from framenest.evaluation.qa_results import QaResults, Record
 from framenest.evaluation.selection_cache import SelectionCache
+from framenest.image_limits import ImageLimits
 from framenest.lmm.answer import Answer, Answerer
-from framenest.lmm.image_limits import ImageLimits
 from framenest.lmm.request import Request
 from framenest.lmm.styles import messages
 from framenest.lmm.times import Pairing

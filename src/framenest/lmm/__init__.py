@@ -4,7 +4,7 @@ messages(prefix, question, style=…) makes a Request. `framenest.lmm.client` se
 `framenest.lmm.local` to a transformers model in this process.
 """
 
-from framenest.lmm.image_limits import ImageLimits
+from framenest.image_limits import ImageLimits
 from framenest.lmm.request import Request
 from framenest.lmm.styles import FOR_SERVERS, STYLES, messages
 from framenest.lmm.times import PAIRINGS, Pairing

@@ -9,15 +9,15 @@ from typing import Any, Literal
 import numpy as np
 
 from framenest.errors import BudgetError
+from framenest.image_limits import ImageLimits
 from framenest.lmm.answer import Answer, Answerer, OnText
-from framenest.lmm.image_limits import ImageLimits
 from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
 from framenest.lmm.request import Request
 from framenest.lmm.styles import WRITTEN_BY_PROCESSOR, check_style, messages
 from framenest.lmm.times import Pairing, pair_seconds
-from framenest.method.prefix import Prefix
+from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Progress
 from framenest.selectors.selection import Selection
 
 Ladder = Literal["resend", "continue"]
@@ -108,7 +108,7 @@ def ask(
     answerer: Answerer,
     chosen: Ranking | Selection,
     question: str,
-    budgets: Sequence[int],
+    budgets: int | Sequence[int],
     *,
     options: Sequence[str] = (),
     style: str = "openai",
@@ -116,7 +116,7 @@ def ask(
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
     ladder: Ladder = "resend",
-    video: Decoder | None = None,
+    video: OpenOrPath | None = None,
     progress: Progress = lambda *_: None,
     on_text: OnText | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
@@ -130,12 +130,12 @@ def ask(
         answerer: a `Client`, a `LocalModel`, or anything with their `answer`.
         chosen: the ranking or selection whose prefixes are shown.
         question: as the model gets it.
-        budgets: frame budgets to try; sorted, each once.
+        budgets: one frame budget, or several to try; sorted, each once.
         options: answers to choose from, asked for by letter.
         style, pairing, limits, tell_times: as for `messages`.
         ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames
             that are new, as another turn.
-        video: the open video; by default it is opened where the ranking says.
+        video: the open video, or where it is now; by default it is opened where the ranking says.
         progress: called with (stage, done, total) while frames are decoded.
         on_text: called with ("reasoning" or "answer", piece) as answers arrive.
         on_step: called after each step.
@@ -152,7 +152,7 @@ def ask(
     >>> asked.answer.text, [step.prefix.budget for step in asked.steps]
     ('A kiln.', [8])
     """
-    rungs = sorted(set(budgets))
+    rungs = [budgets] if isinstance(budgets, int) else sorted(set(budgets))
     if not rungs:
         raise BudgetError("give at least one frame budget")
     check_style(style, pairing, grows=ladder == "continue" and len(rungs) > 1)

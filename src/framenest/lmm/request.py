@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from framenest.cache.archive import write_atomic
@@ -19,7 +18,7 @@ from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import load_file
 
-REQUEST_FORMAT = 1
+REQUEST_FORMAT = 2
 
 Message = dict[str, Any]
 
@@ -108,9 +107,7 @@ class Request:
             "kind": "messages",
             "style": self.style,
             "video": self.prefix.video.to_json(),
-            "budget": self.prefix.budget,
-            "frames": self.prefix.frames.tolist(),
-            "seconds": self.prefix.seconds.tolist(),
+            **self.prefix.to_json(),
             "markers": self.markers,
             "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
             "messages": self.messages,
@@ -125,11 +122,9 @@ class Request:
 
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Request:
-        video = VideoInfo.from_json(data["video"])
-        frames, seconds = np.array(data["frames"], np.int64), np.array(data["seconds"], np.float64)
         return cls(
             style=data["style"],
-            prefix=Prefix(video, data["budget"], frames, seconds, None),
+            prefix=Prefix.from_json(VideoInfo.from_json(data["video"]), data),
             messages=data["messages"],
             extra_body={},
             pictures=[from_data_url(url) for url in data["pictures"]],

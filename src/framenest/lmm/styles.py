@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 
 from framenest.errors import ConfigError
-from framenest.extract import reopen
+from framenest.image_limits import ImageLimits
 from framenest.images import as_base64, data_url, encode_image
 from framenest.lmm import times
-from framenest.lmm.image_limits import ImageLimits, read_pictures
 from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
 from framenest.lmm.tokens import estimate
-from framenest.method.prefix import Prefix
+from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.protocols import Decoder, Progress, Store
+from framenest.video import reopen
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +139,7 @@ def messages(
     pairing: Pairing = "pairs",
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
-    video: Decoder | str | os.PathLike[str] | None = None,
+    video: OpenOrPath | None = None,
     store: Store | None = None,
     progress: Progress = lambda *_: None,
 ) -> Request:
@@ -156,7 +155,7 @@ def messages(
         limits: picture size and JPEG quality; by default the original size.
         tell_times: whether times are written as text; by default where the model's processor does not
             write them itself.
-        video: the open video, or where it is now.
+        video: the open video, where it is now if it has moved, or the array that it was.
         store: the cache; by default the user's.
         progress: called with (stage, done, total) while frames are decoded.
 
@@ -176,9 +175,9 @@ def messages(
     prefix.must_hold_frames()
     limits = limits or ImageLimits()
     told = style not in WRITTEN_BY_PROCESSOR or pairing == "images" if tell_times is None else tell_times
-    decoder = video if isinstance(video, Decoder) else reopen(prefix.video, path=video, store=store)
+    decoder = reopen(prefix.video, video, store=store)
     text = "\n".join([prompt(question, options), *instructions])
-    shown = read_pictures(decoder, prefix, limits, progress)
+    shown = _pictures(decoder, prefix, limits, progress)
     server = style in FOR_SERVERS
     packed = [encode_image(picture, quality=limits.quality) for picture in shown] if server else []
     draft = Draft(prefix, [] if server else list(shown), packed, text, pairing, told)
@@ -187,6 +186,17 @@ def messages(
     size = limits.size(decoder.info.width, decoder.info.height)
     tokens = estimate(style, prefix.seconds.tolist(), size, text, pairing=pairing)
     return Request(style=style, prefix=prefix, tokens=tokens, quality=limits.quality, **parts)
+
+
+def _pictures(
+    decoder: Decoder, prefix: Prefix, limits: ImageLimits, progress: Progress
+) -> Iterator[Image.Image]:
+    done = 0
+    for batch in prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height)):
+        for pixels in batch.pixels[0]:
+            done += 1
+            progress("decoding", done, len(prefix))
+            yield Image.fromarray(pixels)
 
 
 def _metadata(draft: Draft) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.config import IndexConfig, MECConfig, RankingConfig, ScorerConfig
-from framenest.errors import ConfigError, IndexMismatch, VideoError
+from framenest.errors import BudgetError, ConfigError, IndexMismatch, VideoError
 from framenest.method import appearance, discovery
 from framenest.method.candidate_pool import CandidatePool
 from framenest.method.greedy import Greedy, greedy
 from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes
 from framenest.method.observability import observability
+from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.residual import residual
 from framenest.method.stats import Stats
@@ -43,11 +45,15 @@ class MEC:
         keep_features: keep features of any size in the store.
         scoring: how the scorer runs, a second pass, text on screen.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
+        settings: any setting of the method or the scorer by its name in MECConfig and ScorerConfig, which
+            is that of its option on the command line: horizon=300 is --horizon 300, max_gap=2 is
+            --max-gap 2, rerank=64 is --rerank 64. They come on top of the config or the preset.
 
     Raises:
-        ConfigError: a session was given together with what it already has, or a preset with a config.
+        ConfigError: a setting that does not exist or is out of its range, a session together with what it
+            already has, or a preset with a config.
 
-    >>> mec = MEC(scorer="table:scores.csv")
+    >>> mec = MEC(scorer="table:scores.csv", horizon=64)
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")
     >>> ranking.prefix(8).budget, ranking.prefix(64).budget
     (8, 64)
@@ -64,16 +70,20 @@ class MEC:
         keep_features: bool = False,
         scoring: ScorerConfig | None = None,
         session: Session | None = None,
+        **settings: Any,
     ) -> None:
+        running = {f.name: settings.pop(f.name) for f in fields(ScorerConfig) if f.name in settings}
+        if running:
+            scoring = replace(scoring or ScorerConfig(), **running)
         own = scorer != "auto" or keep_features or any(one is not None for one in (store, progress, scoring))
         if session is not None and own:
             raise ConfigError(
-                "a session brings its own scorer, store, progress, keep_features and scoring; "
-                "give a session or those"
+                "a session brings its own scorer, store, progress, keep_features and scoring with all its "
+                "settings; give a session or those"
             )
         if preset is not None and config is not None:
             raise ConfigError("a preset is a config; give one or the other")
-        self.config = config or MECConfig.preset(preset or "paper")
+        self.config = (config or MECConfig.preset(preset or "paper")).with_settings(settings)
         self.session = session or Session(
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
         )
@@ -263,6 +273,53 @@ class MEC:
         cache = session.features(decoder, reranker, self.config.index.thumbnail)
         seen = cache.see(frames[again], "rerank")
         return refine(relevance, again, cache.relevance(seen, asked, seen))
+
+
+def rank(
+    video: Video,
+    question: str | None,
+    k: int = 8,
+    *,
+    options: Sequence[str] = (),
+    fps: float | None = None,
+    **settings: Any,
+) -> Prefix:
+    """The k frames of a video to look at for a question, in one call.
+
+    Args:
+        video: a path, an address, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
+        question: None chooses without a question.
+        k: how many frames.
+        options: answers to choose from, as for `MEC.rank`.
+        fps: frames per second, for a folder of images or an array of frames.
+        settings: what `MEC` takes: preset="residual", scorer="tags", max_gap=2, …
+
+    Returns:
+        The frames in time order. For other budgets and further questions keep a `MEC` and the `Ranking`
+        it makes: nothing runs again for them.
+
+    Raises:
+        BudgetError: more frames than the ranking would have ranks; said before the work.
+
+    >>> rank("kiln.mp4", "What happens after firing?", 2, scorer="table:scores.csv").frames
+    array([152, 159])
+    """
+    mec = MEC(**settings)
+    opened = mec.session.open(video, fps)
+    check_horizon([k], opened, mec.config)
+    return mec.rank(opened, question, options=options).prefix(k)
+
+
+def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> None:
+    """Refuse a budget that a ranking of the video will not serve, before the work."""
+    if any(size < 1 for size in budgets):
+        raise BudgetError(f"a frame budget must be 1 or more, not {min(budgets)}")
+    horizon = config.ranking.horizon
+    if budgets and max(budgets) > horizon and len(choose_probes(video, config.index)[1]) > horizon:
+        raise BudgetError(
+            f"a ranking of {horizon} ranks is too short for a budget of {max(budgets)}; "
+            f"give horizon={max(budgets)} (--horizon {max(budgets)})"
+        )
 
 
 def _ordered(pool: CandidatePool, looks: NDArray[np.float32], config: RankingConfig) -> Greedy:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from framenest.errors import BudgetError
-from framenest.frames import VideoInfo
+from framenest.errors import BadSetting, BudgetError, ConfigError, VideoError
+from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.image_limits import ImageLimits
+from framenest.protocols import Decoder, Store
+from framenest.video import reopen
+
+OpenOrPath = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
+"""A video that is open already, where it is now, or the array that it was."""
+
+
+class PrefixFrame(NamedTuple):
+    """One frame of a prefix. rank: from 1, None where the selector does not rank; second: from the video's
+    first frame."""
+
+    rank: int | None
+    second: float
+    frame: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +36,11 @@ class Prefix:
 
     frames: (K,) int64; seconds: (K,) float64; ranks: (K,) int64 from 1, or None where the selector
     does not rank. `complete` says that fewer than `budget` frames exist and all of them are here.
+
+    >>> for rank, second, frame in ranking.prefix(2):
+    ...     print(f"rank {rank}: frame {frame} at {second:.2f} s")
+    rank 2: frame 152 at 6.08 s
+    rank 1: frame 159 at 6.36 s
     """
 
     video: VideoInfo
@@ -29,8 +53,72 @@ class Prefix:
     def __len__(self) -> int:
         return len(self.frames)
 
+    def __iter__(self) -> Iterator[PrefixFrame]:
+        ranks = [None] * len(self) if self.ranks is None else self.ranks.tolist()
+        return map(PrefixFrame, ranks, self.seconds.tolist(), self.frames.tolist())
+
     def __repr__(self) -> str:
         return f"Prefix({self.video.path!r}, budget={self.budget}, frames={self.frames.tolist()})"
+
+    def images(
+        self,
+        size: ImageSpec | tuple[int, int] | None = None,
+        *,
+        max_side: int | None = None,
+        video: OpenOrPath | None = None,
+        store: Store | None = None,
+    ) -> list[Image.Image]:
+        """The frames as Pillow images in RGB, in time order: exactly the frames of these numbers.
+
+        Args:
+            size: (width, height) in pixels, or an ImageSpec; by default the original size.
+            max_side: instead of size, the most pixels of the longer side; the aspect ratio is kept, and
+                nothing is enlarged.
+            video: the open video, where it is now if it has moved, or the array that it was.
+            store: where the video's timeline is kept; by default the user's cache.
+
+        Raises:
+            VideoError: the video is gone, or a frame does not decode any more.
+            IndexMismatch: the video has changed since it was ranked.
+            ConfigError: a size below 1 pixel, or a size and max_side both.
+
+        >>> [image.size for image in ranking.prefix(2).images(max_side=48)]
+        [(48, 32), (48, 32)]
+        """
+        decoder = reopen(self.video, video, store=store)
+        batches = self.batches(decoder, _spec(decoder, size, max_side))
+        return [Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0]]
+
+    def read(
+        self,
+        size: ImageSpec | tuple[int, int] | None = None,
+        *,
+        max_side: int | None = None,
+        video: OpenOrPath | None = None,
+        store: Store | None = None,
+    ) -> FrameBatch:
+        """The frames as one array, with their numbers and times; arguments and errors as for `images`.
+
+        Returns:
+            A FrameBatch: `frames` (K,), `seconds` (K,), and `pixels[0]` (K, height, width, 3) uint8 RGB.
+
+        >>> shown = ranking.prefix(2).read()
+        >>> shown.seconds, shown.pixels[0].shape
+        (array([6.08, 6.36]), (2, 64, 96, 3))
+        """
+        self.must_hold_frames()
+        decoder = reopen(self.video, video, store=store)
+        return FrameBatch.join(list(self.batches(decoder, _spec(decoder, size, max_side))))
+
+    def batches(self, decoder: Decoder, size: ImageSpec | None = None) -> Iterator[FrameBatch]:
+        """The frames in time order, in batches of bounded memory, at their original size unless told
+        otherwise; VideoError at the end if one did not decode."""
+        left = len(self)
+        for batch in decoder.read(self.frames, sizes=(size,)):
+            left -= len(batch)
+            yield batch
+        if left:
+            raise VideoError(f"{left} of {len(self)} frames could not be decoded any more")
 
     def must_hold_frames(self) -> None:
         """Refused where there is nothing to show: some selectors choose no frame at a small budget."""
@@ -44,3 +132,40 @@ class Prefix:
         both = self.ranks is not None and other.ranks is not None
         ranks = np.concatenate([self.ranks, other.ranks])[places] if both else None
         return Prefix(self.video, max(self.budget, other.budget), frames, seconds, ranks)
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the video, which a file names once."""
+        return {
+            "budget": self.budget,
+            "frames": self.frames.tolist(),
+            "seconds": self.seconds.tolist(),
+            "ranks": None if self.ranks is None else self.ranks.tolist(),
+            "complete": self.complete,
+        }
+
+    @classmethod
+    def from_json(cls, video: VideoInfo, data: Mapping[str, Any]) -> Prefix:
+        """From what `to_json` wrote."""
+        return cls(
+            video,
+            int(data["budget"]),
+            np.array(data["frames"], dtype=np.int64),
+            np.array(data["seconds"], dtype=np.float64),
+            None if data["ranks"] is None else np.array(data["ranks"], dtype=np.int64),
+            data["complete"],
+        )
+
+
+def _spec(
+    decoder: Decoder, size: ImageSpec | tuple[int, int] | None, max_side: int | None
+) -> ImageSpec | None:
+    if size is None:
+        return ImageLimits(max_side).spec(decoder.info.width, decoder.info.height)
+    if max_side is not None:
+        raise ConfigError("give a size or max_side, not both")
+    if isinstance(size, ImageSpec):
+        return size
+    width, height = size
+    if min(width, height) < 1:
+        raise BadSetting("size", size, "(width, height), 1 or more each")
+    return ImageSpec.squash(width, height)

@@ -19,7 +19,7 @@ from framenest.method.ranking import Ranking, load_file, read_file
 from framenest.protocols import Decoder
 from framenest.session import Video
 
-SELECTION_FORMAT = 1
+SELECTION_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +72,7 @@ class Selection:
             "selector": self.selector,
             "scorer": self.scorer,
             "stats": self.stats,
-            "budgets": {
-                str(budget): {
-                    "frames": prefix.frames.tolist(),
-                    "seconds": prefix.seconds.tolist(),
-                    "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
-                    "complete": prefix.complete,
-                }
-                for budget, prefix in self.prefixes.items()
-            },
+            "budgets": {str(budget): prefix.to_json() for budget, prefix in self.prefixes.items()},
         }
         write_atomic(Path(path), (json.dumps(data, ensure_ascii=False) + "\n").encode(errors="surrogatepass"))
 
@@ -93,17 +85,7 @@ class Selection:
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
         """From the object that `save` writes."""
         video = VideoInfo.from_json(data["video"])
-        prefixes = {
-            int(budget): Prefix(
-                video,
-                int(budget),
-                np.array(entry["frames"], dtype=np.int64),
-                np.array(entry["seconds"], dtype=np.float64),
-                None if entry["ranks"] is None else np.array(entry["ranks"], dtype=np.int64),
-                entry["complete"],
-            )
-            for budget, entry in data["budgets"].items()
-        }
+        prefixes = {int(budget): Prefix.from_json(video, entry) for budget, entry in data["budgets"].items()}
         return cls(video, data["question"], data["selector"], data["scorer"], prefixes, data["stats"])
 
 

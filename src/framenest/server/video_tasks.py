@@ -13,7 +13,6 @@ from typing import Any
 from framenest.cache.remote import open_store
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import ConfigError
-from framenest.extract import reopen
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, messages
@@ -22,6 +21,7 @@ from framenest.method.ranking import Ranking
 from framenest.processes import Report
 from framenest.protocols import Progress
 from framenest.session import Session
+from framenest.video import reopen
 
 QUALITY = 85
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from framenest.cache.directory import local_directory
-from framenest.errors import ConfigError, VideoError
+from framenest.errors import ConfigError, IndexMismatch, VideoError
+from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, Store
 from framenest.video.address import find, is_remote
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import Source, check_file
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
-__all__ = ["VIDEO_SUFFIXES", "ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video"]
+__all__ = ["VIDEO_SUFFIXES", "ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video", "reopen"]
 
 VIDEO_SUFFIXES = frozenset((
     ".3gp", ".asf", ".avi", ".divx", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf", ".m2ts",
@@ -79,6 +80,50 @@ def open_video(
     if isinstance(video, Decoder):
         return video
     raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder or an array of frames")
+
+
+def reopen(
+    known: VideoInfo,
+    video: str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | None = None,
+    *,
+    store: Store | None = None,
+) -> Decoder:
+    """Open the video that a ranking was made from.
+
+    Args:
+        known: `Ranking.video` or `Prefix.video`.
+        video: where the video is now, if it has moved; a Decoder, or the array that it was.
+        store: where its timeline is kept; by default the user's cache.
+
+    Returns:
+        A decoder of the same content.
+
+    Raises:
+        VideoError: there is no such video.
+        IndexMismatch: its content has changed.
+
+    >>> reopen(ranking.video).info == ranking.video
+    True
+    """
+    where = known.path if video is None else video
+    if isinstance(where, (str, os.PathLike)):
+        where = os.fspath(where)
+        if where == ArrayDecoder.PATH:
+            raise VideoError("this video was an array of frames in memory; give it again: video=")
+        if not is_remote(where) and not Path(where).exists():
+            raise VideoError(
+                f"{where}: no such file; say where the video is now with --video (in Python video=)"
+            )
+    pictures = isinstance(where, np.ndarray) or (isinstance(where, str) and Path(where).is_dir())
+    decoder = open_video(
+        where,
+        fps=known.fps if pictures else None,
+        stream=None if pictures else known.stream,
+        store=store,
+    )
+    if decoder.info.fingerprint != known.fingerprint:
+        raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
+    return decoder
 
 
 def _other(name: str, file: PyAVDecoder) -> Decoder:

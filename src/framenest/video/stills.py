@@ -73,6 +73,8 @@ class ArrayDecoder(_Stills):
     """
 
     name = "array"
+    PATH = "<array>"
+    """What stands for the path of such a video."""
 
     def __init__(self, pixels: Pixels, fps: float) -> None:
         if not isinstance(pixels, np.ndarray) or pixels.ndim != 4 or pixels.shape[-1] != 3:
@@ -87,7 +89,7 @@ class ArrayDecoder(_Stills):
         digest = hashlib.blake2b(f"{pixels.shape} {fps}".encode(), digest_size=16)
         digest.update(np.ascontiguousarray(pixels).data)
         count, height, width = pixels.shape[:3]
-        self._describe("<array>", digest.hexdigest(), count, fps, (width, height), "raw")
+        self._describe(self.PATH, digest.hexdigest(), count, fps, (width, height), "raw")
 
     @property
     def nbytes(self) -> int:

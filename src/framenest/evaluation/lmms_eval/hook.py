@@ -13,8 +13,6 @@ from PIL import Image
 
 from framenest.errors import BudgetError, FramenestError
 from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, manifest_reader
-from framenest.extract import reopen
-from framenest.lmm.image_limits import ImageLimits, read_pictures
 from framenest.lmm.times import copies, video_metadata
 from framenest.method.prefix import Prefix
 
@@ -118,4 +116,4 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
 
 def pictures_of(prefix: Prefix, video: str) -> list[Image.Image]:
     """The original frames, in time order. A kept ranking may name another place than the video's own."""
-    return list(read_pictures(reopen(prefix.video, path=video), prefix, ImageLimits()))
+    return prefix.images(video=video)

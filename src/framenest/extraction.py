@@ -1,54 +1,19 @@
-"""The original frames of a prefix, as image files or pixels."""
+"""The original frames of a prefix, as image files."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from framenest.errors import BadSetting, IndexMismatch, StoreError, VideoError
-from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
-from framenest.method.prefix import Prefix
-from framenest.protocols import Decoder, Progress, Store
-from framenest.video import open_video
-from framenest.video.address import is_remote
+from framenest.method.prefix import OpenOrPath, Prefix
+from framenest.protocols import Progress, Store
+from framenest.video import reopen
 
 FORMATS = ("jpg", "png")
-
-
-def reopen(
-    video: VideoInfo, *, path: str | os.PathLike[str] | None = None, store: Store | None = None
-) -> Decoder:
-    """Open the video that a ranking was made from.
-
-    Args:
-        video: `Ranking.video` or `Prefix.video`.
-        path: where the video is now, if it has moved.
-        store: where its timeline is kept; by default the user's cache.
-
-    Returns:
-        A decoder of the same content.
-
-    Raises:
-        VideoError: there is no such video.
-        IndexMismatch: its content has changed.
-    """
-    where = os.fspath(path) if path is not None else video.path
-    if not is_remote(where) and not Path(where).exists():
-        raise VideoError(f"{where}: no such file; say where the video is now with --video")
-    fps = video.fps if Path(where).is_dir() else None
-    decoder = open_video(where, fps=fps, stream=video.stream, store=store)
-    if decoder.info.fingerprint != video.fingerprint:
-        raise IndexMismatch(f"{where}: this video has changed since it was ranked; rank it again")
-    return decoder
-
-
-def read_prefix(decoder: Decoder, prefix: Prefix, size: ImageSpec | None = None) -> Iterator[FrameBatch]:
-    """The frames of a prefix in time order, at their original size unless told otherwise."""
-    return decoder.read(prefix.frames, sizes=(size,))
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:
@@ -64,24 +29,26 @@ def vlmevalkit_name(prefix: Prefix, place: int, suffix: str) -> str:
 
 
 def extract(
-    decoder: Decoder,
     prefix: Prefix,
     folder: str | Path,
     *,
     format: str = "jpg",  # noqa: A002 - the word the command line uses
     quality: int = 95,
     name: Callable[[Prefix, int, str], str] = file_name,
+    video: OpenOrPath | None = None,
+    store: Store | None = None,
     progress: Progress = lambda *_: None,
 ) -> list[Path]:
     """Write the frames of a prefix into a folder, at their original size.
 
     Args:
-        decoder: the open video, from `reopen` or `open_video`.
         prefix: which frames.
         folder: made if it is not there.
         format: "jpg" or "png".
         quality: of JPEG files, 1 to 95.
         name: called as name(prefix, place, suffix) for the name of each file.
+        video: the open video, where it is now if it has moved, or the array that it was.
+        store: where the video's timeline is kept; by default the user's cache.
         progress: called as progress(stage, done, total).
 
     Returns:
@@ -89,16 +56,21 @@ def extract(
 
     Raises:
         StoreError: the folder cannot be written to.
-        VideoError: a frame cannot be decoded any more.
+        VideoError: the video is gone, or a frame does not decode any more.
+        IndexMismatch: the video has changed since it was ranked.
+
+    >>> [file.name for file in extract(ranking.prefix(2), "frames")]
+    ['f0000152_t000006.080s_r002.jpg', 'f0000159_t000006.360s_r001.jpg']
     """
     if format not in FORMATS:
         raise BadSetting("format", format, f"one of {', '.join(FORMATS)}")
     prefix.must_hold_frames()
+    decoder = reopen(prefix.video, video, store=store)
     target = Path(folder)
     files: list[Path] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for batch in read_prefix(decoder, prefix):
+        for batch in prefix.batches(decoder):
             for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
                 place = int(np.searchsorted(prefix.frames, number))
                 file = target / name(prefix, place, format)
@@ -107,6 +79,4 @@ def extract(
                 progress("extracting", len(files), len(prefix))
     except OSError as error:
         raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
-    if len(files) < len(prefix):
-        raise VideoError(f"{len(prefix) - len(files)} of {len(prefix)} frames could not be decoded any more")
     return files

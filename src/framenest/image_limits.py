@@ -1,18 +1,12 @@
-"""ImageLimits: how large the frames are that a model gets; the original size by default."""
+"""ImageLimits: how large pictures may be; the original size by default."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from PIL import Image
-
-from framenest.errors import BadSetting, VideoError
-from framenest.extract import read_prefix
+from framenest.errors import BadSetting
 from framenest.frames import ImageSpec
-from framenest.method.prefix import Prefix
-from framenest.protocols import Decoder, Progress
 
 
 @dataclass(frozen=True)
@@ -56,19 +50,7 @@ class ImageLimits:
             return width, height
         return max(1, int(width * scale + 1e-9)), max(1, int(height * scale + 1e-9))
 
-
-def read_pictures(
-    decoder: Decoder, prefix: Prefix, limits: ImageLimits, progress: Progress = lambda *_: None
-) -> Iterator[Image.Image]:
-    """Decode the frames of a prefix in time order; VideoError if one no longer decodes."""
-    video = decoder.info
-    size = limits.size(video.width, video.height)
-    spec = None if size == (video.width, video.height) else ImageSpec.squash(*size)
-    done = 0
-    for batch in read_prefix(decoder, prefix, spec):
-        for pixels in batch.pixels[0]:
-            done += 1
-            progress("decoding", done, len(prefix))
-            yield Image.fromarray(pixels)
-    if done < len(prefix):
-        raise VideoError(f"{len(prefix) - done} of {len(prefix)} frames could not be decoded any more")
+    def spec(self, width: int, height: int) -> ImageSpec | None:
+        """What to ask a decoder for; None is the original size."""
+        size = self.size(width, height)
+        return None if size == (width, height) else ImageSpec.squash(*size)

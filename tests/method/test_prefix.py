@@ -1,0 +1,154 @@
+"""A Prefix in the hands of a user: its frames as images and arrays, one by one, in one call."""
+
+import json
+
+import numpy as np
+import pytest
+
+import framenest as fn
+from framenest.testing import TableScorer
+from media import number_in, numbered_video
+
+
+@pytest.fixture
+def ranking(clip):
+    return fn.MEC(scorer=TableScorer({100: 1.0, 200: 0.5})).rank(clip, "Where?")
+
+
+def test_images_are_exactly_the_frames(ranking):
+    prefix = ranking.prefix(16)
+    images = prefix.images()
+    assert [number_in(np.asarray(image)) for image in images] == prefix.frames.tolist()
+    assert {(image.mode, image.size) for image in images} == {("RGB", (96, 64))}
+
+
+def test_read_gives_arrays_with_their_times(ranking):
+    prefix = ranking.prefix(9)
+    shown = prefix.read()
+    assert shown.pixels[0].shape == (9, 64, 96, 3)
+    assert [number_in(picture) for picture in shown.pixels[0]] == prefix.frames.tolist()
+    assert shown.frames.tolist() == prefix.frames.tolist()
+    assert shown.seconds.tolist() == prefix.seconds.tolist()
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"),
+    [
+        ({"size": (30, 40)}, (30, 40)),
+        ({"size": fn.ImageSpec.short_side(32)}, (48, 32)),
+        ({"max_side": 48}, (48, 32)),
+        ({"max_side": 4000}, (96, 64)),
+    ],
+)
+def test_an_asked_size(ranking, asked, size):
+    assert [image.size for image in ranking.prefix(2).images(**asked)] == [size, size]
+    assert ranking.prefix(2).read(**asked).pixels[0].shape == (2, size[1], size[0], 3)
+
+
+@pytest.mark.parametrize("asked", [{"size": (0, 4)}, {"max_side": 0}, {"size": (4, 4), "max_side": 4}])
+def test_a_size_that_cannot_be(ranking, asked):
+    with pytest.raises(fn.ConfigError):
+        ranking.prefix(2).images(**asked)
+
+
+def test_one_by_one(ranking):
+    prefix = ranking.prefix(4)
+    rows = list(prefix)
+    assert [row.frame for row in rows] == prefix.frames.tolist()
+    assert sorted(row.rank for row in rows) == [1, 2, 3, 4]
+    assert all(isinstance(value, (int, float)) for row in rows for value in row)
+    rank, second, frame = min(rows)
+    assert (rank, frame) == (1, ranking.frames[0])
+    assert second == ranking.seconds[0]
+    unranked = fn.Prefix(prefix.video, 4, prefix.frames, prefix.seconds, None)
+    assert {row.rank for row in unranked} == {None}
+
+
+def test_a_video_in_memory_is_given_again(frames):
+    prefix = fn.rank(frames, None, 3, fps=25)
+    with pytest.raises(fn.VideoError, match="was an array of frames in memory; give it again: video="):
+        prefix.images()
+    assert [number_in(np.asarray(image)) for image in prefix.images(video=frames)] == prefix.frames.tolist()
+    with pytest.raises(fn.IndexMismatch, match="has changed"):
+        prefix.images(video=frames[:-1])
+
+
+def test_a_video_that_moved(tmp_path, clip):
+    here = tmp_path / "here.mp4"
+    here.write_bytes(clip.read_bytes())
+    prefix = fn.rank(here, None, 3)
+    there = here.rename(tmp_path / "there.mp4")
+    with pytest.raises(
+        fn.VideoError,
+        match=r"here.mp4: no such file; say where the video is now with --video \(in Python video=\)",
+    ):
+        prefix.read()
+    assert prefix.read(video=there).frames.tolist() == prefix.frames.tolist()
+    other = numbered_video(tmp_path / "other.mp4", 30)
+    for video in (other, fn.open_video(other)):
+        with pytest.raises(fn.IndexMismatch, match=r"other.mp4: this video has changed"):
+            prefix.read(video=video)
+
+
+def test_json_there_and_back(ranking):
+    prefix = ranking.prefix(5)
+    for one in (prefix, fn.Prefix(prefix.video, 5, prefix.frames, prefix.seconds, None, complete=True)):
+        back = fn.Prefix.from_json(one.video, json.loads(json.dumps(one.to_json())))
+        assert back.to_json() == one.to_json()
+        assert (back.frames.dtype, back.seconds.dtype) == (np.int64, np.float64)
+
+
+def test_rank_in_one_call(clip, ranking):
+    scorer = TableScorer({100: 1.0, 200: 0.5})
+    assert fn.rank(clip, "Where?", scorer=scorer).frames.tolist() == ranking.prefix(8).frames.tolist()
+    few = fn.rank(clip, "Where?", 3, scorer=scorer, preset="residual", base_probes=40)
+    long_way = fn.MEC(scorer=scorer, preset="residual", base_probes=40).rank(clip, "Where?")
+    assert few.frames.tolist() == long_way.prefix(3).frames.tolist()
+
+
+def test_a_budget_beyond_the_horizon_is_refused_before_the_work(clip):
+    class Busy(TableScorer):
+        def encode(self, frames):
+            raise AssertionError("the work has begun")
+
+    with pytest.raises(fn.BudgetError, match=r"too short for a budget of 60; give horizon=60"):
+        fn.rank(clip, "Where?", 60, scorer=Busy({1: 1.0}), horizon=50)
+    with pytest.raises(fn.BudgetError, match="must be 1 or more"):
+        fn.rank(clip, "Where?", 0, scorer=Busy({1: 1.0}))
+
+
+def test_settings_by_keyword(clip):
+    mec = fn.MEC(scorer=None, horizon=300, max_gap=2, zoom=3, rerank=64, device="cpu")
+    assert (mec.config.ranking.horizon, mec.config.index.max_gap, mec.config.discovery.zoom) == (300, 2, 3)
+    assert (mec.session.scoring.rerank, mec.session.scoring.device) == (64, "cpu")
+    assert fn.MEC(scorer=None).config == fn.MECConfig()
+    assert fn.MEC(scorer=None, preset="residual", horizon=9).config.ranking.rule == "residual"
+    on_top = fn.MEC(fn.MECConfig.preset("no-zoom"), None, scoring=fn.ScorerConfig(ocr=3), horizon=9, batch=2)
+    assert (on_top.config.discovery.zoom, on_top.config.ranking.horizon) == (0, 9)
+    assert on_top.session.scoring == fn.ScorerConfig(ocr=3, batch=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"horizont": 3}, "there is no setting 'horizont'; did you mean 'horizon'"),
+        ({"xyz": 3}, "there is no setting 'xyz'; choose from base_probes, .*, ocr"),
+        ({"horizon": 0}, "horizon"),
+        ({"precision": "int3"}, "precision"),
+        ({"session": fn.Session(None), "device": "cpu"}, "a session brings its own"),
+    ],
+)
+def test_settings_are_checked(given, message):
+    with pytest.raises(fn.ConfigError, match=message):
+        fn.MEC(**given)
+
+
+def test_a_setting_by_keyword_has_the_name_of_its_option():
+    """Whatever the commands call a setting of the method or the scorer, MEC takes under that name."""
+    from framenest.cli.rank import rank as command
+    from framenest.config import MECConfig, ScorerConfig
+
+    names = {name for part in MECConfig().to_json().values() for name in part}
+    names |= set(ScorerConfig.__dataclass_fields__)
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    assert {"--" + name.replace("_", "-") for name in names} <= flags
