@@ -23,7 +23,7 @@ from framenest.method.mec import MEC, rank
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.stats import Stats
-from framenest.protocols import Decoder, Embedder, Scorer, Store
+from framenest.protocols import Decoder, Embedder, FrameEmbedder, Scorer, Store
 from framenest.selectors.selection import Selection, Selector
 from framenest.session import Session
 from framenest.video import open_video
@@ -41,6 +41,7 @@ __all__ = [
     "DiscoveryConfig",
     "Embedder",
     "FrameBatch",
+    "FrameEmbedder",
     "FramenestError",
     "ImageSpec",
     "IndexConfig",

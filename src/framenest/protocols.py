@@ -58,7 +58,7 @@ class Scorer(Protocol):
 
     Works in two steps, so that what does not depend on the question is computed once per video. What a
     scorer may offer beyond this are protocols of their own: SetsBatchSize, NamesRelevance, MeasuresMatch,
-    HoldsFeatures, KeepsTime, Embedder.
+    HoldsFeatures, KeepsTime, FrameEmbedder, Embedder.
     """
 
     name: str
@@ -213,12 +213,17 @@ class ManagedStore(Store, Protocol):
 
 
 @runtime_checkable
-class Embedder(Protocol):
-    """What some scorers also offer, for selectors that need vectors."""
+class FrameEmbedder(Protocol):
+    """A scorer that has a vector for each frame, for selectors that compare frames with one another."""
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
-        """(n, d) vectors of encoded frames."""
+        """(n, d) unit vectors of encoded frames."""
         ...
+
+
+@runtime_checkable
+class Embedder(FrameEmbedder, Protocol):
+    """A scorer that has vectors of frames and of questions, for selectors that compare the two."""
 
     def text_vector(self, question: str) -> NDArray[np.floating[Any]]:
         """(d,) vector of a question, in the same space."""

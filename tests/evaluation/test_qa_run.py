@@ -15,6 +15,7 @@ import toy_benchmarks
 
 from framenest.cli import main
 from framenest.evaluation.qa_results import QaResults
+from framenest.evaluation.selection_cache import SelectionCache
 from processes import PATIENCE
 from scripted_server import ScriptedServer, completion
 
@@ -277,9 +278,30 @@ def test_lists_are_looked_up_by_the_question_whatever_is_scored(place):
         assert pictures(server.requests[0][2]) == 2
 
 
+def test_each_selector_may_score_a_text_of_its_own(place, monkeypatch):
+    """In one run: WFS-SB with the choices, as released, and MEC with the question alone."""
+    asked, select = set(), SelectionCache._select
+
+    def noted(cache, video, text, selector, budgets):
+        asked.add((selector, text))
+        return select(cache, video, text, selector, budgets)
+
+    monkeypatch.setattr(SelectionCache, "_select", noted)
+    more = ("--query", "wfs-sb=question+options", "--selectors", "mec,mec:no-zoom,wfs-sb", "--limit", "1")
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more)) == 0
+    question = "Which number is shown 0 seconds in?"
+    with_options = f"{question} One. Two. Three. Four."
+    assert asked == {("mec", question), ("mec:no-zoom", question), ("wfs-sb", with_options)}
+    (settings,) = QaResults("results.jsonl").runs.values()
+    assert settings["query"] == "question,wfs-sb=question+options"
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (("--query", "options"), "query = 'options'; it must be one of question, question+options"),
+        (("--query", "wfs=question"), "there is no selector 'wfs'"),
         (("--selectors", "best"), "there is no selector 'best'"),
         (("--selectors", "mec:fast"), "there is no preset 'fast'"),
         (("--budgets", "0"), "must be 1 or more"),

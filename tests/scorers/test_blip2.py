@@ -114,6 +114,42 @@ def test_the_decoders_scaler_squashes_as_the_processor_does(checkpoint, clip):
     assert (mine - official).abs().mean() < 0.02 * (official.max() - official.min())
 
 
+def test_frame_vectors_are_the_class_tokens_of_its_own_vision_model(checkpoint):
+    """What WFS-SB was released with; (n, d) of unit length, also from features that lie on disk."""
+    from transformers import Blip2ForImageTextRetrieval
+
+    processor, weights = checkpoint
+    pictures = tiny.noise(5)
+    model = Blip2ForImageTextRetrieval.from_pretrained(weights.path).eval()
+    official = processor.image_processor([Image.fromarray(p) for p in pictures], return_tensors="pt")
+    with torch.no_grad():
+        classes = model.vision_model(pixel_values=official["pixel_values"]).last_hidden_state[:, 0].numpy()
+    cosines = classes @ classes.T / np.outer(*[np.linalg.norm(classes, axis=1)] * 2)
+    scorer = scorer_of(weights, features="float16")
+    encoded = scorer.encode(frames_of(pictures))
+    for kept in (encoded, {name: np.asarray(rows) for name, rows in encoded.items()}):
+        vectors = scorer.frame_vectors(kept)
+        assert vectors.shape == (5, 32)
+        assert vectors @ vectors.T == pytest.approx(cosines, abs=2e-3)
+    assert scorer.frame_vectors(scorer.encode(frames_of(tiny.noise(0)))).shape == (0, 32)
+
+
+def test_wfs_sb_compares_frames_by_blip2s_own_features(checkpoint, clip, tmp_path):
+    from framenest.selectors import load_selector
+    from framenest.selectors.wavelet_rule import wfs_sb
+    from framenest.session import Session
+
+    _, weights = checkpoint
+    session = Session(scorer_of(weights), store=tmp_path / "cache")
+    made = load_selector("wfs-sb", session).select(clip, QUESTION, [4])
+    assert made.stats["diversity"] == "the scorer's frame vectors"
+    decoder = session.open(clip)
+    seen = session.features(decoder, session.scorer, 32).see(np.arange(0, 300, 25), "candidates")
+    scores = session.scorer.match(seen.encoded, QUESTION, reference=seen.encoded).astype(np.float64)
+    chosen = wfs_sb(scores, 4, session.scorer.frame_vectors(seen.encoded).astype(np.float64))
+    assert made.prefix(4).frames.tolist() == (25 * chosen).tolist()
+
+
 def test_a_second_question_encodes_only_new_zoom_frames(checkpoint, clip, tmp_path):
     _, weights = checkpoint
     scorer = scorer_of(weights, features="float16")

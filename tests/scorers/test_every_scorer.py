@@ -17,8 +17,8 @@ from framenest.scorers.table import TableScorer
 from framenest.scorers.truncation import CutQuestion
 from framenest.session import scorer_name
 
-NAMES = ["table", "tags", "blip2", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]
-MODELS = ["blip2", "siglip2", "clip", "onnx", "qwen3-vl-reranker"]
+NAMES = ["table", "tags", "blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]
+MODELS = ["blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker"]
 
 
 @functools.cache
@@ -128,7 +128,7 @@ class TestEveryScorer:
         assert text.startswith(name)
         if name in MODELS:
             assert re.match(rf"{name} \S+@[0-9a-f]{{12}} float32", text)
-        if name not in ("table", "ocr", "blip2"):
+        if name not in ("table", "ocr", "blip2", "blip"):
             assert "logistic, relative to the video" in text
 
 
@@ -154,7 +154,7 @@ def test_calibration_is_a_named_choice(make, name):
     assert "logistic" not in scorer_name(plain)
 
 
-@pytest.mark.parametrize("name", ["blip2", "siglip2", "clip", "qwen3-vl-reranker"])
+@pytest.mark.parametrize("name", ["blip2", "blip", "siglip2", "clip", "qwen3-vl-reranker"])
 def test_several_devices_share_the_work(tiny_scorer, name):
     """Two copies on the CPU stand for two GPUs: the same path, batches spread over them."""
     one = tiny_scorer(name)

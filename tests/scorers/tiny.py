@@ -31,22 +31,30 @@ def byte_tokenizer(*special: str, end: str | None = None, begin: str | None = No
     return tokenizer
 
 
-def random_blip2(folder, *, image_token: bool, seed: int = 0):
-    """BLIP-2 ITM of a few thousand parameters. image_token: as newer configs have it, or as older."""
-    torch.manual_seed(seed)
+def _word_tokenizer():
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "is", "the", "dog", "doing", "?", "red"]
     backend = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    tokenizer = transformers.PreTrainedTokenizerFast(
+    return transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
     )
-    images = transformers.models.blip.image_processing_pil_blip.BlipImageProcessorPil(
+
+
+def _blip_pictures():
+    return transformers.models.blip.image_processing_pil_blip.BlipImageProcessorPil(
         size={"height": SIZE, "width": SIZE}
     )
-    processor = transformers.Blip2Processor(images, tokenizer, num_query_tokens=8 if image_token else None)
+
+
+def random_blip2(folder, *, image_token: bool, seed: int = 0):
+    """BLIP-2 ITM of a few thousand parameters. image_token: as newer configs have it, or as older."""
+    torch.manual_seed(seed)
+    processor = transformers.Blip2Processor(
+        _blip_pictures(), _word_tokenizer(), num_query_tokens=8 if image_token else None
+    )
     config = transformers.Blip2Config(
         vision_config={
             "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -62,6 +70,30 @@ def random_blip2(folder, *, image_token: bool, seed: int = 0):
         image_token_index=12 if image_token else None,
     )  # fmt: skip
     model = transformers.Blip2ForImageTextRetrieval(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+    _save(folder, model, processor)
+    return processor, model
+
+
+def random_blip(folder, *, seed: int = 0):
+    """BLIP ITM of a few thousand parameters, a tokenizer as its checkpoints have it: without [ENC]."""
+    torch.manual_seed(seed)
+    processor = transformers.BlipProcessor(_blip_pictures(), _word_tokenizer())
+    config = transformers.BlipConfig(
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "image_size": SIZE, "patch_size": 14,
+        },
+        text_config={
+            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "encoder_hidden_size": 32, "vocab_size": 16, "max_position_embeddings": 64, "bos_token_id": 14,
+            "pad_token_id": 0, "eos_token_id": 3, "sep_token_id": 3,
+        },
+        image_text_hidden_size=16,
+    )  # fmt: skip
+    model = transformers.BlipForImageTextRetrieval(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3)

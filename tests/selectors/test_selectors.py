@@ -13,6 +13,7 @@ from framenest.selectors.scored_candidates import (
     whole_seconds,
 )
 from framenest.selectors.selection import load_result
+from framenest.selectors.wavelet_rule import wfs_sb
 from framenest.testing import TableScorer
 from plugin_packages import install_example
 
@@ -37,7 +38,7 @@ def session():
 
 OURS = [
     "mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3",
-    "facility-location",
+    "mdp3-segments", "facility-location",
 ]  # fmt: skip
 
 
@@ -114,6 +115,34 @@ def test_wfs_sb_says_what_its_diversity_is(clip):
     without = load_selector("wfs-sb", Session(TableScorer(SCORES))).select(clip, "Where?", [4])
     assert with_vectors.stats["diversity"] == "the scorer's frame vectors"
     assert without.stats["diversity"] == "distance in time, since the scorer has no vectors"
+
+
+class FrameVectors(TableScorer):
+    """Vectors of frames and none of questions, as BLIP-2 has them."""
+
+    frame_vectors = Vectors.frame_vectors
+
+
+def test_wfs_sb_asks_for_no_vector_of_the_question(clip):
+    """Frame vectors are all it needs for diversity; the choice is that of the rule with those vectors."""
+    session = Session(FrameVectors(SCORES))
+    made = load_selector("wfs-sb", session).select(clip, "Where?", [4])
+    assert made.stats["diversity"] == "the scorer's frame vectors"
+    grid = every_second(300, 25)
+    vectors = session.scorer.frame_vectors({"frame": grid})
+    scores = np.array([SCORES[n] for n in grid.tolist()])
+    assert made.prefix(4).frames.tolist() == grid[wfs_sb(scores, 4, vectors)].tolist()
+    with pytest.raises(ScorerError, match="mdp3 needs frame and text vectors"):
+        load_selector("mdp3", session).select(clip, "Where?", [4])
+
+
+def test_wfs_sb_with_fewer_candidates_than_k_spreads_evenly_as_released(session, clip):
+    """12 candidates in 300 frames: K = 12 is the rule's, from 13 on linspace(0, 299, K), rounded down."""
+    made = load_selector("wfs-sb", session).select(clip, "Where?", [12, 13, 16])
+    assert made.prefix(12).frames.tolist() == list(range(0, 300, 25))
+    for budget in (13, 16):
+        even = [i * 299 // (budget - 1) for i in range(budget)]
+        assert made.prefix(budget).frames.tolist() == even
 
 
 def test_budgets_are_checked(session, clip):

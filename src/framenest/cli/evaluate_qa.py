@@ -21,6 +21,7 @@ from framenest.evaluation.media_folder import MediaFolder
 from framenest.evaluation.qa_results import QaResults
 from framenest.evaluation.qa_run import QaRun, QaSettings
 from framenest.evaluation.qa_tables import ScoredAnswers, main_table
+from framenest.evaluation.query_text import QueryText
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.selectors import check_selector, needs_scorer
 from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES
@@ -103,8 +104,9 @@ def qa(
         "Named on purpose: see `framenest models`.", metavar="NAME", panel=FRAMES_PANEL
     ),
     query: str = option(
-        "The text that relevance is scored for.",
-        type=click.Choice(["question", "question+options"]),
+        "The text that relevance is scored for: question or question+options, also by selector, as "
+        "wfs-sb=question+options.",
+        metavar="[SELECTOR=]TEXT,…",
         default="question",
         panel=FRAMES_PANEL,
     ),
@@ -126,6 +128,7 @@ def qa(
         raise ConfigError("budgets and --jobs must be 1 or more")
     for selector in selectors:
         check_selector(selector, max(budgets))
+    text = QueryText.parse(query)
     questions = benchmark.questions()
     videos, subtitles = benchmark.folders(questions)
     file = QaResults(results)
@@ -139,7 +142,7 @@ def qa(
             answer_tokens=client.max_tokens,
             temperature=model.temperature,
             scorer=kept.scorer,
-            query=query,
+            query=str(text),
             style=model.style,
             subtitles=subtitles is not None,
             annotations=Path(benchmark.annotations).absolute().name,

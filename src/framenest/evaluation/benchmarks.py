@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
+from framenest.evaluation.query_text import QueryText
 from framenest.lmm.prompt import DIRECTLY
 from framenest.method.mec import with_options
 from framenest.records import read_rows
@@ -58,12 +59,12 @@ class BenchmarkQuestion:
         """What the model is asked: question, choices and the paper's instruction, the same for all."""
         return f"{self.asked}\n{DIRECTLY}"
 
-    def query(self, kind: str, selector: str) -> str:
-        """What relevance is scored for: the question, or with kind "question+options" its choices, too.
+    def query(self, text: QueryText, selector: str) -> str:
+        """What a selector scores relevance for: the question, or the question and its choices.
 
         Lists of frames that were made elsewhere are found by the question alone.
         """
-        if kind == "question" or selector.startswith(FILE):
+        if text.kind(selector) == "question" or selector.startswith(FILE):
             return self.question
         return with_options(self.question, self.options)
 

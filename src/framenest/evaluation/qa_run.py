@@ -20,6 +20,7 @@ from framenest.evaluation.answer_letters import chosen_letter
 from framenest.evaluation.benchmarks import BenchmarkQuestion
 from framenest.evaluation.media_folder import MediaFolder
 from framenest.evaluation.qa_results import QaResults, Record
+from framenest.evaluation.query_text import QueryText
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.image_limits import ImageLimits
 from framenest.lmm.answer import Answer, Answerer
@@ -38,8 +39,8 @@ class QaSettings:
 
     dataset: the benchmark; annotations: the name of its file, which tells MLVU's dev set from its test set.
     model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name and revision,
-    None where no selector needs one. query: "question" or "question+options", the text that relevance is
-    scored for. style, pairing, limits: how frames are sent. subtitles: whether they are. tell_times: whether
+    None where no selector needs one. query: the text that relevance is scored for, as `QueryText` reads it.
+    style, pairing, limits: how frames are sent. subtitles: whether they are. tell_times: whether
     times are written as text, by default where the processor writes none.
     """
 
@@ -158,7 +159,7 @@ class QaRun:
         self, video: str, question: BenchmarkQuestion, selector: str, budgets: list[int], about: Record
     ) -> Ranking | Selection:
         began, made = time.perf_counter(), self._kept.made
-        text = question.query(self.settings.query, selector)
+        text = question.query(QueryText.parse(self.settings.query), selector)
         chosen = self._kept.result(video, text, selector, budgets)
         about["selection"] = {
             "seconds": round(time.perf_counter() - began, 3),

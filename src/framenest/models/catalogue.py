@@ -64,6 +64,10 @@ CATALOGUE = {entry.name: entry for entry in (
         (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT"),),
         "GPU"),
     ModelEntry(
+        "blip", "image-text matching, as AKS was released", "blip", _TORCH,
+        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MB, "BSD-3-Clause"),),
+        "GPU"),
+    ModelEntry(
         "siglip2", "dual encoder", "siglip2", _TORCH,
         (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0"),),
         "GPU; slow on CPU"),

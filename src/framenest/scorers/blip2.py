@@ -51,7 +51,7 @@ class Blip2Scorer(TransformersScorer):
 
         if self._on.dtype == torch.float16:
             for model in self._models:
-                _read_frames_in_float16(model.qformer)
+                self._speed_up(model)
         self._kept = getattr(torch, features)
         self._match_batch = config.batch or (MATCH_ON_CPU if self._on.first.type == "cpu" else MATCH_ON_GPU)
         if features != "float16":
@@ -81,14 +81,13 @@ class Blip2Scorer(TransformersScorer):
         """(n, 2) no match and match, as transformers' own forward gives them."""
         from framenest.scorers.torch_devices import as_tensor, fast_products
 
-        # The ids of the question alone; the image's places are the model's own query tokens.
-        tokens = self._tokens(question, self._models[0].config.qformer_config.max_position_embeddings)
+        tokens = self._question(question)
         rows = encoded["vision"]
 
         def matching(part: slice, which: int) -> Any:
             device = self._on.devices[which]
             with fast_products(self._on):
-                return _matching(self._models[which], as_tensor(rows[part], device), tokens.to(device))
+                return self._matching(self._models[which], as_tensor(rows[part], device), tokens.to(device))
 
         found, self._match_batch = self._on.map(matching, len(rows), self._match_batch, "match")
         result = np.zeros((0, 2), np.float32) if found is None else found.float().cpu().numpy()
@@ -98,8 +97,41 @@ class Blip2Scorer(TransformersScorer):
         logits = self.logits(encoded, question).astype(np.float64)
         return np.asarray(logits[:, 1] - logits[:, 0])
 
+    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        """(n, d) unit vectors of encoded frames: what the vision transformer has at its class token."""
+        classes: NDArray[np.float32] = np.asarray(encoded["vision"][:, 0], dtype=np.float32)
+        lengths = np.linalg.norm(classes, axis=1, keepdims=True)
+        return np.asarray(classes / np.maximum(lengths, 1e-12))
+
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         return sigmoid(scores)  # the softmax of two logits is the sigmoid of their difference
+
+    def _question(self, question: str) -> Any:
+        """(1, t) ids of the question alone; the image's places are the model's own query tokens."""
+        return self._tokens(question, self._models[0].config.qformer_config.max_position_embeddings)
+
+    def _speed_up(self, model: Any) -> None:
+        """What a model of half precision may do faster."""
+        _read_frames_in_float16(model.qformer)
+
+    @staticmethod
+    def _matching(model: Any, vision: Any, tokens: Any) -> Any:
+        """Logits (n, 2) of what the vision model made of n frames (n, v, d) and one question (1, t)."""
+        import torch
+
+        count, queries = len(vision), model.query_tokens.shape[1]
+        vision = vision.to(model.vision_model.dtype)
+        embedded = model.embeddings(
+            input_ids=tokens.expand(count, -1), query_embeds=model.query_tokens.expand(count, -1, -1)
+        )
+        read = model.qformer(
+            query_embeds=embedded,
+            query_length=queries,
+            attention_mask=torch.ones(embedded.shape[:-1], dtype=torch.long, device=embedded.device),
+            encoder_hidden_states=vision,
+            encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
+        ).last_hidden_state
+        return model.itm_head(read.to(model.itm_head.weight.dtype)[:, :queries]).mean(dim=1)
 
     def _no_frames(self) -> Any:
         import torch
@@ -125,22 +157,3 @@ def _read_frames_in_float16(qformer: Any) -> None:
         if layer.has_cross_attention:
             for part in (layer.crossattention.attention.key, layer.crossattention.attention.value):
                 part.half().register_forward_pre_hook(lambda _, given: (given[0].half(),))
-
-
-def _matching(model: Any, vision: Any, tokens: Any) -> Any:
-    """Logits (n, 2) of what the vision model made of n frames (n, v, d) and one question (1, t)."""
-    import torch
-
-    count, queries = len(vision), model.query_tokens.shape[1]
-    vision = vision.to(model.vision_model.dtype)
-    embedded = model.embeddings(
-        input_ids=tokens.expand(count, -1), query_embeds=model.query_tokens.expand(count, -1, -1)
-    )
-    read = model.qformer(
-        query_embeds=embedded,
-        query_length=queries,
-        attention_mask=torch.ones(embedded.shape[:-1], dtype=torch.long, device=embedded.device),
-        encoder_hidden_states=vision,
-        encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
-    ).last_hidden_state
-    return model.itm_head(read.to(model.itm_head.weight.dtype)[:, :queries]).mean(dim=1)

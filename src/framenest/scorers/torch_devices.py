@@ -42,7 +42,8 @@ class Rows:
         return len(self.tensor)
 
     def __getitem__(self, rows: Any) -> Self:
-        return type(self)(self.tensor[rows if isinstance(rows, slice) else torch.as_tensor(rows)])
+        plain = isinstance(rows, slice | tuple)
+        return type(self)(self.tensor[rows if plain else torch.as_tensor(rows)])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array: Array = self.tensor.cpu().numpy()

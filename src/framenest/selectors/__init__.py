@@ -29,6 +29,7 @@ ORDER = (
     "wfs-sb",
     "bolt",
     "mdp3",
+    "mdp3-segments",
     "facility-location",
 )
 

@@ -17,12 +17,13 @@ from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.probes import probe_grid
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder, Embedder
+from framenest.protocols import Decoder, Embedder, FrameEmbedder
 from framenest.selectors import selection_rules as rules
 from framenest.selectors.scored_candidates import (
     Floats,
     Ints,
     ScoredCandidates,
+    even_frames,
     every_second,
     exactly,
     nearest_seconds,
@@ -145,8 +146,9 @@ class RuleSelector(ABC):
         scores = cache.relevance(seen, question, seen)
         vectors: Floats | None = None
         text: Floats | None = None
-        if isinstance(scorer, Embedder) and (self.needs_vectors or self.without_vectors):
+        if isinstance(scorer, FrameEmbedder) and (self.needs_vectors or self.without_vectors):
             vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
+        if isinstance(scorer, Embedder) and self.needs_vectors:
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
         scored = ScoredCandidates(seen.frames, scores.astype(np.float64), seen.thumbnails, vectors, text)
         order = self.rule(scored, max(budgets)) if self.ranks else None
@@ -203,13 +205,23 @@ class AksReleasedSelector(AksSelector):
 
 
 class WaveletSelector(RuleSelector):
-    """WFS-SB: clips between wavelet boundaries, marginal relevance inside."""
+    """WFS-SB: clips between wavelet boundaries, marginal relevance inside.
+
+    As released, a video with fewer candidates than K gives K frames spread evenly over all its frames,
+    whatever their scores.
+    """
 
     name = "wfs-sb"
     without_vectors = "distance in time"
 
     def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         return wfs_sb(scored.scores, budget, scored.vectors)
+
+    def _prefix(self, decoder: Decoder, scored: ScoredCandidates, order: Ints | None, budget: int) -> Prefix:
+        total = decoder.info.num_frames
+        if len(scored.frames) < budget:
+            return prefix_of(decoder, budget, even_frames(total, min(budget, total)))
+        return super()._prefix(decoder, scored, order, budget)
 
 
 class BoltSelector(RuleSelector):
@@ -234,6 +246,19 @@ class Mdp3Selector(RuleSelector):
         assert scored.vectors is not None
         assert scored.text is not None
         return rules.mdp3(scored.vectors, scored.text, budget)
+
+
+class Mdp3SegmentsSelector(RuleSelector):
+    """MDP3 as its authors' own release has it: segments of 32 candidates, of 128 for K above 32."""
+
+    name = "mdp3-segments"
+    grid = staticmethod(thinned_seconds)
+    needs_vectors = True
+
+    def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
+        assert scored.vectors is not None
+        assert scored.text is not None
+        return rules.mdp3_segments(scored.vectors, scored.text, budget, 32 if budget <= 32 else 128)
 
 
 class FacilityLocationSelector(RuleSelector):

@@ -55,6 +55,15 @@ def nearest_seconds(num_frames: int, fps: float) -> Ints:
     return np.unique(np.floor(np.arange(count) * fps + 0.5).astype(np.int64).clip(0, num_frames - 1))
 
 
+def even_frames(num_frames: int, count: int) -> Ints:
+    """`count` frames spread evenly, both ends included, each rounded down: numpy's linspace to integers.
+
+    >>> even_frames(10, 4).tolist()
+    [0, 3, 6, 9]
+    """
+    return np.linspace(0, num_frames - 1, count, dtype=np.int64)
+
+
 def exactly(positions: Ints, scored: ScoredCandidates, count: int, num_frames: int) -> Ints:
     """Frame numbers of a rule's choice without duplicates, topped up to `count`, ascending.
 

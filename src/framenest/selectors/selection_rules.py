@@ -109,24 +109,83 @@ def mdp3(
     the frame with the largest gain of (2/λ)·Σ log k(q, i) + log det K, by incremental Cholesky; ties go
     to the earlier. Positions in the order in which they are taken.
     """
+    relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
+    kernel = _multi_gaussian(frames, frames, widths)
+    order, _ = _greedy_determinant(relevance, kernel, min(count, len(frames)))
+    return np.array(order, dtype=np.int64)
+
+
+def mdp3_segments(
+    frames: Floats,
+    text: Floats,
+    count: int,
+    segment: int,
+    *,
+    weight: float = 0.2,
+    widths: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
+) -> Ints:
+    """MDP3 in segments of `segment` candidates: dynamic programming over segments and numbers of frames.
+
+    Within a segment the greedy rule of `mdp3`, with the last frame chosen before it taken as given: that
+    frame's terms count in the segment's worth, too. best[k] is the worth of k frames from the segments so
+    far; a segment adds j frames where that is worth strictly more, fewer frames from it coming first. Where
+    the candidates are no multiple of `segment`, the last segment is shorter (the released code cannot run
+    there). Positions, ascending.
+    """
     size = len(frames)
     count = min(count, size)
     relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
-    kernel = _multi_gaussian(frames, frames, widths)
+    best: list[tuple[float, list[int]]] = [(0.0, [])]
+    for start in range(0, size, segment):
+        inside = np.arange(start, min(start + segment, size))
+        found = {0: (0.0, list[int]())}
+        greedy: dict[int | None, tuple[list[int], list[float]]] = {}  # most beginnings share their last frame
+        for before, (worth, chosen) in enumerate(best):
+            given = chosen[-1] if chosen else None
+            if given not in greedy:
+                places = inside if given is None else np.concatenate([[given], inside])
+                kernel = _multi_gaussian(frames[places], frames[places], widths)
+                order, worths = _greedy_determinant(
+                    relevance[places], kernel, min(count, len(inside)), first=None if given is None else 0
+                )
+                greedy[given] = [int(places[i]) for i in order], worths
+            order, worths = greedy[given]
+            for more in range(min(len(order), count - before) + 1):
+                total = worth + (worths[more - 1] if more else 0.0)
+                if before + more not in found or total > found[before + more][0]:
+                    found[before + more] = total, chosen + sorted(order[:more])
+        best = [found[number] for number in sorted(found)]
+    return np.array(best[count][1], dtype=np.int64)
+
+
+def _greedy_determinant(
+    relevance: Floats, kernel: Floats, count: int, first: int | None = None
+) -> tuple[list[int], list[float]]:
+    """Greedy maximum of Σ relevance + log det, by incremental Cholesky; ties go to the earlier.
+
+    relevance: (n,); kernel: (n, n). first: a position that is in the set from the beginning and is not
+    taken again. Returns `count` positions in the order in which they are taken, and the worth of the set
+    after each.
+    """
+    size = len(relevance)
     left = kernel.diagonal().copy()
-    factors = np.zeros((count, size))
-    chosen: list[int] = []
+    given = [] if first is None else [first]
+    factors = np.zeros((count + len(given), size))
     taken = np.zeros(size, dtype=bool)
-    for step in range(count):
+    worth, order, worths = 0.0, list[int](), list[float]()
+    for step in range(count + len(given)):
         gains = np.where(taken, -np.inf, relevance + np.log(np.maximum(left, _NOTHING_NEW)))
-        best = int(np.argmax(gains))
-        chosen.append(best)
+        best = given[step] if step < len(given) else int(np.argmax(gains))
+        worth += float(gains[best])
+        if step >= len(given):
+            order.append(best)
+            worths.append(worth)
         taken[best] = True
         row = (kernel[best] - factors[:step, best] @ factors[:step]) / np.sqrt(max(left[best], _NOTHING_NEW))
         if left[best] > _NOTHING_NEW:  # a look that is there already adds nothing to the rest
             factors[step] = row
             left = left - row**2
-    return np.array(chosen, dtype=np.int64)
+    return order, worths
 
 
 def _multi_gaussian(a: Floats, b: Floats, widths: tuple[float, ...]) -> Floats:

@@ -10,6 +10,7 @@ from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval.hook import ending_the_run, is_hooked, pictures_of
 from framenest.evaluation.lmms_eval.task_settings import NATIVE, TaskSettings
 from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, manifest_reader
+from framenest.evaluation.query_text import QueryText
 from framenest.lmm.times import marker
 
 Row = Mapping[str, Any]
@@ -25,7 +26,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = Non
     question = READERS[settings.benchmark](doc)
     manifest = VideoManifest(
         video=_video(doc, kwargs),
-        text=question.query(settings.query, settings.selector),
+        text=question.query(QueryText.parse(settings.query), settings.selector),
         selector=settings.full_selector,
         scorer=settings.scorer,
         on_error=settings.on_error,

@@ -9,9 +9,9 @@ from typing import Any
 
 from framenest.errors import ConfigError
 from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.query_text import QueryText
 from framenest.selectors import check_selector
 
-QUERIES = ("question", "question+options")
 ON_ERROR = ("stop", "uniform")
 AS = ("video", "frames", "images")
 NATIVE = "native"
@@ -24,11 +24,12 @@ class TaskSettings:
     """One field per key below `framenest:` in a task's yaml; $FRAMENEST_<FIELD> where the yaml is silent.
 
     benchmark: whose rows they are. selector: "mec", "mec:no-zoom", "aks", …, "native". preset: of MEC.
-    scorer: by name. query: the text that relevance is scored for. on_error: "stop" ends the run with a
-    message, "uniform" takes evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5
-    fuse two frames under one time; "duplicate" sends each twice, so that each keeps its own. frames_as:
-    "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own argument;
-    "frames" and "images" put `frames` pictures into the message, for models that read videos otherwise.
+    scorer: by name. query: the text that relevance is scored for, also by selector
+    ("question,wfs-sb=question+options"). on_error: "stop" ends the run with a message, "uniform" takes
+    evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5 fuse two frames under one
+    time; "duplicate" sends each twice, so that each keeps its own. frames_as: "video" leaves decoding to
+    the reader in qwen-vl-utils, which takes K from the model's own argument; "frames" and "images" put
+    `frames` pictures into the message, for models that read videos otherwise.
     """
 
     benchmark: str
@@ -62,13 +63,13 @@ class TaskSettings:
     def __post_init__(self) -> None:
         for name, allowed in (
             ("benchmark", tuple(READERS)),
-            ("query", QUERIES),
             ("on_error", ON_ERROR),
             ("pairing", PAIRINGS),
             ("frames_as", AS),
         ):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        QueryText.parse(self.query)
         try:
             object.__setattr__(self, "frames", int(self.frames))
         except ValueError as error:
