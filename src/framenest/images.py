@@ -12,6 +12,9 @@ from framenest.frames import Pixels
 FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP"}
 """File name suffixes, and what Pillow calls their formats."""
 
+READ = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
+"""Formats that are read; others of Pillow's run programs (EPS) or are read by rarely tested code."""
+
 
 def encode_image(
     picture: Pixels | Image.Image, suffix: str = "jpg", *, quality: int = 90, subsampled: bool = True
@@ -49,5 +52,5 @@ def data_url(data: bytes, kind: str = "image/jpeg") -> str:
 
 def from_data_url(url: str) -> Image.Image:
     """The picture in a data URL, as RGB."""
-    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
+    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])), formats=READ) as image:
         return image.convert("RGB")

@@ -44,6 +44,7 @@ class Session:
         progress: called as progress(stage, done, total) during long work.
         keep_features: keep features of any size in the store.
         scoring: how the scorer runs, a second pass, text on screen.
+        allow_playlists: open videos that are playlists, too; see `open_video`.
         memory: the bound, in bytes.
 
     >>> session = Session(scorer=None)
@@ -59,6 +60,7 @@ class Session:
         progress: Progress | None = None,
         keep_features: bool = False,
         scoring: ScorerConfig | None = None,
+        allow_playlists: bool = False,
         memory: int = MEMORY,
     ) -> None:
         self.scoring = scoring or ScorerConfig()
@@ -66,6 +68,7 @@ class Session:
         self.progress: Progress = progress or (lambda *_: None)
         self.timing = Timing()
         self._keep_features = keep_features
+        self._allow_playlists = allow_playlists
         self._local = local_directory(self.store)
         self._wanted_scorer = scorer
         self._loaded: dict[str, Scorer] = {}
@@ -117,14 +120,21 @@ class Session:
     def open(self, video: Video, fps: float | None = None) -> Decoder:
         """The open video; the same decoder for the same content at the same path."""
         with self.timing("timeline"):
-            if isinstance(video, (str, os.PathLike)) and Path(video).is_file():
-                path = str(Path(video).absolute())
+            file = Path(video) if isinstance(video, (str, os.PathLike)) else None
+            # Of a playlist, only opening tells the content.
+            if file is not None and file.is_file() and not self._allow_playlists:
+                path = str(file.absolute())
                 key = ("video", self._local.fingerprint(path), path)
-                return self.keep(key, lambda: open_video(video, fps=fps, store=self.store))
-            decoder = open_video(video, fps=fps, store=self.store)
+                return self.keep(key, lambda: self._open(video, fps))
+            decoder = self._open(video, fps)
         key = ("video", decoder.info.fingerprint, decoder.info.path)
         kept = self.keep(key, lambda: decoder)
         return decoder if decoder is video else kept  # the caller's own stays his own
+
+    def _open(self, video: Video, fps: float | None, stream: int | None = None) -> Decoder:
+        return open_video(
+            video, fps=fps, stream=stream, allow_playlists=self._allow_playlists, store=self.store
+        )
 
     def reopen(self, video: VideoInfo) -> Decoder:
         """A video seen before; refused where it is not the same any more."""
@@ -134,7 +144,7 @@ class Session:
             return self.keep(key, lambda: known)
         fps = video.fps if Path(video.path).is_dir() else None
         with self.timing("timeline"):
-            decoder = open_video(video.path, fps=fps, stream=video.stream, store=self.store)
+            decoder = self._open(video.path, fps, video.stream)
         if decoder.info.fingerprint != video.fingerprint:
             raise IndexMismatch(f"{video.path}: the video has changed since it was indexed")
         return self.keep(key, lambda: decoder)

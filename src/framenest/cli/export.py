@@ -12,7 +12,7 @@ from framenest import extraction, lmm
 from framenest.cache.archive import write_atomic
 from framenest.cli import model_options, options
 from framenest.cli.model_options import PictureOptions, TokenBudget
-from framenest.cli.options import Common, argument, option
+from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import note, out, say
 from framenest.errors import ConfigError
@@ -22,7 +22,6 @@ from framenest.method.ranking import Ranking
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
-from framenest.video import reopen
 
 LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
@@ -51,7 +50,7 @@ def export(
     rows: str | None = option(
         "aks, wfs-sb: the dataset's rows, as many as rankings, to add frames to.", metavar="FILE"
     ),
-    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH"),
+    known: KnownVideo,
     common: Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.
@@ -73,7 +72,7 @@ def export(
         raise ConfigError(f"style {style} takes one ranking, not {len(loaded)}")
     result = loaded[0]
     if style == FOLDER:
-        _write_folder(result, budget, _needed(output), video, common)
+        _write_folder(result, budget, _needed(output), known, common)
         return
     if output is not None and output != "-":
         check_writable(Path(output))
@@ -93,8 +92,7 @@ def export(
             asked,
             style,
             options=choices,
-            video=video,
-            store=common.cache,
+            video=known.reopen(result.video, common),
             progress=bars,
             **pictures.settings,
         )
@@ -120,9 +118,9 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
 
 
 def _write_folder(
-    result: Ranking | Selection, budget: int | None, output: str, video: str | None, common: Common
+    result: Ranking | Selection, budget: int | None, output: str, known: KnownVideo, common: Common
 ) -> None:
-    decoder = reopen(result.video, video, store=common.cache)
+    decoder = known.reopen(result.video, common)
     folder = check_writable_folder(Path(output) / Path(result.video.path).stem)
     with common.bars() as bars:
         files = extraction.extract(

@@ -9,14 +9,13 @@ import rich_click as click
 from framenest import extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common, argument, option
+from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import OutputFolder, PictureFile
 from framenest.cli.terminal import note, say
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.report import contact_sheet
 from framenest.selectors.selection import load_result
-from framenest.video import reopen
 
 
 @click.command()
@@ -30,7 +29,7 @@ def extract(
     sheet: Path | None = option(
         "Also draw all frames with ranks and times on one picture.", type=PictureFile()
     ),
-    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH"),
+    known: KnownVideo,
     common: Common,
 ) -> None:
     """Write the K frames of a RANKING as images: original size, in time order.
@@ -42,7 +41,7 @@ def extract(
     """
     loaded = load_result(ranking)
     prefix = loaded.prefix(budget)
-    decoder = reopen(loaded.video, video, store=common.cache)
+    decoder = known.reopen(loaded.video, common)
     with common.bars() as bars:
         files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
     if prefix.complete:

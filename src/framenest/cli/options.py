@@ -21,11 +21,13 @@ from framenest.cli.parameter_types import Budgets, Moment
 from framenest.cli.terminal import Bars, note
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError, ScorerError
+from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, ManagedStore
 from framenest.scorers import choose
 from framenest.session import Session
-from framenest.video import open_video
+from framenest.video import open_video, reopen
 
+PLAYLISTS = "Open a VIDEO that names other files or addresses, too: HLS, DASH, ffconcat."
 METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
 CONFIG_PANELS: dict[type, str] = {
@@ -200,9 +202,23 @@ class VideoOptions:
         "pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.", default="pyav", metavar="NAME"
     )
 
+    allow_playlists: bool = option(PLAYLISTS)
+
     def open(self, video: str, common: Common) -> Decoder:
         """The open video."""
-        return open_video(video, fps=self.fps, stream=self.stream, decoder=self.decoder, store=common.cache)
+        return open_video(video, **vars(self), store=common.cache)
+
+
+@dataclass(frozen=True)
+class KnownVideo:
+    """How the video of a ranking is opened again."""
+
+    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH")
+    allow_playlists: bool = option(PLAYLISTS)
+
+    def reopen(self, info: VideoInfo, common: Common) -> Decoder:
+        """The open video; refused where it has changed."""
+        return reopen(info, self.video, allow_playlists=self.allow_playlists, store=common.cache)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import rich_click as click
 
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common, argument, option
+from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import OutputFile, check_writable
 from framenest.cli.terminal import say
 from framenest.report import figure
@@ -17,7 +17,6 @@ from framenest.report.page import page
 from framenest.report.thumbnails import embed, read_pictures
 from framenest.selectors.selection import load_result
 from framenest.text import size_text
-from framenest.video import reopen
 
 
 @click.command()
@@ -28,7 +27,7 @@ def report(
     output: Path | None = option("The page. [default: report.html]", short="-o", type=OutputFile()),
     png: Path | None = option("Draw the paper's figure instead: budgets 8, 16 and 32.", type=OutputFile()),
     svg: Path | None = option("The same figure as SVG.", type=OutputFile()),
-    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH"),
+    known: KnownVideo,
     common: Common,
 ) -> None:
     """Write a page to look at RANKINGS: timeline, budget slider, frames, and why each was chosen.
@@ -46,7 +45,7 @@ def report(
     if output is None and not figures:
         output = check_writable(Path("report.html"))
     made = document(results, names=[Path(ranking).stem for ranking in rankings])
-    decoder = reopen(results[0].video, video, store=common.cache)
+    decoder = known.reopen(results[0].video, common)
     if figures:
         frames = figure.figure_frames(results)
         with common.bars() as bars:

@@ -105,6 +105,7 @@ class BatchJob:
     fps: float | None = None
     stream: int | None = None
     decoder: str = "pyav"
+    allow_playlists: bool = False
     keep_features: bool = True
     scoring: ScorerConfig = field(default_factory=ScorerConfig)
 
@@ -166,6 +167,7 @@ class Work:
                     fps=self.job.fps,
                     stream=self.job.stream,
                     decoder=self.job.decoder,
+                    allow_playlists=self.job.allow_playlists,
                     store=self.store,
                 )
                 status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)

@@ -1,8 +1,8 @@
 """Whether a file is a video: its beginning is decoded in a process with limits.
 
-`check_video` runs this file as a script: python video_check.py FILE SECONDS BYTES prints what it found as
-JSON. Limits are set before the file is opened, so a file made to exhaust or break a decoder breaks only that
-process. The script imports PyAV alone, to start fast.
+`check_video` runs this file as a script: python video_check.py FILE SECONDS BYTES OPTIONS prints what it
+found as JSON. Limits are set before the file is opened, so a file made to exhaust or break a decoder breaks
+only that process. The script imports PyAV alone, to start fast; what FFmpeg may open comes as OPTIONS.
 """
 
 from __future__ import annotations
@@ -14,20 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-# Containers that hold their own pictures. Playlists, which name other files or addresses for FFmpeg to open,
-# are not among them: a text file could then read the server's disk or network.
-FORMATS = {
-    "mov,mp4,m4a,3gp,3g2,mj2": ".mp4",
-    "matroska,webm": ".mkv",
-    "avi": ".avi",
-    "mpegts": ".ts",
-    "mpeg": ".mpg",
-    "flv": ".flv",
-    "asf": ".wmv",
-    "ogg": ".ogv",
-    "mxf": ".mxf",
-    "gif": ".gif",
-}
 FRAMES = 4  # decoded at the beginning
 MOST_PIXELS = 2**26
 
@@ -38,8 +24,10 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     seconds: of processor time; memory: bytes of address space.
     """
     from framenest.server.refusals import Refusal
+    from framenest.video.formats import FORMATS, open_options
 
-    command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory)]
+    options = json.dumps(open_options(str(path)))
+    command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory), options]
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=3 * seconds, check=False, stdin=subprocess.DEVNULL
@@ -53,19 +41,14 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
         raise Refusal(422, text) from error
     if "refused" in found:
         raise Refusal(422, f"not accepted: {found['refused']}")
-    return found
+    return {**found, "suffix": FORMATS[found["format"]]}
 
 
-def _inspect(path: str) -> dict[str, Any]:
+def _inspect(path: str, options: dict[str, str]) -> dict[str, Any]:
     import av
 
-    names = ",".join(name for format_ in FORMATS for name in format_.split(","))
-    only = {"format_whitelist": names, "protocol_whitelist": "file"}
     try:
-        with av.open(path, "r", options=only) as container:
-            format_ = container.format.name
-            if format_ not in FORMATS:
-                return {"refused": f"files of format {format_} are not taken"}
+        with av.open(path, "r", options=options) as container:
             if not container.streams.video:
                 return {"refused": "no video stream in this file"}
             best = container.streams.best("video")
@@ -79,8 +62,7 @@ def _inspect(path: str) -> dict[str, Any]:
             if not frames:
                 return {"refused": "none of its frames can be decoded"}
             return {
-                "format": format_,
-                "suffix": FORMATS[format_],
+                "format": container.format.name,
                 "codec": context.codec.canonical_name,
                 "width": frames[0].width,
                 "height": frames[0].height,
@@ -102,4 +84,4 @@ def _limit(seconds: int, memory: int) -> None:
 
 if __name__ == "__main__":
     _limit(int(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(json.dumps(_inspect(sys.argv[1])))
+    sys.stdout.write(json.dumps(_inspect(sys.argv[1], json.loads(sys.argv[4]))))

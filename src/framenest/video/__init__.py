@@ -33,6 +33,7 @@ def open_video(
     fps: float | None = None,
     stream: int | None = None,
     decoder: str = "pyav",
+    allow_playlists: bool = False,
     store: Store | None = None,
 ) -> Decoder:
     """Open a video for decoding.
@@ -43,6 +44,8 @@ def open_video(
         fps: frames per second of a folder or an array.
         stream: which of several streams of a file, counted from 0; FFmpeg's choice by default.
         decoder: "pyav", or with the extra `torchcodec` "torchcodec" and "torchcodec:cuda" for a GPU.
+        allow_playlists: open a file that names other files or addresses, too (HLS, DASH, ffconcat); its
+            fingerprint is that of all it names, which are read for it. One at an address names no files.
         store: where the timeline is kept; by default the user's cache. Fingerprints of files and
             downloads always stay on this machine.
 
@@ -67,7 +70,7 @@ def open_video(
         if decoder != "pyav" and (is_remote(path) or Path(path).is_dir()):
             raise ConfigError(f"{path}: decoder {decoder!r} reads only files on this machine")
         if is_remote(path):
-            return PyAVDecoder(find(path, stream, local), store=store)
+            return _file(find(path, stream, local, playlists=allow_playlists), store)
         if Path(path).is_dir():
             return ImageFolderDecoder(path, fps)
         if fps is not None:
@@ -75,7 +78,7 @@ def open_video(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
         check_file(path)
-        file = PyAVDecoder(Source.at(path, local.fingerprint(path), stream), store=store)
+        file = _file(Source.at(path, local.fingerprint(path), stream, playlists=allow_playlists), store)
         return file if decoder == "pyav" else _other(decoder, file)
     if isinstance(video, Decoder):
         return video
@@ -86,6 +89,7 @@ def reopen(
     known: VideoInfo,
     video: str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | None = None,
     *,
+    allow_playlists: bool = False,
     store: Store | None = None,
 ) -> Decoder:
     """Open the video that a ranking was made from.
@@ -93,6 +97,7 @@ def reopen(
     Args:
         known: `Ranking.video` or `Prefix.video`.
         video: where the video is now, if it has moved; a Decoder, or the array that it was.
+        allow_playlists: open it also if it is a playlist; see `open_video`.
         store: where its timeline is kept; by default the user's cache.
 
     Returns:
@@ -119,11 +124,16 @@ def reopen(
         where,
         fps=known.fps if pictures else None,
         stream=None if pictures else known.stream,
+        allow_playlists=allow_playlists,
         store=store,
     )
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder
+
+
+def _file(source: Source, store: Store) -> PyAVDecoder:
+    return PyAVDecoder(source.with_segments() if source.playlists else source, store=store)
 
 
 def _other(name: str, file: PyAVDecoder) -> Decoder:

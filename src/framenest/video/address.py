@@ -14,6 +14,8 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -22,6 +24,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.in_use import InUse
 from framenest.cache.remote import file_system
 from framenest.errors import VideoError
+from framenest.video.formats import begins_a_playlist
 from framenest.video.source import Source
 
 TIMEOUT = 30.0
@@ -35,14 +38,14 @@ def is_remote(path: str) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
 
 
-def find(url: str, stream: int | None, local: DirectoryStore) -> Source:
+def find(url: str, stream: int | None, local: DirectoryStore, *, playlists: bool = False) -> Source:
     """Ask for a video at an address; downloads go to the local directory."""
     if url.lower().startswith(("http://", "https://")):
-        return _http(url, stream, local)
-    return _fsspec(url, stream)
+        return _http(url, stream, local, playlists)
+    return replace(_fsspec(url, stream), playlists=playlists)
 
 
-def _http(url: str, stream: int | None, local: DirectoryStore) -> Source:
+def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) -> Source:
     """Read with range requests where the server allows them; else downloaded whole, once."""
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
@@ -50,15 +53,17 @@ def _http(url: str, stream: int | None, local: DirectoryStore) -> Source:
         size = (headers.get("Content-Range") or "").rpartition("/")[2]
         if answer.status == 206 and size.isdecimal():
             fingerprint = digest(url, size, version)
-            return Source(
-                url, fingerprint, stream, url, lambda: io.BufferedReader(_HttpFile(url, int(size)), 2**16)
-            )
+            return Source(url, fingerprint, stream, url, partial(_http_file, url, int(size)), playlists)
         target = local.root / DOWNLOADS / digest(url, headers.get("Content-Length"), version)
         if not target.is_file() or not any(version):
             _download(url, answer, target)
     in_use = InUse()
     in_use.hold(target)
-    return Source(url, local.fingerprint(str(target)), stream, str(target), in_use=in_use)
+    content = local.fingerprint(str(target))
+    with target.open("rb") as file:
+        if playlists and begins_a_playlist(file.read(1024)):  # what it names lies beside it there, not here
+            return Source(url, content, stream, url, lambda: target.open("rb"), playlists, in_use)
+    return Source(url, content, stream, str(target), in_use=in_use)
 
 
 def _download(url: str, answer: Any, target: Path) -> None:
@@ -86,6 +91,10 @@ def _request(url: str, wanted: str) -> Any:
         raise VideoError(f"{url}: the server answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise VideoError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error
+
+
+def _http_file(url: str, size: int) -> BinaryIO:
+    return io.BufferedReader(_HttpFile(url, size), 2**16)
 
 
 class _HttpFile(io.RawIOBase):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -13,8 +14,10 @@ from typing import Any, BinaryIO, TypeAlias
 import av
 from av.error import FFmpegError
 
+from framenest.cache.hashes import digest
 from framenest.cache.in_use import InUse
 from framenest.errors import VideoError
+from framenest.video.formats import begins_a_playlist, is_playlist, open_options
 
 TIMEOUT = (30.0, 30.0)  # seconds to open and to read, so that a stalled server ends in an error
 # Metadata need not be UTF-8. From 19 on PyAV takes care of that by itself.
@@ -57,14 +60,18 @@ class Source:
     stream: int | None = None
     local: str | None = None
     open_file: Callable[[], BinaryIO] | None = None
+    playlists: bool = False
+    """Whether it may be a playlist, which names other files."""
     in_use: InUse | None = None
     """Keeps a downloaded file locked for as long as this is open."""
 
     @classmethod
-    def at(cls, path: str, fingerprint: str = "", stream: int | None = None) -> Source:
+    def at(
+        cls, path: str, fingerprint: str = "", stream: int | None = None, *, playlists: bool = False
+    ) -> Source:
         """A file on this machine."""
         where = str(Path(path).absolute())
-        return cls(where, fingerprint, stream, where)
+        return cls(where, fingerprint, stream, where, playlists=playlists)
 
     def file(self) -> BinaryIO:
         """The bytes of the file, for reading its header."""
@@ -73,7 +80,12 @@ class Source:
     def open(self) -> Opened:
         """The container, with one decoder for the chosen stream."""
         with damage_as_video_error(self.path):
-            container = av.open(self.local or self.file(), "r", timeout=TIMEOUT, **_LENIENT)
+            options = open_options(self.local, playlists=self.playlists)
+            try:
+                where = self.local or self.file()
+                container = av.open(where, "r", options=options, timeout=TIMEOUT, **_LENIENT)
+            except (av.error.ArgumentError, av.error.InvalidDataError) as error:
+                raise VideoError(f"{self.path}: {self._why_not(error)}") from error
             try:
                 stream = self._choose(container)
                 # One decoder thread: frame threads conceal damage differently from run to run.
@@ -82,6 +94,35 @@ class Source:
                 container.close()
                 raise
         return Opened(self.path, container, stream)
+
+    def with_segments(self) -> Source:
+        """The same video; of a playlist, the fingerprint is that of all that it names, as FFmpeg reads it.
+
+        Playlists name their segments in many ways, and only FFmpeg knows what it opens: so every packet is
+        read and hashed.
+        """
+        with closing(self.open()) as opened:
+            if not is_playlist(opened.container.format.name):
+                return self
+            found = hashlib.blake2b(opened.context.extradata or b"", digest_size=16)
+            for packet in opened.packets():
+                found.update(f"{packet.pts} {packet.dts} {packet.size} ".encode())
+                found.update(bytes(packet))
+        return replace(self, fingerprint=digest(self.fingerprint, found.hexdigest()))
+
+    def _why_not(self, error: FFmpegError) -> str:
+        try:
+            with self.file() as file:
+                head = file.read(1024)
+        except OSError:
+            head = b""
+        if not begins_a_playlist(head):
+            if isinstance(error, av.error.ArgumentError):  # what FFmpeg says of a format off the whitelist
+                return "not a video, or in a format that is not opened"
+            return f"not a video that FFmpeg can read ({error.strerror})"
+        if self.playlists:
+            return "a playlist; those are opened only from files and http(s) addresses"
+        return "a playlist, which names other files; --allow-playlists (allow_playlists=True) opens them"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
         streams = [s for s in container.streams.video if not _is_cover_art(s)]

@@ -14,6 +14,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from framenest.errors import VideoError
 from framenest.frames import ImageSpec, Pixels, VideoInfo
+from framenest.images import READ
 from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
@@ -127,7 +128,7 @@ class ImageFolderDecoder(_Stills):
 
     def _image(self, number: int) -> Image.Image | None:
         try:
-            with Image.open(self._files[number]) as image:
+            with Image.open(self._files[number], formats=READ) as image:
                 return ImageOps.exif_transpose(image).convert("RGB")
         except (UnidentifiedImageError, OSError, SyntaxError):
             return None
