@@ -39,6 +39,11 @@ def test_columns_are_those_of_the_ranking(video, scorer):
     for name, values in measures.items():
         np.testing.assert_allclose(entry["ranks"][name], values, atol=5.1e-5)
     assert {len(column) for column in entry["ranks"].values()} == {len(ranking)}
+    drawn = {"evidence": ranking.pool.evidence, **ranking.pool.cues}
+    assert [curve["name"] for curve in entry["curves"]] == list(drawn)
+    for curve in entry["curves"]:
+        np.testing.assert_allclose(curve["values"], drawn[curve["name"]], atol=5.1e-5)
+    assert entry["curves"][0]["weight"] is None  # evidence is the sum of the others
     assert entry["stats"]["seconds"] == ranking.stats.seconds
     assert made["video"]["num_frames"] == 120
 
@@ -48,9 +53,12 @@ def test_text_on_screen_is_one_more_cue(video, scorer):
     text = np.linspace(0, 1, len(ranking.pool), dtype=np.float32)
     read = replace(ranking, pool=replace(ranking.pool, cues={**ranking.pool.cues, "text": text}))
     (entry,) = document([read])["rankings"]
-    assert entry["cue_weights"]["text"] == 0.25
+    curves = {curve["name"]: curve for curve in entry["curves"]}
+    assert curves["text"]["weight"] == 0.25
+    np.testing.assert_allclose(curves["text"]["values"], text, atol=5.1e-5)
     np.testing.assert_allclose(entry["ranks"]["text"], read.cues["text"], atol=5.1e-5)
-    assert "text" not in document([ranking])["rankings"][0]["cue_weights"]
+    names = [curve["name"] for curve in document([ranking])["rankings"][0]["curves"]]
+    assert names == ["evidence", "relevance", "change", "observability"]
 
 
 @pytest.mark.parametrize("preset", ["paper", "no-coverage", "evidence-only", "reverse"])

@@ -190,8 +190,11 @@ def test_the_parts_of_the_utility_add_up(visit, ranking):
 
 def test_the_keyboard_alone_reaches_everything(visit, ranking):
     page = visit("one.html").page
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.id") == "budget"
+    for _ in range(20):  # past the words that are explained
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "budget":
+            break
+        assert page.locator(".tip").is_visible()
     page.keyboard.press("PageUp")
     assert page.locator(".number").inner_text() == "16"
     page.locator(".tiles button").first.focus()
@@ -204,6 +207,130 @@ def test_the_keyboard_alone_reaches_everything(visit, ranking):
     assert page.locator(".tiles [aria-selected=true]").get_attribute("data-frame") == str(expected)
     page.keyboard.press("+")
     assert page.locator(".number").inner_text() == "17"
+
+
+def test_words_are_explained_on_hover_and_on_tap(visit):
+    page = visit("one.html").page
+    tip = page.locator(".tip")
+    assert not tip.is_visible()
+    page.locator(".row .term", has_text="observability").hover()
+    assert "sharp" in tip.inner_text()
+    page.mouse.move(5, 5)
+    tip.wait_for(state="hidden")
+    touch = visit("one.html", PHONE)
+    page, tip = touch.page, touch.page.locator(".tip")
+    page.locator(".row .term", has_text="relevance").click()
+    page.mouse.move(5, 5)  # a tap keeps it
+    assert "matches the question" in tip.inner_text()
+    box = tip.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= PHONE[0]
+    touch.screenshot("report-word-phone")
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+def test_every_word_of_the_page_has_its_explanation(visit):
+    """What is printed as the name of a number, anywhere on the page."""
+    for name in ("one.html", "several.html"):
+        page = visit(name).page
+        page.get_by_text("The numbers").click()
+        page.locator(".numbers tbody tr").first.wait_for()
+        for place in (".row .name:not(button):not(.zooms)", ".numbers thead th", ".making dt", ".sum caption",
+                      ".sum tbody th", ".timings tbody th"):  # fmt: skip
+            named = page.locator(place).evaluate_all(
+                "all => all.filter(e => !e.querySelector('.term')).map(e => e.textContent)"
+            )
+            assert set(named) <= {"video", "cues"}, place
+        assert page.locator(".term").evaluate_all("all => all.every(e => e.dataset.about.length > 9)")
+
+
+def test_keys_are_told(visit):
+    watched = visit("one.html")
+    page = watched.page
+    page.locator(".tiles button").first.click()
+    page.keyboard.press("?")
+    help_ = page.get_by_role("dialog", name="Keys and words")
+    assert "Page Down" in help_.inner_text()
+    assert "How sharp and well exposed" in help_.inner_text()
+    watched.screenshot("report-help")
+    page.keyboard.press("+")
+    assert page.locator(".number").inner_text() == "8"
+    page.keyboard.press("Escape")
+    assert not help_.is_visible()
+    assert page.locator(".tiles [aria-selected=true]").count() == 1
+    page.get_by_role("button", name="Keys and words").click()
+    assert help_.is_visible()
+    help_.get_by_role("button", name="Close").click()
+    assert not help_.is_visible()
+
+
+@pytest.mark.parametrize("clipboard", ["with", "without"])
+def test_frame_numbers_and_times_are_copied(visit, ranking, clipboard):
+    watched = visit("one.html")
+    page = watched.page
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    if clipboard == "without":  # as browsers have it on a page from another machine without TLS
+        page.evaluate("window.pasted = navigator.clipboard.readText.bind(navigator.clipboard)")
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    else:
+        page.evaluate("window.pasted = () => navigator.clipboard.readText()")
+    prefix = ranking.prefix(8)
+    page.get_by_role("button", name="Copy frames").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("pasted()") == ", ".join(map(str, prefix.frames.tolist()))
+    page.get_by_role("button", name="Copy times").click()
+    page.get_by_role("button", name="Copied").last.wait_for()
+    page.get_by_role("button", name="Copy times").wait_for()
+    times = [float(part) for part in page.evaluate("pasted()").split(", ")]
+    assert times == pytest.approx(prefix.seconds.tolist(), abs=5.1e-5)
+
+
+def test_16_more_are_the_next_16_ranks(visit, ranking):
+    page = visit("one.html").page
+    more = page.locator(".more button")
+    more.click()
+    assert shown(page) == ranking.prefix(24).frames.tolist()
+    fresh = page.locator(".tiles .added").evaluate_all("all => all.map(tile => Number(tile.dataset.frame))")
+    assert sorted(fresh) == sorted(ranking.frames[8:24].tolist())
+    assert "all 8 of budget 8 kept, 16 new" in page.locator(".budget .said").inner_text()
+    set_budget(page, 24)
+    assert page.locator(".tiles .added").count() == 8  # by itself, 24 is compared with 16
+    page.locator("#budget").press("End")
+    assert more.is_disabled()
+    page.locator("#budget").press("ArrowLeft")
+    assert more.inner_text() == "1 more"
+
+
+def test_every_budget_that_a_file_was_asked_for_has_a_button(visit, clip, files):
+    selector = load_selector("uniform", Session(TableScorer(TABLE)))
+    selector.select(open_video(clip), "Where?", [5, 12, 20]).save(files / "odd.json")
+    write(files, ["odd"], "odd.html")
+    page = visit("odd.html").page
+    assert page.locator(".steps button").all_inner_texts() == ["5", "8", "12", "16", "20"]
+    page.get_by_role("button", name="12", exact=True).click()
+    assert shown(page) == load_result(files / "odd.json").prefix(12).frames.tolist()
+
+
+def test_nothing_shines_through_the_bar_on_top(visit):
+    for scheme in ("light", "dark"):
+        page = visit("one.html", PHONE, scheme).page
+        page.evaluate("scrollTo(0, 900)")
+        colour = page.locator(".budget").evaluate("bar => getComputedStyle(bar).backgroundColor")
+        assert colour.startswith("rgb("), colour  # rgba and color-mix have an alpha
+        bar = page.locator(".budget").bounding_box()
+        assert (bar["x"], bar["y"], bar["width"]) == (0, 0, PHONE[0])
+
+
+def test_times_are_rounded_as_the_model_is_told(visit):
+    page = visit("one.html").page
+    moments = [0.04, 0.05, 0.25, 0.35, 0.75, 9.96, 59.96, 83.25, 83.75, 100.15, 3599.95]
+    page.evaluate(view_script().replace("export ", "") + "; (window.clock = clock, 0)")
+    for seconds in moments:
+        said = page.evaluate("seconds => clock(seconds)", seconds)
+        minutes, rest = divmod(round(float(f"{seconds:.1f}") * 10), 600)
+        whole = f"{minutes // 60}:{minutes % 60:02d}" if minutes >= 60 else str(minutes)
+        assert said == f"{whole}:{rest // 10:02d}.{rest % 10}"
 
 
 def test_html_in_the_question_is_shown_and_not_run(visit):
@@ -288,17 +415,23 @@ def test_a_drag_over_the_timeline_looks_closer(visit, ranking):
 def test_the_view_in_another_page_takes_its_pictures_and_plays(browser, ranking):
     """What the contract at the top of view.js promises to other pages."""
     watched = Watched(browser)
-    data = json.dumps(document([ranking])).replace("<", "\\u003c")
+    made = document([ranking])
+    steady = {"name": "speech", "weight": None, "about": "Said aloud.", "values": [0.5] * len(ranking.pool)}
+    made["rankings"][0]["curves"].append(steady)  # a curve that the view has never heard of
+    data = json.dumps(made).replace("<", "\\u003c")
     watched.page.set_content(f"""<div id="here" class="framenest"></div>
         <script type="module">{view_script()}
-        window.asked = []; window.played = [];
+        window.asked = []; window.played = []; window.budgets = [];
         window.view = render(document.getElementById("here"), {data}, {{
           image: (frame, size) => {{ asked.push([frame, size]); return null; }},
-          play: (frame, seconds) => played.push([frame, seconds]), budget: 4,
+          play: (frame, seconds) => played.push([frame, seconds]), budget: 4, changed: (k) => budgets.push(k),
         }});</script>""")
     page = watched.page
     assert shown(page) == ranking.prefix(4).frames.tolist()
     page.evaluate("view.setBudget(16)")
+    assert page.evaluate("budgets") == [16]
+    assert page.locator("svg.cue").count() == 5
+    assert page.locator(".row .term", has_text="speech").get_attribute("data-about") == "Said aloud."
     assert shown(page) == ranking.prefix(16).frames.tolist()
     asked = page.evaluate("asked")
     assert {size for _, size in asked} == {"small", "large"}

@@ -75,11 +75,11 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "preset": preset,
         "changed": changed,
         "window": _window(ranking),
-        "cue_weights": {name: getattr(settings, f"{name}_weight") for name in pool.cues},
         "rule": ranking.config.ranking.rule,
         "floor": ranking.config.ranking.evidence_floor,
-        "ranks": _columns(ranking, ranking.terms) | _weights(ranking),
-        "pool": _columns(pool),
+        "ranks": _columns(ranking) | _weights(ranking),
+        "pool": _places(pool),
+        "curves": _curves(ranking),
         "active": _active(probes, pool.active, settings.segment_length),
         "anchors": list(pool.anchors),
         "stats": _stats(ranking.stats.to_json()),
@@ -117,15 +117,31 @@ def _prefix(prefix: Prefix) -> dict[str, Any]:
     }
 
 
-def _columns(
-    source: Ranking | CandidatePool, terms: Mapping[str, NDArray[Any]] | None = None
-) -> dict[str, Any]:
-    measures = {**source.cues, "evidence": source.evidence, **(terms or {})}
+def _curves(ranking: Ranking) -> list[dict[str, Any]]:
+    """What the timeline draws over time, a value per candidate: {name, weight, values}, and perhaps `about`.
+
+    weight: in the evidence, null for what is no part of it. `about` explains a name that the page does not
+    know. A curve with a weight has a column of its name among the ranks.
+    """
+    pool, settings = ranking.pool, ranking.config.discovery
+    cues = [
+        {"name": name, "weight": getattr(settings, f"{name}_weight"), "values": _rounded(values)}
+        for name, values in pool.cues.items()
+    ]
+    return [{"name": "evidence", "weight": None, "values": _rounded(pool.evidence)}, *cues]
+
+
+def _places(source: Ranking | CandidatePool) -> dict[str, Any]:
     return {
         "frames": source.frames.tolist(),
         "seconds": _rounded(source.seconds),
         "zoom": source.is_zoom.astype(int).tolist(),
-    } | {name: _rounded(values) for name, values in measures.items()}
+    }
+
+
+def _columns(ranking: Ranking) -> dict[str, Any]:
+    measures: dict[str, NDArray[Any]] = {**ranking.cues, "evidence": ranking.evidence, **ranking.terms}
+    return _places(ranking) | {name: _rounded(values) for name, values in measures.items()}
 
 
 def _rounded(values: NDArray[Any]) -> list[float]:

@@ -14,6 +14,7 @@ from framenest.images import as_base64
 
 _SCRIPTS = (
     "marks.js",
+    "terms.js",
     "budget.js",
     "axis.js",
     "rows.js",
@@ -21,6 +22,8 @@ _SCRIPTS = (
     "grid.js",
     "detail.js",
     "facts.js",
+    "copying.js",
+    "help.js",
     "slider.js",
     "view.js",
 )

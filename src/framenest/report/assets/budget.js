@@ -14,9 +14,15 @@ export const budgetsOf = (selection) =>
     .sort((a, b) => a - b);
 const lastBudget = (selection) => Math.max(...budgetsOf(selection));
 
-/** The budgets worth a button: 8, 16, … and all. */
-export function steps(length) {
+/** Where the colours of ranks change: 8, 16, … and all. */
+export function usualSteps(length) {
   return [...STEPS.filter((step) => step < length), length];
+}
+
+/** The budgets worth a button: the usual ones, and those that a file was asked for. */
+export function steps(data) {
+  const asked = data.rankings.flatMap((r) => (r.kind === "selection" ? budgetsOf(r) : []));
+  return [...new Set([...usualSteps(longest(data)), ...asked])].sort((a, b) => a - b);
 }
 
 /** What a budget is compared with: the next smaller of 8, 16, 32, …; 0 below 8. */
@@ -28,14 +34,15 @@ export const baseline = (budget) => STEPS.filter((step) => step < budget).pop() 
  *
  * `added` marks frames that the budget `before` (0: none) did not have, `dropped` are those it had and this one
  * lacks: none, ever, in a ranking. A selection answers with its largest list within the budget, `held`.
+ * A ranking is compared with the budget `than`, or with the next smaller of the usual ones.
  */
-export function chosen(result, budget) {
-  return result.kind === "ranking" ? ofRanking(result.ranks, budget) : ofSelection(result, budget);
+export function chosen(result, budget, than = null) {
+  return result.kind === "ranking" ? ofRanking(result.ranks, budget, than) : ofSelection(result, budget);
 }
 
-function ofRanking(ranks, budget) {
+function ofRanking(ranks, budget, than) {
   const held = Math.min(budget, ranks.frames.length);
-  const before = baseline(held);
+  const before = than !== null && than < held ? than : baseline(held);
   const frames = [];
   for (let place = 0; place < held; place++) {
     frames.push({

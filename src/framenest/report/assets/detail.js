@@ -1,5 +1,6 @@
 // Why a frame was chosen: its place, its evidence, and the terms of the rule that ranked it.
 import { bandOf, clock, el, picture, rankText } from "./marks.js";
+import { term } from "./terms.js";
 
 const REASONS = [
   ["evidence", "it matches the question"],
@@ -35,7 +36,8 @@ export function detail(view) {
   function content(mark) {
     const result = view.data.rankings[mark.result];
     const { place } = mark;
-    const from = place === null ? "" : result.ranks.zoom[place] ? " · zoom frame" : " · probe";
+    const from =
+      place === null ? [] : [" · ", term(result.ranks.zoom[place] ? "zoom frame" : "probe")];
     const parts = [
       el(
         "div",
@@ -48,7 +50,7 @@ export function detail(view) {
         el("b", { class: `badge band${bandOf(mark.rank)}` }, mark.rank === null ? "chosen" : `#${mark.rank}`),
         clock(mark.seconds),
       ),
-      el("p", { class: "quiet" }, `frame ${mark.frame}${from}`),
+      el("p", { class: "quiet" }, `frame ${mark.frame}`, from),
     ];
     if (view.play)
       parts.push(
@@ -82,9 +84,9 @@ const percent = (share) => `${Math.round(share * 100)} %`;
 
 /** What the residual rule multiplies: evidence, and the shares of it that no chosen frame shows. */
 const factorsOf = ({ ranks, floor }, place) => [
-  [`evidence + ${floor}`, ranks.evidence[place] + floor],
-  ["× event not shown yet", 1 - ranks.same_event[place]],
-  ["× look not shown yet", 1 - ranks.same_look[place]],
+  ["evidence", ranks.evidence[place] + floor, ` + ${floor}`],
+  ["event not shown yet", 1 - ranks.same_event[place]],
+  ["look not shown yet", 1 - ranks.same_look[place]],
 ];
 
 function residualBecause({ ranks }, place) {
@@ -100,19 +102,20 @@ function because(result, place) {
   if (place === 0) return "First of all, because it has the most evidence.";
   if (result.rule === "residual") return residualBecause(result, place);
   const most = partsOf(result, place).reduce((a, b) => (b.part > a.part ? b : a));
-  const unasked = most.name === "evidence" && !result.cue_weights.relevance;
+  const unasked = most.name === "evidence" && !result.curves.some(({ name, weight }) => name === "relevance" && weight > 0);
   return `Mostly because ${unasked ? "much changes there and it is well visible" : most.why}.`;
 }
 
 function reasons(result, place) {
-  const { ranks, cue_weights: cues } = result;
-  const evidence = Object.keys(cues)
-    .filter((cue) => cues[cue] > 0)
-    .map((cue) => ({
-      name: cue,
-      value: ranks[cue][place],
-      weight: cues[cue],
-      part: ranks[cue][place] * cues[cue],
+  const { ranks } = result;
+  const evidence = result.curves
+    .filter(({ weight }) => weight > 0)
+    .map(({ name, weight, about }) => ({
+      name,
+      about,
+      value: ranks[name][place],
+      weight,
+      part: ranks[name][place] * weight,
     }));
   return el(
     "div",
@@ -139,7 +142,7 @@ function bars(name, total, parts) {
   const table = el(
     "table",
     {},
-    el("caption", {}, name, el("b", {}, total.toFixed(3))),
+    el("caption", {}, term(name), el("b", {}, total.toFixed(3))),
     el(
       "tbody",
       {},
@@ -147,7 +150,7 @@ function bars(name, total, parts) {
         el(
           "tr",
           {},
-          el("th", { scope: "row" }, el("i", { class: part.name }), part.name),
+          el("th", { scope: "row" }, el("i", { class: part.name }), term(part.name, part.name, part.about)),
           el("td", {}, part.value.toFixed(3)),
           el("td", { class: "quiet" }, `× ${part.weight.toFixed(2)}`),
           el("td", {}, part.part.toFixed(3)),
@@ -166,12 +169,17 @@ const product = (total, factors) =>
     el(
       "table",
       {},
-      el("caption", {}, "utility", el("b", {}, total.toFixed(3))),
+      el("caption", {}, term("utility"), el("b", {}, total.toFixed(3))),
       el(
         "tbody",
         {},
-        factors.map(([name, value]) =>
-          el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value.toFixed(3))),
+        factors.map(([name, value, added = ""], i) =>
+          el(
+            "tr",
+            {},
+            el("th", { scope: "row" }, i ? "× " : "", term(name), added),
+            el("td", {}, value.toFixed(3)),
+          ),
         ),
       ),
     ),

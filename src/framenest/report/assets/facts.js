@@ -1,7 +1,6 @@
 // The head of the page, how the rankings were made, and all ranks as a table.
 import { clock, count, el, plural } from "./marks.js";
-import { chosen } from "./budget.js";
-import { CUES } from "./rows.js";
+import { STAGES, term } from "./terms.js";
 
 export function head(data) {
   const { video, rankings } = data;
@@ -39,21 +38,23 @@ export function head(data) {
 
 function made(result, number) {
   if (number > 1) return [el("span", {}, `${number} results on one time axis`)];
-  const told = [el("span", {}, `scorer ${result.scorer}`)];
-  if (result.kind === "selection") return [el("span", {}, `selector ${result.selector}`), ...told];
-  told.push(el("span", {}, `preset ${presetText(result)}`));
-  if (result.stats.match) told.push(el("span", {}, matchText(result.stats.match)));
-  told.push(
-    el("span", {}, `${plural(result.stats.probes, "probe")} + ${plural(result.stats.zoom, "zoom frame")}`),
-  );
-  return told;
+  const fact = (name, value) => el("span", {}, term(name), ` ${value}`);
+  const told = [fact("scorer", result.scorer)];
+  if (result.kind === "selection") return [fact("selector", result.selector), ...told];
+  told.push(fact("preset", presetText(result)));
+  if (result.stats.match) told.push(matchText(result.stats.match));
+  return [...told, el("span", {}, lookedAtText(result.stats))];
 }
 
 /** As the command line says it. */
 function matchText({ verdict }) {
-  if (verdict !== "none") return `match ${verdict}`;
-  return "nothing in this video clearly matches the question; these are the best frames there are";
+  if (verdict !== "none") return el("span", {}, term("match"), ` ${verdict}`);
+  const none = "nothing in this video clearly matches the question; these are the best frames there are";
+  return el("span", {}, term("match", none));
 }
+
+const some = (n, name) => [`${count(n)} `, term(name, n === 1 ? name : `${name}s`)];
+const lookedAtText = ({ probes, zoom }) => [some(probes, "probe"), " + ", some(zoom, "zoom frame")];
 
 function presetText(result) {
   const changed = Object.entries(result.changed).map(([name, value]) => `${name} ${value}`);
@@ -85,7 +86,7 @@ function oneMaking(result, data) {
     if (stats.match) rows.push(["match", `${stats.match.verdict} (${stats.match.value.toFixed(2)})`]);
     rows.push([
       "looked at",
-      `${plural(stats.probes, "probe")} + ${plural(stats.zoom, "zoom frame")}, ${stats.decoded ? `${count(stats.decoded)} decoded for it` : "all known before"}`,
+      [lookedAtText(stats), stats.decoded ? `, ${count(stats.decoded)} decoded for it` : ", all known before"],
     ]);
     rows.push(["not seen", `up to ${stats.largest_gap_seconds.toFixed(2)} s at a stretch, between probes`]);
     rows.push(["ranks", plural(result.ranks.frames.length, "frame")]);
@@ -103,7 +104,7 @@ function oneMaking(result, data) {
     el(
       "dl",
       {},
-      rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]),
+      rows.map(([name, value]) => [el("dt", {}, term(name)), el("dd", {}, value)]),
     ),
     timings(stats),
   );
@@ -129,7 +130,7 @@ function timings(stats) {
         return el(
           "tr",
           {},
-          el("th", { scope: "row" }, stage),
+          el("th", { scope: "row" }, term(stage, stage, STAGES[stage])),
           el("td", { class: "spent", "aria-hidden": "true" }, bar),
           el("td", {}, value.toFixed(2)),
         );
@@ -158,7 +159,7 @@ export function table(view) {
     if (!root.open) return;
     body.replaceChildren(
       ...view.data.rankings.map((result) =>
-        tableOf(result, chosen(result, view.state.budget), view.data.rankings.length > 1),
+        tableOf(result, view.chosen(result), view.data.rankings.length > 1),
       ),
     );
   }
@@ -168,7 +169,9 @@ export function table(view) {
 function tableOf(result, at, several) {
   const ranked = result.kind === "ranking";
   const marks = ranked ? [...at.frames].sort((a, b) => a.rank - b.rank) : at.frames;
-  const columns = ranked ? [...CUES, ...CHOICE].filter((name) => result.ranks[name]) : [];
+  const named = ranked ? [...result.curves.map(({ name }) => name), ...CHOICE] : [];
+  const columns = named.filter((name) => result.ranks[name]);
+  const about = (name) => result.curves?.find((curve) => curve.name === name)?.about;
   const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...columns] : [])];
   return el(
     "table",
@@ -180,7 +183,7 @@ function tableOf(result, at, several) {
       el(
         "tr",
         {},
-        titles.map((title) => el("th", { scope: "col" }, title)),
+        titles.map((title) => el("th", { scope: "col" }, term(title === "rank" ? "ranks" : title, title, about(title)))),
       ),
     ),
     el(

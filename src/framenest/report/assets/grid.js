@@ -1,6 +1,8 @@
 // The chosen frames as pictures in time order. One tab stop; arrow keys move inside.
 import { bandName, bandOf, clock, el, picture, rankText } from "./marks.js";
-import { chosen, summary } from "./budget.js";
+import { summary } from "./budget.js";
+import { copyButton } from "./copying.js";
+import { term } from "./terms.js";
 
 export function grid(view, result, index) {
   const several = view.data.rankings.length > 1;
@@ -15,7 +17,7 @@ export function grid(view, result, index) {
   const root = el(
     "section",
     { class: "frames panel" },
-    el("header", {}, heading, several ? said : null, legend(result)),
+    el("header", {}, heading, several ? said : null, legend(result), copies()),
     list,
   );
   const { width, height } = view.data.video; // tiles of upright videos are narrower, or they would be very tall
@@ -45,10 +47,19 @@ export function grid(view, result, index) {
     );
     return element;
   }
+  function copies() {
+    const list = (of) => view.chosen(result).frames.map(of).join(", ");
+    return el(
+      "div",
+      { class: "copies" },
+      copyButton("Copy frames", "The frame numbers, in time order", () => list(({ frame }) => frame)),
+      copyButton("Copy times", "The frames' seconds, in time order", () => list(({ seconds }) => seconds)),
+    );
+  }
   const of = (frame) => ({ ...tiles.get(frame).mark, result: index });
 
   function update() {
-    const at = chosen(result, view.state.budget);
+    const at = view.chosen(result);
     said.textContent = summary(result, at);
     const shown = at.frames.length * (several ? 4 : 1); // smaller where results are to be compared
     list.dataset.size = shown <= 8 ? "l" : shown <= 32 ? "m" : "s";
@@ -126,6 +137,8 @@ function legend(result) {
   return el(
     "ul",
     { class: "legend", "aria-label": "Colours of ranks" },
+    el("li", {}, term("ranks")),
     bands.map((band) => el("li", { class: `band${band}` }, el("i"), bandName(band, length))),
+    el("li", { class: "new-mark" }, term("new")),
   );
 }

@@ -1,14 +1,15 @@
 // The rows of the timeline: a strip of the video, one lane per result, what was looked at, the cues.
 import { bandOf, clock, el, picture, plural, svg } from "./marks.js";
-import { chosen } from "./budget.js";
+import { term } from "./terms.js";
 
 export const LANE = 70;
 const HEIGHTS = [1, 0.8, 0.62, 0.47, 0.34, 0.24, 0.62]; // of a tick, by band: the earlier the rank, the taller
-export const CUES = ["evidence", "relevance", "change", "observability", "text"];
 
 export function row(name, plot, note = null, more = {}) {
   const title =
-    typeof name === "string" ? el("span", { class: "name" }, name, note && el("small", {}, note)) : name;
+    typeof name === "string"
+      ? el("span", { class: "name" }, term(name), note && el("small", {}, note))
+      : name;
   return el("div", { class: "row", ...more }, title, el("div", { class: "plot" }, plot));
 }
 
@@ -56,7 +57,12 @@ export function lane(view, result, index, at) {
         { type: "button", class: "name", title: result.label, onclick: () => view.look(index) },
         result.label,
       )
-    : el("span", { class: "name" }, "ranks", el("small", {}, "shaded: active segments"));
+    : el(
+        "span",
+        { class: "name" },
+        term("ranks"),
+        el("small", {}, "shaded: ", term("active segments")),
+      );
   const made = row(name, picture, null, { "data-lane": index, class: several ? "row several" : "row" });
 
   function tick(mark, extra = "") {
@@ -69,7 +75,7 @@ export function lane(view, result, index, at) {
   return {
     row: made,
     update() {
-      const now = chosen(result, view.state.budget);
+      const now = view.chosen(result);
       // Drawn from the last rank to the first, so that the first are on top.
       const order = [...now.frames].sort((a, b) => (b.rank ?? 0) - (a.rank ?? 0));
       ticks.replaceChildren(...order.map((mark) => tick(mark, mark.added ? "added" : "kept")));
@@ -85,7 +91,7 @@ export function lane(view, result, index, at) {
       made.classList.toggle("current", several && index === view.state.current);
     },
     point(mark) {
-      const here = mark && chosen(result, view.state.budget).frames.find((m) => m.frame === mark.frame);
+      const here = mark && view.chosen(result).frames.find((m) => m.frame === mark.frame);
       pointer.replaceChildren(...(here ? [tick(here, "pointed")] : []));
     },
   };
@@ -107,18 +113,18 @@ export function lookedAt(result, at) {
       svg("line", { class: zoom ? "zoom" : "probe", x1: x, x2: x, y1: zoom ? 12 : 3, y2: zoom ? 21 : 10 }),
     );
   });
-  return row("looked at", picture, "probes, zoom frames");
+  return row("looked at", picture, [term("probe", "probes"), ", ", term("zoom frame", "zoom frames")]);
 }
 
-export function cues(view, result, at) {
-  const { pool, cue_weights: weights } = result;
-  return CUES.filter((cue) => cue === "evidence" || weights[cue] > 0).map((cue) => {
-    const height = cue === "evidence" ? 54 : 36;
-    const top = Math.max(...pool[cue], 1e-9);
+/** A row for each curve of the document; those that the settings give no weight are left out. */
+export function curves(result, at) {
+  const { pool } = result;
+  return result.curves.filter(({ weight }) => weight !== 0).map(({ name, weight, values, about }) => {
+    const main = name === "evidence"; // it has the chosen frames on it
+    const height = main ? 54 : 36;
+    const top = Math.max(...values, 1e-9);
     const y = (value) => height - 2 - (value / top) * (height - 6);
-    const points = pool.seconds.map(
-      (seconds, i) => `${at.x(seconds).toFixed(1)},${y(pool[cue][i]).toFixed(1)}`,
-    );
+    const points = pool.seconds.map((seconds, i) => `${at.x(seconds).toFixed(1)},${y(values[i]).toFixed(1)}`);
     const first = at.x(pool.seconds[0]).toFixed(1);
     const last = at.x(pool.seconds[pool.seconds.length - 1]).toFixed(1);
     const picture = svg(
@@ -127,16 +133,21 @@ export function cues(view, result, at) {
         width: at.width,
         height,
         role: "img",
-        class: `cue ${cue}`,
-        "aria-label": `${cue} over time, at most ${top.toFixed(2)}`,
+        class: `cue ${name}`,
+        "aria-label": `${name} over time, at most ${top.toFixed(2)}`,
       },
       svg("path", { class: "area", d: `M${first},${height} L${points.join(" L")} L${last},${height} Z` }),
       svg("path", { class: "curve", d: `M${points.join(" L")}` }),
     );
-    if (cue === "evidence")
-      picture.append(svg("g", { "data-dots": "", "data-top": top, "data-height": height }));
-    const share = cue === "evidence" ? "" : `× ${weights[cue]}, `;
-    return row(cue, picture, `${share}max ${top.toFixed(2)}`);
+    if (main) picture.append(svg("g", { "data-dots": "", "data-top": top, "data-height": height }));
+    const share = weight === null ? "" : `× ${weight}, `;
+    const title = el(
+      "span",
+      { class: "name" },
+      term(name, name, about),
+      el("small", {}, `${share}max ${top.toFixed(2)}`),
+    );
+    return row(title, picture);
   });
 }
 
@@ -145,7 +156,7 @@ export function markDots(view, group, at) {
   const result = view.data.rankings[view.state.current];
   const top = Number(group.dataset.top);
   const height = Number(group.dataset.height);
-  const marks = chosen(result, view.state.budget).frames;
+  const marks = view.chosen(result).frames;
   group.replaceChildren(
     ...[...marks].reverse().map((mark) =>
       svg("circle", {

@@ -1,9 +1,13 @@
 // The budget: a slider, buttons for the usual budgets, and one line that says what the budget holds.
 import { bandOf, el } from "./marks.js";
-import { chosen, steps, summary } from "./budget.js";
+import { longest, steps, summary, usualSteps } from "./budget.js";
+import { term } from "./terms.js";
 
-/** {root, update(budget, data)}; `change(budget)` is called when a person moves it. */
-export function budgetBar(length, change) {
+/** {root, update()}; `openHelp` shows all keys. */
+export function budgetBar(view, openHelp) {
+  const { data } = view;
+  const length = longest(data);
+  const change = (k) => view.setBudget(k);
   // The slider moves by octaves, so that 8 to 16 has as much room as 128 to 256; keys still go by one.
   const octaves = Math.max(Math.log2(length), 1e-6);
   const slider = el("input", {
@@ -17,15 +21,35 @@ export function budgetBar(length, change) {
   });
   const number = el("b", { class: "number" });
   const said = el("p", { class: "said", role: "status" });
-  const usual = steps(length);
+  const usual = steps(data);
   const buttons = usual.map((k) => el("button", { type: "button", onclick: () => change(k) }, String(k)));
   const root = el(
     "section",
     { class: "budget", "aria-label": "Frame budget" },
-    el("label", { for: "budget" }, "Budget ", number),
+    el(
+      "div",
+      { class: "label" },
+      el("label", { for: "budget", class: "spoken" }, "Budget"),
+      term("budget", "Budget"),
+      number,
+    ),
     slider,
     el("div", { class: "steps", role: "group", "aria-label": "Usual budgets" }, buttons),
+    el(
+      "button",
+      { type: "button", class: "ask-help", "aria-label": "Keys and words", title: "Keys and words", onclick: openHelp },
+      "?",
+    ),
     said,
+    el(
+      "p",
+      { class: "hint", "aria-hidden": "true" },
+      el("kbd", {}, "+"),
+      el("kbd", {}, "−"),
+      " one frame more or less",
+      el("kbd", {}, "?"),
+      " all keys",
+    ),
   );
   slider.style.setProperty("--track", track(length, octaves));
   let now = 1;
@@ -48,7 +72,8 @@ export function budgetBar(length, change) {
     change(wanted);
   }
 
-  function update(k, data) {
+  function update() {
+    const k = view.state.budget;
     now = k;
     slider.value = String(Math.log2(k));
     slider.setAttribute("aria-valuetext", `${k} of ${length} frames`);
@@ -59,7 +84,7 @@ export function budgetBar(length, change) {
     said.textContent =
       data.rankings.length > 1
         ? `up to ${k} frames of each`
-        : summary(data.rankings[0], chosen(data.rankings[0], k));
+        : summary(data.rankings[0], view.chosen(data.rankings[0]));
   }
   return { root, update };
 }
@@ -70,7 +95,7 @@ const along = (share) => `calc(11px + (100% - 22px) * ${share.toFixed(4)})`;
 /** The slider's track in the colours of the ranks. */
 function track(length, octaves) {
   let from = "0%";
-  const stops = steps(length).map((k) => {
+  const stops = usualSteps(length).map((k) => {
     const to = along(Math.log2(k) / octaves);
     const stop = `var(--band${bandOf(k)}) ${from} ${to}`;
     from = to;

@@ -1,8 +1,7 @@
 // The timeline: rows on one axis, with pointing, keeping and zooming.
 import { clock, el, picture, rankText } from "./marks.js";
-import { chosen } from "./budget.js";
 import { drawAxis, scale, span } from "./axis.js";
-import { LANE, cues, lane, lookedAt, markDots, noCues, row, strip } from "./rows.js";
+import { LANE, curves, lane, lookedAt, markDots, noCues, row, strip } from "./rows.js";
 
 const NAMES = 134; // width of the names' column in pixels, as in timeline.css
 const FAR = 24; // pixels from a mark at which the pointer still means it
@@ -37,7 +36,7 @@ export function timeline(view) {
       row("video", strip(view, at, seconds)),
       ...lanes.map((made) => made.row),
       ...(current.kind === "ranking"
-        ? [lookedAt(current, at), ...cues(view, current, at)]
+        ? [lookedAt(current, at), ...curves(current, at)]
         : [noCues(current)]),
       row(zoomButtons(), drawAxis(seconds, at)),
     );
@@ -69,7 +68,7 @@ export function timeline(view) {
     const over = event.target.closest?.("[data-lane]");
     const index = over ? Number(over.dataset.lane) : view.state.current;
     let best = null;
-    for (const mark of chosen(view.data.rankings[index], view.state.budget).frames) {
+    for (const mark of view.chosen(view.data.rankings[index]).frames) {
       const away = Math.abs(at.x(mark.seconds) - x);
       if (best === null || away < best.away) best = { away, mark: { ...mark, result: index } };
     }
@@ -128,7 +127,7 @@ export function timeline(view) {
       dragged ||= Math.abs(xOf(event) - pressed) > DRAG;
       if (dragged) return drawBrush(xOf(event));
     }
-    const mark = find(event);
+    const mark = event.target.closest("button") ? null : find(event);
     view.hover(mark);
     showCard(mark);
   });

@@ -1,0 +1,122 @@
+// Words that need explaining, and the tip that explains them: on hover, on focus, on tap.
+import { el } from "./marks.js";
+
+export const TERMS = {
+  budget: "How many frames the model is shown. Every budget takes the first ranks of the same ranking.",
+  ranks: "A frame's place in the ranking. Rank 1 comes first: every budget has it.",
+  new: "Not in the smaller budget that this one is compared with; all other frames were there already.",
+  question: "What the frames were ranked for.",
+  selector: "What chose the frames. mec, Framenest's own, makes one ranking; others choose anew for every budget.",
+  scorer: "The model that says how well a frame matches the question.",
+  preset: "A named set of settings, and behind it the settings that differ from it.",
+  match: "How surely anything in the video matches the question: strong, weak or none.",
+  budgets: "How many frames this file was asked for.",
+  probe: "A frame looked at for every question. Probes lie evenly over the video.",
+  "zoom frame": "A frame looked at for this question, between the probes around a promising one.",
+  "active segments": "Parts of the video with the most evidence. Zoom frames are taken there.",
+  "looked at": "The frames that were decoded and scored: probes (above) and zoom frames (below).",
+  "not seen": "The longest stretch between two frames that were looked at. What is shorter may be missed.",
+  note: "What the video file is like, or what went wrong in it.",
+  evidence: "Why a frame is worth showing, whatever else is shown: its cues below, weighted and added.",
+  relevance: "How well the frame matches the question, as the scorer sees it.",
+  change: "How much the picture differs from the probes beside it.",
+  observability: "How sharp and well exposed the picture is.",
+  text: "How well words read on the screen match those of the question.",
+  coverage: "How far in time the frame is from all frames with a better rank.",
+  diversity: "How unlike it looks to all frames with a better rank.",
+  utility: "What the ranking maximises, rank by rank: the frame with the most of it comes next.",
+  "event not shown yet": "The share of its evidence that no better-ranked frame near in time shows.",
+  "look not shown yet": "The share of its evidence that no better-ranked frame of the same look shows.",
+  same_event: "The share of its evidence that a better-ranked frame near in time shows already.",
+  same_look: "The share of its evidence that a better-ranked frame of the same look shows already.",
+  shown_by: "The rank of the frame that shows most of its evidence already; 0 where none does.",
+  from: "Whether the frame is a probe or a zoom frame.",
+  time: "When the frame is shown, from the first frame on.",
+  frame: "The frame's number in the video, from 0.",
+};
+
+/** Where the seconds of a ranking go. */
+export const STAGES = {
+  load: "Loading the scorer.",
+  timeline: "Reading when each frame of the video is shown.",
+  decode: "Decoding pictures from the video.",
+  preprocess: "Making the pictures as the scorer wants them.",
+  encode: "The scorer looking at pictures.",
+  match: "Comparing pictures with the question.",
+  text: "Reading text on the screen.",
+  rerank: "Looking again at the best candidates.",
+  cues: "Computing change and observability.",
+  zoom: "Choosing zoom frames.",
+  order: "Putting the candidates in order.",
+};
+
+/** A word with its explanation; plain text where there is none. */
+export function term(name, text = name, about = TERMS[name]) {
+  return about ? el("button", { type: "button", class: "term", "data-about": about }, text) : text;
+}
+
+/** The tip of a view: {root, hide() → whether it was open}. Listens to all terms inside `view`. */
+export function tips(view) {
+  const root = el("p", { class: "tip", role: "tooltip", id: "tip", hidden: true });
+  let of = null; // the term it explains
+  let place = 0; // where on the screen that was
+  let kept = false; // opened by a tap: stays until the next one
+  let leaving = 0;
+
+  function show(found, keep = false) {
+    clearTimeout(leaving);
+    if (of !== found) of?.removeAttribute("aria-describedby");
+    of = found;
+    kept = keep;
+    root.textContent = found.dataset.about;
+    root.hidden = false;
+    found.setAttribute("aria-describedby", "tip");
+    const box = found.getBoundingClientRect();
+    place = box.top;
+    const left = Math.min(box.left, innerWidth - root.offsetWidth - 8);
+    const below = box.bottom + 6 + root.offsetHeight < innerHeight;
+    root.style.left = `${Math.max(8, left)}px`;
+    root.style.top = `${below ? box.bottom + 6 : box.top - 6 - root.offsetHeight}px`;
+  }
+
+  function hide() {
+    clearTimeout(leaving);
+    const open = of !== null;
+    of?.removeAttribute("aria-describedby");
+    of = null;
+    root.hidden = true;
+    return open;
+  }
+
+  const leave = () => {
+    clearTimeout(leaving);
+    leaving = setTimeout(() => kept || hide(), 200); // time to move onto the tip itself
+  };
+  const scrolled = () => of && Math.abs(of.getBoundingClientRect().top - place) > 4 && hide();
+  const termOf = (event) => event.target.closest?.(".term");
+  const mouse = (event) => event.pointerType === "mouse";
+  const listeners = {
+    pointerover: (event) => mouse(event) && termOf(event) && !kept && show(termOf(event)),
+    pointerout: (event) => mouse(event) && termOf(event) && leave(),
+    focusin: (event) => termOf(event)?.matches(":focus-visible") && show(termOf(event)),
+    focusout: (event) => termOf(event) && hide(),
+    click: (event) => {
+      const found = termOf(event);
+      if (found && !(kept && of === found)) show(found, true);
+      else if (!root.contains(event.target)) hide();
+    },
+  };
+  for (const [name, listener] of Object.entries(listeners)) view.addEventListener(name, listener);
+  root.addEventListener("pointerenter", () => clearTimeout(leaving));
+  root.addEventListener("pointerleave", leave);
+  document.addEventListener("scroll", scrolled, { passive: true, capture: true });
+  return {
+    root,
+    hide,
+    destroy() {
+      hide();
+      document.removeEventListener("scroll", scrolled, { capture: true });
+      for (const [name, listener] of Object.entries(listeners)) view.removeEventListener(name, listener);
+    },
+  };
+}
