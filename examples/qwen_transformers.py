@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("-k", type=int, default=16, help="how many frames")
     parser.add_argument("--model", default="Qwen/Qwen3.5-4B")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--pairing", choices=fn.lmm.PAIRINGS, default="pairs")
+    parser.add_argument("--pairing", choices=fn.lmm.PAIRINGS, default="auto")
     parser.add_argument("--scorer", default="auto")
     given = parser.parse_args(arguments)
 

@@ -173,21 +173,21 @@ def test_the_token_estimates_are_the_computed_ones():
     assert {style for style, *_ in rows} == set(STYLES)
     for style, pairing, *cells in rows:
         for count, cell in zip((8, 32, 128), cells, strict=True):
-            seconds = [60.0 * i / count for i in range(count)]
-            tokens = estimate(style, seconds, (1280, 720), "x" * 80, pairing=pairing or "pairs")
+            seconds = [600.0 * i / count for i in range(count)]
+            tokens = estimate(style, seconds, (1280, 720), "x" * 80, pairing=pairing or "auto")
             assert f"{tokens.total:,}" == cell, (style, count)
 
 
 def test_the_pairing_table_is_what_the_markers_are():
     from framenest import Prefix, VideoInfo
-    from framenest.lmm.times import copies, marker, paired_markers, video_metadata
+    from framenest.lmm.times import PAIRINGS, marker, paired_markers, sent_places, video_metadata
 
     info = VideoInfo("kiln.mp4", "", 9501, 380.04, 25.0, 640, 360, "h264")
     numbers = np.array([250, 2250, 2300, 7510, 9500])
     prefix = Prefix(info, 5, numbers, numbers / 25, None)
     page = (ROOT / "docs" / "messages.md").read_text()
-    for pairing in ("pairs", "duplicate", "images"):
-        written = paired_markers(video_metadata(prefix, copies(pairing, 5)))
+    for pairing in PAIRINGS:
+        written = paired_markers(video_metadata(prefix, sent_places(pairing, prefix.seconds.tolist())))
         if pairing == "images":
             written = [marker(second) for second in prefix.seconds]
         times = ", ".join(m[1:].split()[0] for m in written)

@@ -170,8 +170,29 @@ def test_a_time_between_two_fused_frames_cites_both(frames):
     """vLLM's processor writes <5.0 seconds> for frames at 1.0 and 9.0."""
     decoder = open_video(frames, fps=10)
     with ScriptedServer("Bars [5.0s].") as server, Client(server.url, "m") as client:
-        asked = ask(client, nested(decoder), "What?", [2], style="vllm-video", video=decoder)
+        chosen = nested(decoder)
+        asked = ask(client, chosen, "What?", [2], style="vllm-video", pairing="pairs", video=decoder)
     assert asked.cited == [0, 1]
+
+
+def test_by_default_far_frames_keep_their_own_times(frames):
+    decoder = open_video(frames, fps=10)
+    with ScriptedServer("Bars [9.0s].") as server, Client(server.url, "m") as client:
+        asked = ask(client, nested(decoder), "What?", [2], style="vllm-video", video=decoder)
+        sent = server.requests[-1][2]["media_io_kwargs"]["video"]["frames_indices"]
+    assert sent == [10, 10, 90, 90]
+    assert asked.cited == [1]
+    assert asked.to_json()["steps"][0]["pairing"]["alone"] == 2
+
+
+def test_where_both_times_are_told_the_nearer_is_cited(frames):
+    decoder, told = (
+        open_video(frames, fps=10),
+        {"style": "vllm-video", "pairing": "pairs", "tell_times": True},
+    )
+    for answer, cited in (("[5.0s]", [0, 1]), ("[9.0s]", [1])):
+        with ScriptedServer(answer) as server, Client(server.url, "m") as client:
+            assert ask(client, nested(decoder), "What?", [2], video=decoder, **told).cited == cited
 
 
 def test_what_cannot_grow_is_refused_before_it_is_asked(frames):

@@ -50,6 +50,25 @@ def test_the_rankings_own_options_are_asked_for(capsys, clip, tmp_path):
     assert asked.startswith("What is it?\nA. a cup\nB. a kiln\nAnswer with")
 
 
+@pytest.mark.parametrize("style", ["qwen", "vllm-video"])
+def test_the_request_says_which_frames_are_fused_and_what_it_costs(capsys, ranking, style):
+    prefix = Ranking.load(ranking).prefix(8)
+    _, out, _ = run(capsys, "export", ranking, "-k", 8, "--style", style, "--quiet")
+    cost = lmm.messages(prefix, "Where is it?", style).pairing
+    assert 0 < cost.pairs < 4
+    assert f"pairing auto: {cost.pairs} pair" in out
+    assert f"(pairs {cost.tokens['pairs']:,}, duplicate {cost.tokens['duplicate']:,})" in out
+    _, out, _ = run(capsys, "export", ranking, "-k", 8, "--style", style, "--pairing", "pairs", "--quiet")
+    assert "pairing pairs: 4 pairs, 0 frames alone" in out
+
+
+def test_max_tokens_counts_what_is_really_fused(capsys, ranking):
+    _, out, _ = run(capsys, "export", ranking, "--style", "qwen", "--max-tokens", 120, "--quiet")
+    prefixes = [lmm.messages(Ranking.load(ranking).prefix(k), "Where is it?", "qwen") for k in range(1, 21)]
+    fits = max(len(request.prefix) for request in prefixes if request.tokens.total <= 120)
+    assert out.startswith(f"qwen: {fits} frames")
+
+
 def test_max_tokens_becomes_a_budget(capsys, ranking):
     fit = ["--style", "internvl", "--quiet", "--max-tokens"]
     code, out, err = run(capsys, "export", ranking, *fit, "1400")

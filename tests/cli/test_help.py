@@ -10,6 +10,8 @@ import framenest
 from command_line import run
 from framenest.cli import app
 from framenest.cli.model_options import AnsweringModel
+from framenest.evaluation.lmms_eval.task_settings import TaskSettings
+from framenest.evaluation.qa_run import QaSettings
 
 
 def test_version(capsys):
@@ -36,6 +38,17 @@ def test_every_option_of_every_command_says_what_it_does(capsys):
         for option in (p for p in command.params if isinstance(p, click.Option)):
             first_word = (option.help or told[option.opts[0]]).split()[0]
             assert told[option.opts[0]].split()[0] == first_word, (path, option.name)
+
+
+def test_only_what_reproduces_the_paper_fuses_every_two_frames():
+    found = {
+        " ".join(path): option.default
+        for path, command in commands(app)
+        for option in command.params
+        if option.name == "pairing"
+    }
+    assert found == {"ask": "auto", "export": "auto", "evaluate qa": "pairs"}
+    assert (QaSettings("videomme", "m").pairing, TaskSettings("videomme").pairing) == ("pairs", "pairs")
 
 
 @pytest.mark.parametrize("name", ["ask", "evaluate qa"])

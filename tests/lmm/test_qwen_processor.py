@@ -42,7 +42,7 @@ def written(metadata, frames):
 
 
 @pytest.mark.parametrize("frames", CHOICES, ids=lambda f: f"K={len(f)}")
-@pytest.mark.parametrize("pairing", ["pairs", "duplicate"])
+@pytest.mark.parametrize("pairing", ["auto", "pairs", "duplicate"])
 def test_the_processor_writes_the_true_times(decoder, frames, pairing):
     numbers = np.array(frames, dtype=np.int64)
     prefix = Prefix(decoder.info, len(frames), numbers, decoder.seconds[numbers], None)
@@ -53,6 +53,10 @@ def test_the_processor_writes_the_true_times(decoder, frames, pairing):
     seconds = np.array([float(marker[1:].split()[0]) for marker in markers])
     if pairing == "duplicate" or len(frames) == 1:
         assert np.abs(seconds - prefix.seconds).max() <= 0.0506
+    elif pairing == "auto":
+        nearest = np.abs(seconds[:, None] - prefix.seconds).min(axis=1)
+        assert nearest.max() <= 1.0506
+        assert len(markers) == len(inputs["videos"][0]) / 2
     else:
         true = [*prefix.seconds, *prefix.seconds[-1:]][: len(frames) + len(frames) % 2]
         assert np.abs(seconds - np.array(true).reshape(-1, 2).mean(axis=1)).max() <= 0.0506

@@ -54,6 +54,8 @@ def print_asked(asked: Asked) -> None:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
     facts.add_row("shown", " ".join(times))
+    if (pairing := asked.steps[-1].pairing) is not None:
+        facts.add_row("sent", str(pairing))
     facts.add_row("model", escape(asked.answer.model))
     out.print(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")

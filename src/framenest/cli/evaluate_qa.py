@@ -110,7 +110,7 @@ def qa(
         default="question",
         panel=FRAMES_PANEL,
     ),
-    pictures: PictureOptions,
+    pictures: PictureOptions = options.group(pairing={"default": "pairs"}),
     common: Common,
 ) -> None:
     """Ask a model a benchmark's questions, with each selector's frames at each budget.

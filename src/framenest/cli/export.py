@@ -85,7 +85,9 @@ def export(
         if budget is not None:
             raise ConfigError("give -k or --max-tokens, not both")
         served = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
-        budget = token_budget.frames(result.video, style, pictures, served, prompt(asked, choices))
+        times = {k: result.prefix(k).seconds.tolist() for k in served}
+        text = prompt(asked, choices)
+        budget = token_budget.frames(result.video, style, pictures, served, text, times.__getitem__)
     with common.bars() as bars:
         request = lmm.messages(
             _prefix(result, budget),
@@ -108,6 +110,8 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
         note(f"this short video has only {len(request.prefix)} candidate frames; all of them are here")
     say(f"{request.style}: {len(request.prefix)} frames, about {tokens.total:,} tokens")
     say(f"  pictures {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}")
+    if request.pairing is not None:
+        say(f"  {request.pairing}")
     say(f"  times the model reads: {' '.join(request.markers) or 'none'}")
     if output is None:
         note("nothing was written; give -o FILE")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -116,9 +116,9 @@ class PictureOptions:
     """How frames are sent to a model."""
 
     pairing: Pairing = option(
-        "Qwen3-VL and Qwen3.5 fuse two frames under one time: leave them so, send each frame twice, "
-        "or send images.",
-        default="pairs",
+        "Qwen3-VL and Qwen3.5 fuse two frames under the mean of their times. auto: only frames within 2 s, "
+        "any other is sent twice. pairs: always, as in the paper. duplicate: never. images: no video.",
+        default="auto",
     )
     max_side: int | None = option("Pictures of at most this many pixels on the longer side.")
     max_pixels: int | None = option("Pictures of at most this many pixels.")
@@ -150,15 +150,26 @@ class TokenBudget:
     tokens_per_frame: int | None = option("What a picture (or a fused pair) costs; estimated if not given.")
 
     def frames(
-        self, video: VideoInfo, style: str, pictures: PictureOptions, budgets: Sequence[int], text: str
+        self,
+        video: VideoInfo,
+        style: str,
+        pictures: PictureOptions,
+        budgets: Sequence[int],
+        text: str,
+        times: Callable[[int], Sequence[float]] | None = None,
     ) -> int:
-        """The largest budget whose request is estimated to fit, with times as long as they get."""
+        """The largest budget whose request is estimated to fit.
+
+        times: the seconds of a budget's frames; where they are not known yet, they are as long as they get,
+        and no two are near.
+        """
         size, most = pictures.limits.size(video.width, video.height), self.max_tokens or 0
+        pairing = "duplicate" if times is None and pictures.pairing == "auto" else pictures.pairing
 
         def cost(count: int) -> int:
-            seconds = [video.duration] * count
+            seconds = [video.duration] * count if times is None else times(count)
             return estimate(
-                style, seconds, size, text, pairing=pictures.pairing, per_frame=self.tokens_per_frame
+                style, seconds, size, text, pairing=pairing, per_frame=self.tokens_per_frame
             ).total
 
         found = largest_budget(budgets, cost, most)

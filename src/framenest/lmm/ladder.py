@@ -11,10 +11,11 @@ import numpy as np
 from framenest.errors import BudgetError
 from framenest.image_limits import ImageLimits
 from framenest.lmm.answer import Answer, Answerer, OnText
+from framenest.lmm.pairing_cost import PairingCost
 from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
 from framenest.lmm.request import Request
-from framenest.lmm.styles import WRITTEN_BY_PROCESSOR, check_style, messages
-from framenest.lmm.times import Pairing, pair_seconds
+from framenest.lmm.styles import check_style, messages
+from framenest.lmm.times import FUSES, Pairing, told_seconds
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
@@ -35,6 +36,7 @@ class Step:
         answer: what the model said, and what that cost.
         cannot_tell: whether it said that the frames do not show the answer.
         estimated_tokens: what the request was estimated to take.
+        pairing: for models that fuse two frames, which ones, and what it costs; None for others.
     """
 
     prefix: Prefix
@@ -42,6 +44,7 @@ class Step:
     answer: Answer
     cannot_tell: bool
     estimated_tokens: int
+    pairing: PairingCost | None = None
 
     @property
     def budget(self) -> int:
@@ -54,6 +57,7 @@ class Step:
             "budget": self.budget,
             "frames_sent": self.sent,
             "estimated_tokens": self.estimated_tokens,
+            "pairing": None if self.pairing is None else self.pairing.to_json(),
             **self.answer.usage.to_json(),
             "cannot_tell": self.cannot_tell,
             "answer": self.answer.text,
@@ -112,7 +116,7 @@ def ask(
     *,
     options: Sequence[str] = (),
     style: str = "openai",
-    pairing: Pairing = "pairs",
+    pairing: Pairing = "auto",
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
     ladder: Ladder = "resend",
@@ -180,17 +184,16 @@ def ask(
             request = before.then(steps[-1].answer.text, request)
         answer = answerer.answer(request, on_text=on_text)
         stuck = not last and cannot_tell(answer.text)
-        steps.append(Step(prefix, len(shown), answer, stuck, request.tokens.total))
+        steps.append(Step(prefix, len(shown), answer, stuck, request.tokens.total, request.pairing))
         on_step(steps[-1])
         if not stuck:
             break
         before = request
     seconds = steps[-1].prefix.seconds.tolist()
-    named = cited(steps[-1].answer.text, seconds)
-    if style in WRITTEN_BY_PROCESSOR and pairing == "pairs":  # the model reads one time for two frames
-        halfway = cited(steps[-1].answer.text, pair_seconds(seconds))
-        named = sorted({*halfway, *named}) if tell_times else halfway
-    return Asked(question, steps, named)
+    told = [seconds]
+    if style in FUSES:  # the model reads one time for two frames, and theirs where they are written, too
+        told = [told_seconds(pairing, seconds), *(told if tell_times else [])]
+    return Asked(question, steps, cited(steps[-1].answer.text, *told))
 
 
 def _new(prefix: Prefix, before: Prefix) -> Prefix:

@@ -70,7 +70,7 @@ def cannot_tell(answer: str) -> bool:
     return _CANNOT_TELL.match(answer) is not None
 
 
-def cited(answer: str, told: Sequence[float]) -> list[int]:
+def cited(answer: str, *told: Sequence[float]) -> list[int]:
     """Places of the frames whose times an answer gives, ascending.
 
     A time is one in any form that models are told or asked for: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`.
@@ -79,22 +79,24 @@ def cited(answer: str, told: Sequence[float]) -> list[int]:
 
     Args:
         answer: what the model said.
-        told: the time of each frame that it was told, in seconds; equal for frames that were fused.
+        told: the time of each frame that it was told, in seconds; equal for frames that were fused. Several
+            lists where it was told several times of each.
 
     >>> cited("A kiln <12.3 seconds>, then shelves [82s].", [12.34, 50.0, 81.0])
     [0, 2]
     >>> cited("A kiln at 12.3 s; it burns for 30 s, see [1].", [12.34, 50.0, 81.0])
     [0]
     """
-    tenths = [round(second, 1) for second in told]
+    tenths = [{round(second, 1) for second in of_one} for of_one in zip(*told, strict=True)]
+    every = sorted(set().union(*tenths))
     named: set[float] = set()
     for found in _TIMES.finditer(answer):
         inside, bare = found["inside"], found["bare"]
         sure = inside is not None and _IS_TIME.search(inside) is not None
         for text in _NUMBER.findall(bare if inside is None else inside):
             second = seconds_of(text)
-            nearest = min(tenths, key=lambda tenth: abs(tenth - second), default=second)
+            nearest = min(every, key=lambda tenth: abs(tenth - second), default=second)
             near = TENTH if "." in text or inside is not None else WHOLE
             if sure or abs(nearest - second) <= near:
                 named.add(nearest)
-    return [place for place, tenth in enumerate(tenths) if tenth in named]
+    return [place for place, mine in enumerate(tenths) if mine & named]

@@ -14,6 +14,7 @@ from framenest.cache.archive import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.images import data_url, encode_image, from_data_url
+from framenest.lmm.pairing_cost import PairingCost
 from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import load_file
@@ -43,6 +44,7 @@ class Request:
         processor: what a processor must know of the pictures.
         markers: the times that the model will read, as written, in order.
         tokens: an estimate.
+        pairing: for models that fuse two frames, which ones, and what it costs; None for others.
         quality: of the JPEGs, 1 to 100.
 
     Example::
@@ -61,6 +63,7 @@ class Request:
     processor: dict[str, Any]
     markers: list[str]
     tokens: Tokens
+    pairing: PairingCost | None = None
     quality: int = 90
 
     def __repr__(self) -> str:
@@ -109,6 +112,7 @@ class Request:
             "video": self.prefix.video.to_json(),
             **self.prefix.to_json(),
             "markers": self.markers,
+            "pairing": None if self.pairing is None else self.pairing.to_json(),
             "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
             "messages": self.messages,
             "processor": self.processor,
@@ -131,6 +135,7 @@ class Request:
             processor=data["processor"],
             markers=data["markers"],
             tokens=Tokens(*data["tokens"]),
+            pairing=None if data["pairing"] is None else PairingCost(**data["pairing"]),
         )
 
     def then(self, reply: str, more: Request | str) -> Request:

@@ -12,6 +12,7 @@ from framenest.errors import ConfigError
 from framenest.image_limits import ImageLimits
 from framenest.images import as_base64, data_url, encode_image
 from framenest.lmm import times
+from framenest.lmm.pairing_cost import PairingCost
 from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
@@ -31,12 +32,18 @@ class Draft:
     """JPEG files, for a server."""
     text: str
     pairing: Pairing
+    """As the style takes it."""
     told: bool
     """Whether Framenest itself writes the times."""
 
     @property
     def markers(self) -> list[str]:
         return [times.marker(second) for second in self.prefix.seconds.tolist()]
+
+    @property
+    def places(self) -> list[int]:
+        """Of the frames, in the order in which a video shows them."""
+        return times.sent_places(self.pairing, self.prefix.seconds.tolist())
 
 
 Parts = dict[str, Any]
@@ -55,9 +62,9 @@ def vllm_video(draft: Draft) -> Parts:
 
     num_frames must be given: without it vLLM keeps the first 32 frames and drops the rest.
     """
-    repeat = times.copies(draft.pairing, len(draft.packed))
-    metadata = times.video_metadata(draft.prefix, repeat)
-    sent = [as_base64(packed) for packed in draft.packed for _ in range(repeat)]
+    metadata = times.video_metadata(draft.prefix, draft.places)
+    written = [as_base64(packed) for packed in draft.packed]
+    sent = [written[place] for place in draft.places]
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
     settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
     return {
@@ -71,16 +78,18 @@ def qwen(draft: Draft) -> Parts:
     """Qwen3-VL and Qwen3.5 through transformers."""
     if draft.pairing == "images":
         return {"messages": _interleaved(draft, [{"type": "image"} for _ in draft.pictures])}
-    return hf_video(draft) | {"markers": times.paired_markers(_metadata(draft))}
+    return hf_video(draft) | {
+        "markers": times.paired_markers(times.video_metadata(draft.prefix, draft.places))
+    }
 
 
 def hf_video(draft: Draft) -> Parts:
     """Any transformers processor that takes videos."""
-    repeat = times.copies(draft.pairing, len(draft.pictures))
+    metadata = times.video_metadata(draft.prefix, draft.places)
     return {
         "messages": _spoken(draft, {"type": "video"}),
-        "pictures": [picture for picture in draft.pictures for _ in range(repeat)],
-        "processor": {"video_metadata": [_metadata(draft)], "do_sample_frames": False},
+        "pictures": [draft.pictures[place] for place in draft.places],
+        "processor": {"video_metadata": [metadata], "do_sample_frames": False},
         "markers": [f"{second:.1f}s" for second in draft.prefix.seconds.tolist()] if draft.told else [],
     }
 
@@ -115,7 +124,6 @@ STYLES: dict[str, Callable[[Draft], Parts]] = {
     "llava-onevision": llava_onevision,
 }
 FOR_SERVERS = ("openai", "vllm-video")
-WRITTEN_BY_PROCESSOR = ("vllm-video", "qwen")
 
 
 def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> None:
@@ -136,7 +144,7 @@ def messages(
     *,
     options: Sequence[str] = (),
     instructions: Sequence[str] = (),
-    pairing: Pairing = "pairs",
+    pairing: Pairing = "auto",
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
     video: OpenOrPath | None = None,
@@ -151,7 +159,9 @@ def messages(
         style: "openai", "vllm-video", "qwen", "hf-video", "internvl" or "llava-onevision".
         options: answers to choose from, asked for by letter.
         instructions: lines after the question.
-        pairing: for models that fuse two frames (Qwen3-VL, Qwen3.5) "pairs", "duplicate" or "images".
+        pairing: for models that fuse two frames under one time (Qwen3-VL, Qwen3.5): "auto" lets them fuse
+            frames within two seconds and sends any other twice, "pairs" lets them fuse all, as the paper
+            does, "duplicate" sends each twice, "images" sends no video.
         limits: picture size and JPEG quality; by default the original size.
         tell_times: whether times are written as text; by default where the model's processor does not
             write them itself.
@@ -174,18 +184,26 @@ def messages(
     check_style(style, pairing)
     prefix.must_hold_frames()
     limits = limits or ImageLimits()
-    told = style not in WRITTEN_BY_PROCESSOR or pairing == "images" if tell_times is None else tell_times
+    told = style not in times.FUSES or pairing == "images" if tell_times is None else tell_times
     decoder = reopen(prefix.video, video, store=store)
     text = "\n".join([prompt(question, options), *instructions])
     shown = _pictures(decoder, prefix, limits, progress)
     server = style in FOR_SERVERS
     packed = [encode_image(picture, quality=limits.quality) for picture in shown] if server else []
-    draft = Draft(prefix, [] if server else list(shown), packed, text, pairing, told)
+    as_taken = times.pairing_of(style, pairing)
+    draft = Draft(prefix, [] if server else list(shown), packed, text, as_taken, told)
     parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
     parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)
     size = limits.size(decoder.info.width, decoder.info.height)
-    tokens = estimate(style, prefix.seconds.tolist(), size, text, pairing=pairing)
-    return Request(style=style, prefix=prefix, tokens=tokens, quality=limits.quality, **parts)
+    seconds = prefix.seconds.tolist()
+    return Request(
+        style=style,
+        prefix=prefix,
+        tokens=estimate(style, seconds, size, text, pairing=pairing),
+        pairing=PairingCost.of(style, seconds, size, text, pairing),
+        quality=limits.quality,
+        **parts,
+    )
 
 
 def _pictures(
@@ -197,10 +215,6 @@ def _pictures(
             done += 1
             progress("decoding", done, len(prefix))
             yield Image.fromarray(pixels)
-
-
-def _metadata(draft: Draft) -> dict[str, Any]:
-    return times.video_metadata(draft.prefix, times.copies(draft.pairing, len(draft.prefix)))
 
 
 def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:

@@ -1,8 +1,10 @@
 """How a model is told when each frame was taken.
 
 Qwen3-VL and Qwen3.5 compute a marker "<12.3 seconds>" from frame numbers and a frame rate, one for each
-pair of frames. Where frame numbers over the rate are not the frames' true times (variable rate, a file that
-starts late), milliseconds at 1,000 frames per second carry them as whole numbers.
+pair of frames, halfway between the two: a time at which something was seen only where the two are
+neighbours. Which frames are paired is decided here. Where frame numbers over the rate are not the frames'
+true times (variable rate, a file that starts late), milliseconds at 1,000 frames per second carry them as
+whole numbers.
 """
 
 from __future__ import annotations
@@ -15,9 +17,13 @@ import numpy as np
 from framenest.errors import BadSetting
 from framenest.method.prefix import Prefix
 
-Pairing = Literal["pairs", "duplicate", "images"]
-PAIRINGS: tuple[Pairing, ...] = ("pairs", "duplicate", "images")
+Pairing = Literal["auto", "pairs", "duplicate", "images"]
+PAIRINGS: tuple[Pairing, ...] = ("auto", "pairs", "duplicate", "images")
 PAIR = 2  # frames that Qwen3-VL and Qwen3.5 fuse
+FUSES = ("vllm-video", "qwen")
+"""Styles of models that fuse two frames, and whose processors write the times themselves."""
+NEAR = 2.0
+"""Seconds that two frames may be apart for `auto` to pair them."""
 CLOSE = 0.005  # seconds by which frame number / rate may differ from the true time
 
 
@@ -30,17 +36,55 @@ def marker(seconds: float) -> str:
     return f"<{seconds:.1f} seconds>"
 
 
-def copies(pairing: Pairing, count: int) -> int:
-    """How often each frame is sent: a single one twice, since a Qwen3-VL processor refuses one frame."""
+def fused(pairing: Pairing, seconds: Sequence[float]) -> list[tuple[int, int]]:
+    """Places of the two frames under each time marker; one that has no partner is its own.
+
+    Args:
+        pairing: "pairs" fuses every two frames, "auto" those within NEAR seconds, the others none.
+        seconds: the frames' times, ascending.
+
+    >>> fused("auto", [10.0, 90.0, 92.0, 300.4]), fused("pairs", [10.0, 90.0, 92.0])
+    ([(0, 0), (1, 2), (3, 3)], [(0, 1), (2, 2)])
+    """
     if pairing not in PAIRINGS:
         raise BadSetting("pairing", pairing, f"one of {', '.join(PAIRINGS)}")
-    return PAIR if pairing == "duplicate" or (pairing == "pairs" and count == 1) else 1
+    reach = {"pairs": np.inf, "auto": NEAR + 1e-6}.get(pairing, -1.0)
+    found: list[tuple[int, int]] = []
+    place = 0
+    while place < len(seconds):
+        other = min(place + 1, len(seconds) - 1)
+        second = other if seconds[other] - seconds[place] <= reach else place
+        found.append((place, second))
+        place = second + 1
+    return found
 
 
-def video_metadata(prefix: Prefix, repeat: int = 1) -> dict[str, Any]:
+def pairing_of(style: str, pairing: Pairing) -> Pairing:
+    """The pairing as a style takes it: where nothing is fused, `auto` is `pairs`, every frame once.
+
+    >>> pairing_of("qwen", "auto"), pairing_of("hf-video", "auto")
+    ('auto', 'pairs')
+    """
+    return "pairs" if pairing == "auto" and style not in FUSES else pairing
+
+
+def sent_places(pairing: Pairing, seconds: Sequence[float]) -> list[int]:
+    """Places of the frames in the order in which they are sent, two for each marker.
+
+    With "pairs" an odd last frame is left to the processor, which repeats it; a lone one is sent twice, since
+    a Qwen3-VL processor refuses a video of one frame.
+
+    >>> sent_places("auto", [10.0, 90.0, 92.0]), sent_places("pairs", [10.0, 90.0, 92.0])
+    ([0, 0, 1, 2], [0, 1, 2])
+    """
+    every = [place for pair in fused(pairing, seconds) for place in pair]
+    return every[: len(seconds)] if pairing == "pairs" and len(seconds) > 1 else every
+
+
+def video_metadata(prefix: Prefix, places: Sequence[int]) -> dict[str, Any]:
     """The metadata that a transformers video processor needs for frames chosen beforehand.
 
-    fps, frames_indices (whole numbers, each `repeat` times), total_num_frames, duration: such that
+    fps, frames_indices (whole numbers, one for each of `places`), total_num_frames, duration: such that
     frames_indices / fps are the frames' true seconds.
     """
     video = prefix.video
@@ -50,32 +94,35 @@ def video_metadata(prefix: Prefix, repeat: int = 1) -> dict[str, Any]:
         total = max(int(video.duration * 1000 + 0.5), int(indices[-1]) + 1)
     return {
         "fps": float(fps),
-        "frames_indices": np.repeat(indices, repeat).tolist(),
+        "frames_indices": indices[list(places)].tolist(),
         "total_num_frames": int(total),
         "duration": float(video.duration),
     }
 
 
 def paired_markers(metadata: dict[str, Any]) -> list[str]:
-    """The markers of a Qwen3-VL processor: one per pair, halfway between its two frames.
+    """The markers of a Qwen3-VL processor: one per pair sent, halfway between its two frames.
 
     An odd last frame is paired with itself.
 
     >>> paired_markers({"fps": 10.0, "frames_indices": [10, 20, 300]})
     ['<1.5 seconds>', '<30.0 seconds>']
     """
-    seconds = [index / metadata["fps"] for index in metadata["frames_indices"]]
-    return [marker(second) for second in pair_seconds(seconds)[::PAIR]]
+    sent = [index / metadata["fps"] for index in metadata["frames_indices"]]
+    return [marker(second) for second in told_seconds("pairs", sent)[::PAIR]]
 
 
-def pair_seconds(seconds: Sequence[float]) -> list[float]:
+def told_seconds(pairing: Pairing, seconds: Sequence[float]) -> list[float]:
     """For each frame the time halfway through its pair, which the model reads for both.
 
-    >>> pair_seconds([1.0, 2.0, 30.0])
-    [1.5, 1.5, 30.0]
+    >>> told_seconds("pairs", [1.0, 2.0, 30.0]), told_seconds("auto", [1.0, 9.0, 10.0])
+    ([1.5, 1.5, 30.0], [1.0, 9.5, 9.5])
     """
-    partners = [min(place ^ 1, len(seconds) - 1) for place in range(len(seconds))]
-    return [(seconds[place] + seconds[other]) / 2 for place, other in enumerate(partners)]
+    return [
+        (seconds[first] + seconds[second]) / PAIR
+        for first, second in fused(pairing, seconds)
+        for _ in range(first, second + 1)
+    ]
 
 
 def spoken(seconds: Sequence[float], duration: float) -> str:

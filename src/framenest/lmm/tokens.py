@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from framenest.lmm.times import PAIR, Pairing, copies
+from framenest.lmm.times import FUSES, PAIR, Pairing, pairing_of, sent_places
 
 QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
 QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, at least and at most
@@ -62,7 +62,7 @@ def estimate(
     size: tuple[int, int],
     text: str,
     *,
-    pairing: Pairing = "pairs",
+    pairing: Pairing = "auto",
     per_frame: int | None = None,
 ) -> Tokens:
     """Estimate the tokens of a request.
@@ -78,11 +78,10 @@ def estimate(
     >>> estimate("internvl", [1.0, 2.0], (640, 360), "What is it?").frames
     512
     """
-    count = len(seconds)
+    count, sent = len(seconds), len(sent_places(pairing_of(style, pairing), seconds))
     words = math.ceil(len(text) / CHARACTERS) + 16
     digits = sum(len(f"{value:.1f}") for value in seconds)
-    if style in ("qwen", "vllm-video") and pairing != "images":
-        sent = count * copies(pairing, count)
+    if style in FUSES and pairing != "images":
         groups = math.ceil(sent / PAIR)
         cost = image_cells(*size, limits=QWEN_VIDEO, count=sent) if per_frame is None else per_frame
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
@@ -92,8 +91,8 @@ def estimate(
         "llava-onevision": image_cells(*size, LLAVA_2_CELL),
     }.get(style, image_cells(*size))
     cost = frame if per_frame is None else per_frame
-    sent = count * copies(pairing, count) if style == "hf-video" else count
-    return Tokens(sent * cost, digits + (2 if style == "hf-video" else 6) * count, words)
+    pictures = sent if style == "hf-video" else count
+    return Tokens(pictures * cost, digits + (2 if style == "hf-video" else 6) * count, words)
 
 
 def largest_budget(budgets: Sequence[int], cost: Callable[[int], int], max_tokens: int) -> int | None:

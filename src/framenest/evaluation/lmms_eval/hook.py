@@ -13,7 +13,7 @@ from PIL import Image
 
 from framenest.errors import BudgetError, FramenestError
 from framenest.evaluation.lmms_eval.video_manifest import SUFFIX, VideoManifest, manifest_reader
-from framenest.lmm.times import copies, video_metadata
+from framenest.lmm.times import sent_places, video_metadata
 from framenest.method.prefix import Prefix
 
 Element = Mapping[str, Any]
@@ -101,16 +101,16 @@ def budget_of(element: Element) -> int:
 def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return.
 
-    A lone frame comes twice, since a Qwen3-VL processor refuses one; each does with pairing = duplicate.
+    Frames come twice where the pairing wants it: a lone one always, since a Qwen3-VL processor refuses one.
     """
     import torch
 
     manifest = VideoManifest.read(element["video"])
     prefix = manifest_reader().frames(manifest, budget_of(element))
-    repeat = copies(manifest.pairing, len(prefix))
+    places = sent_places(manifest.pairing, prefix.seconds.tolist())
     pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix, manifest.video)])
-    frames = torch.from_numpy(np.ascontiguousarray(pictures.repeat(repeat, axis=0).transpose(0, 3, 1, 2)))
-    metadata = video_metadata(prefix, repeat) | {"video_backend": MARK}
+    frames = torch.from_numpy(np.ascontiguousarray(pictures[places].transpose(0, 3, 1, 2)))
+    metadata = video_metadata(prefix, places) | {"video_backend": MARK}
     return frames, metadata, len(frames) / max(prefix.video.duration, 1e-6)
 
 

@@ -30,7 +30,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = Non
         selector=settings.full_selector,
         scorer=settings.scorer,
         on_error=settings.on_error,
-        pairing="duplicate" if settings.pairing == "duplicate" else "pairs",
+        pairing=settings.pairing,
     )
     if settings.selector == NATIVE:
         shown = [{"type": "video", "url": manifest.video}]

@@ -10,13 +10,14 @@ from typing import Any
 from framenest.errors import ConfigError
 from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.query_text import QueryText
+from framenest.lmm.times import Pairing
 from framenest.selectors import check_selector
 
 ON_ERROR = ("stop", "uniform")
 AS = ("video", "frames", "images")
 NATIVE = "native"
 """The whole video, read as the model itself reads it: for comparison, with the same prompt."""
-PAIRINGS = ("pairs", "duplicate")
+PAIRINGS = ("pairs", "auto", "duplicate")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,12 @@ class TaskSettings:
     time; "duplicate" sends each twice, so that each keeps its own. frames_as: "video" leaves decoding to
     the reader in qwen-vl-utils, which takes K from the model's own argument; "frames" and "images" put
     `frames` pictures into the message, for models that read videos otherwise.
+    scorer: by name. query: the text that relevance is scored for. on_error: "stop" ends the run with a
+    message, "uniform" takes evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5
+    fuse two frames under one time, all of them with "pairs", as in the paper; "auto" only those within two
+    seconds; "duplicate" sends each twice, so that each keeps its own. frames_as:
+    "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own argument;
+    "frames" and "images" put `frames` pictures into the message, for models that read videos otherwise.
     """
 
     benchmark: str
@@ -38,7 +45,7 @@ class TaskSettings:
     scorer: str = "auto"
     query: str = "question"
     on_error: str = "stop"
-    pairing: str = "pairs"
+    pairing: Pairing = "pairs"
     frames_as: str = "video"
     frames: int = 0
 
