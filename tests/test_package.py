@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
-    ["errors", "text", "timing"],
+    ["errors", "text", "timing", "progress_bars"],
     ["records", "plugins"],
     ["config", "frames", "processes"],
     ["protocols", "images", "image_limits"],

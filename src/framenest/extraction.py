@@ -10,7 +10,8 @@ import numpy as np
 from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
 from framenest.method.prefix import OpenOrPath, Prefix
-from framenest.protocols import Progress, Store
+from framenest.progress_bars import ShowProgress, shown
+from framenest.protocols import Store
 from framenest.video import reopen
 
 FORMATS = ("jpg", "png")
@@ -37,7 +38,7 @@ def extract(
     name: Callable[[Prefix, int, str], str] = file_name,
     video: OpenOrPath | None = None,
     store: Store | None = None,
-    progress: Progress = lambda *_: None,
+    progress: ShowProgress = True,
 ) -> list[Path]:
     """Write the frames of a prefix into a folder, at their original size.
 
@@ -49,7 +50,8 @@ def extract(
         name: called as name(prefix, place, suffix) for the name of each file.
         video: the open video, where it is now if it has moved, or the array that it was.
         store: where the video's timeline is kept; by default the user's cache.
-        progress: called as progress(stage, done, total).
+        progress: bars when it takes over a second; False for none, or a function that is called as
+            progress(stage, done, total).
 
     Returns:
         The files in time order.
@@ -70,13 +72,14 @@ def extract(
     files: list[Path] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for batch in prefix.batches(decoder):
-            for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
-                place = int(np.searchsorted(prefix.frames, number))
-                file = target / name(prefix, place, format)
-                file.write_bytes(encode_image(pixels, format, quality=quality, subsampled=False))
-                files.append(file)
-                progress("extracting", len(files), len(prefix))
+        with shown(progress) as tell:
+            for batch in prefix.batches(decoder):
+                for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
+                    place = int(np.searchsorted(prefix.frames, number))
+                    file = target / name(prefix, place, format)
+                    file.write_bytes(encode_image(pixels, format, quality=quality, subsampled=False))
+                    files.append(file)
+                    tell("extracting", len(files), len(prefix))
     except OSError as error:
         raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
     return files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, IndexMismatch, ScorerError
 from framenest.frames import VideoInfo
+from framenest.progress_bars import Bars, ShowProgress
 from framenest.protocols import Decoder, NamesRelevance, Progress, Scorer, Store
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import FeatureCache
@@ -41,7 +43,8 @@ class Session:
         scorer: a name, a Scorer, or None for rankings without a question.
         store: a directory, an address (s3://…) or a Store for indexes and features; by default the user's
             cache.
-        progress: called as progress(stage, done, total) during long work.
+        progress: bars on a terminal or in a notebook when work takes over a second; False for none, or a
+            function that is called as progress(stage, done, total).
         keep_features: keep features of any size in the store.
         scoring: how the scorer runs, a second pass, text on screen.
         allow_playlists: open videos that are playlists, too; see `open_video`.
@@ -57,7 +60,7 @@ class Session:
         scorer: str | Scorer | None = "auto",
         *,
         store: Store | str | os.PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: ShowProgress = True,
         keep_features: bool = False,
         scoring: ScorerConfig | None = None,
         allow_playlists: bool = False,
@@ -65,7 +68,7 @@ class Session:
     ) -> None:
         self.scoring = scoring or ScorerConfig()
         self.store = open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
-        self.progress: Progress = progress or (lambda *_: None)
+        self.progress: Progress = Bars(off=not progress) if isinstance(progress, bool) else progress
         self.timing = Timing()
         self._keep_features = keep_features
         self._allow_playlists = allow_playlists
@@ -101,6 +104,10 @@ class Session:
             with self.timing("load"):
                 self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
         return self._loaded[role]
+
+    def showing(self) -> AbstractContextManager[Any]:
+        """For `with` around long work: its progress bars are there until it is done."""
+        return self.progress if isinstance(self.progress, Bars) else nullcontext()
 
     def scorer_for(self, question: str | None) -> Scorer | None:
         """The scorer for a question; None without one.

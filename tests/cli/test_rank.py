@@ -50,11 +50,14 @@ def test_the_installed_command_works(clip, tmp_path):
     assert done.stderr == ""
 
 
+AT_ONCE = "from framenest import cli, progress_bars; progress_bars.PATIENCE = 0; cli.main()"
+
+
 def on_a_terminal(*arguments):
-    """What a command writes to a terminal, bars and all."""
+    """What a command writes to a terminal, bars and all, though the work is short."""
     ours, theirs = pty.openpty()
     done = subprocess.Popen(
-        [sys.executable, "-m", "framenest", *map(str, arguments)], stdout=theirs, stderr=theirs
+        [sys.executable, "-c", AT_ONCE, *map(str, arguments)], stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     written = b""

@@ -99,6 +99,7 @@ def ask(
             style=model.style,
             ladder=ladder,
             video=opened,
+            progress=common.bars(),
             on_text=None if as_json else printer,
             on_step=printer.end,
             **pictures.settings,

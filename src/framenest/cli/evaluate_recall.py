@@ -12,13 +12,14 @@ from framenest.cli import options
 from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFile, write_json
 from framenest.cli.parameter_types import Budgets, SelectorNames
-from framenest.cli.terminal import Bars, note, out, table
+from framenest.cli.terminal import note, out, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError
 from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, Part, load_questions
 from framenest.evaluation.recall_output import plot, plotting, write_csv
 from framenest.evaluation.recall_run import evaluate
 from framenest.evaluation.timeline_decoder import NoStore
+from framenest.progress_bars import Bars
 from framenest.session import Session
 
 BUDGETS = "4,8,16,32,64,128,256"

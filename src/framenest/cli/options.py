@@ -18,10 +18,11 @@ import rich_click as click
 from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.cache.remote import open_store
 from framenest.cli.parameter_types import Budgets, Moment
-from framenest.cli.terminal import Bars, note
+from framenest.cli.terminal import err, note
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError, ScorerError
 from framenest.frames import VideoInfo
+from framenest.progress_bars import Bars
 from framenest.protocols import Decoder, ManagedStore
 from framenest.scorers import choose
 from framenest.session import Session
@@ -189,7 +190,7 @@ class Common:
 
     def bars(self) -> Bars:
         """Progress bars, as asked for."""
-        return Bars(self.quiet)
+        return Bars(off=self.quiet, console=err)
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,12 @@ import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
-from rich.text import Text
 
 from framenest.cache.directory import CacheWarning
 from framenest.method.prefix import Prefix
@@ -81,52 +70,6 @@ def facts_grid() -> Table:
     grid.add_column(style="dim", justify="right")
     grid.add_column(overflow="fold")
     return grid
-
-
-class _Speed(ProgressColumn):
-    """Items per second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.3g}/s", style="dim")
-
-
-class Bars:
-    """Progress bars on a terminal; silent elsewhere or when quiet.
-
-    Call it with (stage, done, total) inside `with bars:`; the bars are gone when that is left.
-    """
-
-    def __init__(self, quiet: bool) -> None:
-        self.off = quiet or not err.is_terminal
-        self._shown: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            _Speed(),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            TextColumn("[dim]{task.fields[said]}"),
-        )
-        self._shown = Progress(*columns, console=err, disable=self.off, transient=True)
-        self._tasks = {}
-        self._shown.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown is not None:
-            self._shown.stop()
-            self._shown = None
-
-    def __call__(self, stage: str, done: int, total: int, *, said: str = "") -> None:
-        if self._shown is None:
-            return
-        if stage not in self._tasks:
-            self._tasks[stage] = self._shown.add_task(stage, total=total, said=said)
-        self._shown.update(self._tasks[stage], completed=done, total=total, said=said)
 
 
 @contextmanager

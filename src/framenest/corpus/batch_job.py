@@ -128,7 +128,9 @@ class Work:
         self.job = job
         self.store = store
         self.scorer = scorer
-        self._session = Session(scorer, store=store, keep_features=job.keep_features, scoring=job.scoring)
+        self._session = Session(
+            scorer, store=store, progress=False, keep_features=job.keep_features, scoring=job.scoring
+        )
 
     def __call__(
         self,

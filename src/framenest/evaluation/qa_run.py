@@ -147,6 +147,7 @@ class QaRun:
                     limits=self.settings.limits,
                     tell_times=self.settings.tell_times,
                     video=decoder,
+                    progress=False,
                 )
                 left.remove(budget)
                 spent = {"budget": budget, "frames_seconds": round(time.perf_counter() - began, 3)}

@@ -18,7 +18,7 @@ from framenest.lmm.styles import check_style, messages
 from framenest.lmm.times import FUSES, Pairing, told_seconds
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Progress
+from framenest.progress_bars import ShowProgress
 from framenest.selectors.selection import Selection
 
 Ladder = Literal["resend", "continue"]
@@ -121,7 +121,7 @@ def ask(
     tell_times: bool | None = None,
     ladder: Ladder = "resend",
     video: OpenOrPath | None = None,
-    progress: Progress = lambda *_: None,
+    progress: ShowProgress = True,
     on_text: OnText | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Asked:
@@ -140,7 +140,8 @@ def ask(
         ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames
             that are new, as another turn.
         video: the open video, or where it is now; by default it is opened where the ranking says.
-        progress: called with (stage, done, total) while frames are decoded.
+        progress: bars when decoding takes over a second; False for none, or a function that is called as
+            progress(stage, done, total).
         on_text: called with ("reasoning" or "answer", piece) as answers arrive.
         on_step: called after each step.
 
@@ -201,5 +202,4 @@ def _new(prefix: Prefix, before: Prefix) -> Prefix:
     new = ~np.isin(prefix.frames, before.frames)
     if not new.any():
         raise BudgetError(f"a budget of {prefix.budget} adds no frame to {before.budget}")
-    ranks = None if prefix.ranks is None else prefix.ranks[new]
-    return Prefix(prefix.video, prefix.budget, prefix.frames[new], prefix.seconds[new], ranks)
+    return prefix.part(new)

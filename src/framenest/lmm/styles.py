@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
 from framenest.lmm.tokens import estimate
 from framenest.method.prefix import OpenOrPath, Prefix
-from framenest.protocols import Decoder, Progress, Store
+from framenest.progress_bars import ShowProgress, shown
+from framenest.protocols import Store
 from framenest.video import reopen
 
 
@@ -149,7 +150,7 @@ def messages(
     tell_times: bool | None = None,
     video: OpenOrPath | None = None,
     store: Store | None = None,
-    progress: Progress = lambda *_: None,
+    progress: ShowProgress = True,
 ) -> Request:
     """The frames of a prefix and a question as one request for a model.
 
@@ -167,7 +168,8 @@ def messages(
             write them itself.
         video: the open video, where it is now if it has moved, or the array that it was.
         store: the cache; by default the user's.
-        progress: called with (stage, done, total) while frames are decoded.
+        progress: bars when decoding takes over a second; False for none, or a function that is called as
+            progress(stage, done, total).
 
     Returns:
         What to send to a server, or to hand to a processor.
@@ -187,11 +189,13 @@ def messages(
     told = style not in times.FUSES or pairing == "images" if tell_times is None else tell_times
     decoder = reopen(prefix.video, video, store=store)
     text = "\n".join([prompt(question, options), *instructions])
-    shown = _pictures(decoder, prefix, limits, progress)
     server = style in FOR_SERVERS
-    packed = [encode_image(picture, quality=limits.quality) for picture in shown] if server else []
     as_taken = times.pairing_of(style, pairing)
-    draft = Draft(prefix, [] if server else list(shown), packed, text, as_taken, told)
+    with shown(progress) as tell:
+        batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)
+        read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
+        packed = [encode_image(picture, quality=limits.quality) for picture in read] if server else []
+        draft = Draft(prefix, [] if server else list(read), packed, text, as_taken, told)
     parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
     parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)
     size = limits.size(decoder.info.width, decoder.info.height)
@@ -204,17 +208,6 @@ def messages(
         quality=limits.quality,
         **parts,
     )
-
-
-def _pictures(
-    decoder: Decoder, prefix: Prefix, limits: ImageLimits, progress: Progress
-) -> Iterator[Image.Image]:
-    done = 0
-    for batch in prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height)):
-        for pixels in batch.pixels[0]:
-            done += 1
-            progress("decoding", done, len(prefix))
-            yield Image.fromarray(pixels)
 
 
 def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:

@@ -23,7 +23,8 @@ from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.residual import residual
 from framenest.method.stats import Stats
-from framenest.protocols import Decoder, Progress, Scorer, Store
+from framenest.progress_bars import ShowProgress
+from framenest.protocols import Decoder, Scorer, Store
 from framenest.scorers.feature_cache import FeatureCache
 from framenest.scorers.features import Features
 from framenest.scorers.reranker import refine
@@ -41,7 +42,8 @@ class MEC:
         preset: a config by name (PRESETS): "residual" shows no event twice before others were shown once.
         store: a directory, an address (s3://…) or a Store for indexes and features; by default the user's
             cache.
-        progress: called as progress(stage, done, total) during long work.
+        progress: bars on a terminal or in a notebook when work takes over a second; False for none, or a
+            function that is called as progress(stage, done, total).
         keep_features: keep features of any size in the store.
         scoring: how the scorer runs, a second pass, text on screen.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
@@ -66,7 +68,7 @@ class MEC:
         *,
         preset: str | None = None,
         store: Store | str | os.PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: ShowProgress = True,
         keep_features: bool = False,
         scoring: ScorerConfig | None = None,
         session: Session | None = None,
@@ -75,7 +77,8 @@ class MEC:
         running = {f.name: settings.pop(f.name) for f in fields(ScorerConfig) if f.name in settings}
         if running:
             scoring = replace(scoring or ScorerConfig(), **running)
-        own = scorer != "auto" or keep_features or any(one is not None for one in (store, progress, scoring))
+        own = scorer != "auto" or keep_features or progress is not True
+        own = own or any(one is not None for one in (store, scoring))
         if session is not None and own:
             raise ConfigError(
                 "a session brings its own scorer, store, progress, keep_features and scoring with all its "
@@ -114,11 +117,12 @@ class MEC:
             A ranking whose every prefix is a selection.
         """
         before = self.session.timing.seconds
-        scorer = self.session.scorer_for(question)
-        cache = self.session.features(self.session.open(video, fps), scorer, self.config.index.thumbnail)
-        decoded = cache.decoded
-        index, probes = self._index(cache)
-        pool = self._discover(cache, index, probes, question, tuple(options))
+        with self.session.showing():
+            scorer = self.session.scorer_for(question)
+            cache = self.session.features(self.session.open(video, fps), scorer, self.config.index.thumbnail)
+            decoded = cache.decoded
+            index, probes = self._index(cache)
+            pool = self._discover(cache, index, probes, question, tuple(options))
         return self.order(self._measured(pool, before, cache.decoded - decoded))
 
     def index(self, video: Video, *, fps: float | None = None) -> SparseIndex:
@@ -126,20 +130,22 @@ class MEC:
 
         The same pass feeds the scorer, so that a question asked next decodes no probe again.
         """
-        decoder = self.session.open(video, fps)
-        cache = self.session.features(decoder, self.scorer, self.config.index.thumbnail)
-        return self._index(cache)[0]
+        with self.session.showing():
+            decoder = self.session.open(video, fps)
+            cache = self.session.features(decoder, self.scorer, self.config.index.thumbnail)
+            return self._index(cache)[0]
 
     def discover(
         self, index: SparseIndex, question: str | None, *, options: Sequence[str] = ()
     ) -> CandidatePool:
         """Score the probes, zoom in where the evidence is, and gather all candidates."""
         before = self.session.timing.seconds
-        scorer = self.session.scorer_for(question)
-        cache = self.session.features(self.session.reopen(index.video), scorer, index.config.thumbnail)
-        decoded = cache.decoded
-        probes = cache.see(index.frames, "probes")
-        pool = self._discover(cache, index, probes, question, tuple(options))
+        with self.session.showing():
+            scorer = self.session.scorer_for(question)
+            cache = self.session.features(self.session.reopen(index.video), scorer, index.config.thumbnail)
+            decoded = cache.decoded
+            probes = cache.see(index.frames, "probes")
+            pool = self._discover(cache, index, probes, question, tuple(options))
         return self._measured(pool, before, cache.decoded - decoded)
 
     def order(self, pool: CandidatePool) -> Ranking:

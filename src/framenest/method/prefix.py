@@ -14,7 +14,9 @@ from PIL import Image
 from framenest.errors import BadSetting, BudgetError, ConfigError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.image_limits import ImageLimits
-from framenest.protocols import Decoder, Store
+from framenest.method.notebook_view import prefix_html
+from framenest.progress_bars import ShowProgress, shown
+from framenest.protocols import Decoder, Progress, Store
 from framenest.video import reopen
 
 OpenOrPath = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
@@ -60,6 +62,10 @@ class Prefix:
     def __repr__(self) -> str:
         return f"Prefix({self.video.path!r}, budget={self.budget}, frames={self.frames.tolist()})"
 
+    def _repr_html_(self) -> str:
+        """In a notebook: a timeline and the frames."""
+        return prefix_html(self)
+
     def images(
         self,
         size: ImageSpec | tuple[int, int] | None = None,
@@ -67,6 +73,7 @@ class Prefix:
         max_side: int | None = None,
         video: OpenOrPath | None = None,
         store: Store | None = None,
+        progress: ShowProgress = True,
     ) -> list[Image.Image]:
         """The frames as Pillow images in RGB, in time order: exactly the frames of these numbers.
 
@@ -76,6 +83,8 @@ class Prefix:
                 nothing is enlarged.
             video: the open video, where it is now if it has moved, or the array that it was.
             store: where the video's timeline is kept; by default the user's cache.
+            progress: bars when it takes over a second; False for none, or a function that is called as
+                progress(stage, done, total).
 
         Raises:
             VideoError: the video is gone, or a frame does not decode any more.
@@ -86,8 +95,9 @@ class Prefix:
         [(48, 32), (48, 32)]
         """
         decoder = reopen(self.video, video, store=store)
-        batches = self.batches(decoder, _spec(decoder, size, max_side))
-        return [Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0]]
+        with shown(progress) as tell:
+            batches = self.batches(decoder, _spec(decoder, size, max_side), tell)
+            return [Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0]]
 
     def read(
         self,
@@ -96,6 +106,7 @@ class Prefix:
         max_side: int | None = None,
         video: OpenOrPath | None = None,
         store: Store | None = None,
+        progress: ShowProgress = True,
     ) -> FrameBatch:
         """The frames as one array, with their numbers and times; arguments and errors as for `images`.
 
@@ -108,17 +119,26 @@ class Prefix:
         """
         self.must_hold_frames()
         decoder = reopen(self.video, video, store=store)
-        return FrameBatch.join(list(self.batches(decoder, _spec(decoder, size, max_side))))
+        with shown(progress) as tell:
+            return FrameBatch.join(list(self.batches(decoder, _spec(decoder, size, max_side), tell)))
 
-    def batches(self, decoder: Decoder, size: ImageSpec | None = None) -> Iterator[FrameBatch]:
+    def batches(
+        self, decoder: Decoder, size: ImageSpec | None = None, tell: Progress = lambda *_: None
+    ) -> Iterator[FrameBatch]:
         """The frames in time order, in batches of bounded memory, at their original size unless told
-        otherwise; VideoError at the end if one did not decode."""
-        left = len(self)
+        otherwise; VideoError at the end if one did not decode. tell: called as tell(stage, done, total)."""
+        done = 0
         for batch in decoder.read(self.frames, sizes=(size,)):
-            left -= len(batch)
+            done += len(batch)
+            tell("decoding", done, len(self))
             yield batch
-        if left:
-            raise VideoError(f"{left} of {len(self)} frames could not be decoded any more")
+        if done < len(self):
+            raise VideoError(f"{len(self) - done} of {len(self)} frames could not be decoded any more")
+
+    def part(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Prefix:
+        """Some of the frames, by their places here: (n,) ascending numbers, or (K,) yes or no."""
+        ranks = None if self.ranks is None else self.ranks[places]
+        return Prefix(self.video, self.budget, self.frames[places], self.seconds[places], ranks)
 
     def must_hold_frames(self) -> None:
         """Refused where there is nothing to show: some selectors choose no frame at a small budget."""

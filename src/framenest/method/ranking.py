@@ -16,6 +16,7 @@ from framenest.config import MECConfig
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError
 from framenest.frames import VideoInfo
 from framenest.method.candidate_pool import CandidatePool, Cues
+from framenest.method.notebook_view import ranking_html
 from framenest.method.prefix import Prefix
 from framenest.method.stats import Stats
 
@@ -97,6 +98,10 @@ class Ranking:
             f"Ranking({self.video.path!r}, question={self.question!r}, scorer={self.scorer!r}, "
             f"frames={self.order.shape}, pool={len(self.pool)})"
         )
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the evidence over time and the first frames."""
+        return ranking_html(self)
 
     def prefix(self, budget: int) -> Prefix:
         """The first `budget` ranks, in time order.

@@ -142,7 +142,8 @@ class RuleSelector(ABC):
         decoder = self._session.open(video)
         cache = self._session.features(decoder, scorer, THUMBNAIL)
         before = cache.decoded
-        seen = cache.see(self.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
+        with self._session.showing():
+            seen = cache.see(self.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
         scores = cache.relevance(seen, question, seen)
         vectors: Floats | None = None
         text: Floats | None = None

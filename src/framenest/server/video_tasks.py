@@ -79,6 +79,7 @@ class VideoTasks:
             options=loaded.options,
             limits=ImageLimits(max_side=max_side),
             store=self._store,
+            progress=False,
         )
 
     def messages(self, ranking: str, k: int, style: str, max_side: int | None) -> str:

@@ -116,4 +116,4 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
 
 def pictures_of(prefix: Prefix, video: str) -> list[Image.Image]:
     """The original frames, in time order. A kept ranking may name another place than the video's own."""
-    return prefix.images(video=video)
+    return prefix.images(video=video, progress=False)

@@ -1,0 +1,59 @@
+"""A Ranking and a Prefix in a notebook."""
+
+import base64
+import io
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+from PIL import Image
+
+import framenest as fn
+from framenest.method import notebook_view
+from framenest.testing import TableScorer
+from media import number_in
+
+
+def pictures(html):
+    for data in re.findall(r'src="data:image/jpeg;base64,([^"]+)"', html):
+        yield np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
+
+
+def well_formed(html):
+    """Every tag closed; void elements of HTML made XML's."""
+    return ElementTree.fromstring(re.sub(r"(<img [^>]*)>", r"\1/>", html))
+
+
+def test_a_prefix_shows_its_frames_and_where_they_lie(clip):
+    prefix = fn.rank(clip, None, 5)
+    html = prefix._repr_html_()
+    assert [number_in(picture) for picture in pictures(html)] == prefix.frames.tolist()
+    page = well_formed(html)
+    marks = [float(re.match(r"M([\d.]+),", path.get("d")).group(1)) for path in page.iter("path")]
+    assert np.allclose(marks, 1000 * prefix.seconds / prefix.video.duration, atol=0.06)
+    labels = [caption.text for caption in page.iter("figcaption")]
+    rank, second, frame = next(iter(prefix))
+    assert labels[0] == f"#{rank} · {fn.text.clock(second)} · frame {frame}"
+
+
+def test_a_ranking_shows_its_first_frames(clip):
+    ranking = fn.MEC(scorer=TableScorer({1: 1.0})).rank(clip, "<b>Where?")
+    html = ranking._repr_html_()
+    assert [number_in(p) for p in pictures(html)] == ranking.prefix(8).frames.tolist()
+    page = well_formed(html)
+    assert "“<b>Where?”" in "".join(page.itertext())
+    assert len(page.find(".//polyline").get("points").split()) == len(ranking.pool)
+
+
+def test_many_frames_are_cut_to_the_best(clip, monkeypatch):
+    monkeypatch.setattr(notebook_view, "MOST_FRAMES", 4)
+    ranking = fn.MEC(scorer=None).rank(clip, None)
+    html = ranking.prefix(9)._repr_html_()
+    assert [number_in(p) for p in pictures(html)] == ranking.prefix(4).frames.tolist()
+    assert "… and 5 more" in html
+
+
+def test_without_the_video_it_says_why(frames):
+    html = fn.rank(frames, None, 3, fps=25)._repr_html_()
+    assert "No pictures: this video was an array of frames in memory" in html
+    assert len(list(well_formed(html).iter("path"))) == 3
