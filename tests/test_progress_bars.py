@@ -84,11 +84,11 @@ def test_nested_work_closes_at_the_outermost(at_once):
     bars = Bars(console=console)
     with bars:
         with bars:
-            bars("a", 1, 2)
-        bars("b", 1, 2)
-        assert "b" in console.file.getvalue()
-    bars("c", 1, 2)
-    assert "c " not in console.file.getvalue()
+            bars("first", 1, 2)
+        bars("second", 1, 2)
+        assert "second" in console.file.getvalue()
+    bars("third", 1, 2)
+    assert "third" not in console.file.getvalue()
 
 
 def test_what_progress_may_be(at_once):
