@@ -1,0 +1,167 @@
+"""How closely a two-hour video must be probed: hit@K and cost by the largest gap between probes.
+
+    python benchmarks/long_video.py qa.json
+
+All videos of a question set are joined to one file of about two hours, each shown once as it is and once
+mirrored; every question then asks about the joined file, with both of its moments in `intervals`. Measured
+with `--max-gap` at several values and with AKS at one frame a second. What is looked at (frames decoded and
+encoded) and the seconds with `tags` are measured one selector at a time, each from an empty cache; hits also
+with noisy truth. Writes results/long_video.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import av
+from machine import write
+
+from framenest import Session, open_video
+from framenest.cache.directory import DirectoryStore, cache_dir
+from framenest.evaluation import recall
+from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
+from framenest.evaluation.recall_run import collect
+from framenest.selectors import load_selector
+
+BUDGETS = (8, 16, 32, 64, 128, 256)
+SELECTORS = {
+    "512 probes": "mec:residual",
+    "gap 10 s": "mec:residual+max_gap=10",
+    "gap 5 s": "mec:residual+max_gap=5",
+    "gap 2 s": "mec:residual+max_gap=2",
+    "gap 1 s": "mec:residual+max_gap=1",
+    "aks": "aks",
+}
+FIT = "scale=640:360:force_original_aspect_ratio=decrease,pad=640:360:-1:-1"
+ENCODER = ("-c:v", "libx264", "-preset", "ultrafast", "-crf", "28", "-g", "250")
+
+
+def join(videos: Sequence[str], target: Path) -> dict[str, list[tuple[float, float]]]:
+    """Write all videos one after the other, then all of them mirrored.
+
+    Returns:
+        By video, where each of its two copies begins and how long it is, in seconds.
+    """
+    places: dict[str, list[tuple[float, float]]] = {name: [] for name in videos}
+    began = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        listing = Path(folder) / "parts.txt"
+        with listing.open("w") as parts:
+            for mirrored in (False, True):
+                for number, name in enumerate(videos):
+                    part = Path(folder) / f"{mirrored}-{number}.mp4"
+                    looks = ("hflip," if mirrored else "") + "setpts=PTS-STARTPTS,format=yuv420p"
+                    command = ["ffmpeg", "-v", "error", "-y", "-i", name, "-map", "0:v:0", "-an"]
+                    command += ["-vf", f"{FIT},fps=25,{looks}", *ENCODER, str(part)]
+                    subprocess.run(command, check=True)
+                    with av.open(str(part)) as opened:
+                        stream = opened.streams.video[0]
+                        length = float(stream.frames / stream.average_rate)
+                    places[name].append((began, length))
+                    began += length
+                    parts.write(f"file '{part}'\n")
+        command = [
+            "ffmpeg",
+            "-v",
+            "error",
+            "-y",
+            "-f",
+            "concat",
+            "-safe",
+            "0",
+            "-i",
+            str(listing),
+            "-c",
+            "copy",
+        ]
+        subprocess.run([*command, str(target)], check=True)
+    return places
+
+
+def moved(
+    questions: Sequence[GroundedQuestion], places: dict[str, list[tuple[float, float]]], target: Path
+) -> list[GroundedQuestion]:
+    """The same questions about the joined file."""
+    asked = []
+    for question in questions:
+        with_both = [
+            (began + start, began + min(end, length))
+            for began, length in places[str(question.video)]
+            for start, end in question.intervals_in(open_video(question.video))
+        ]
+        asked.append(GroundedQuestion(str(target), question.question, tuple(sorted(with_both))))
+    return asked
+
+
+def hits(questions: list[GroundedQuestion], scorer: str, seeds: int, store: str) -> dict[str, Any]:
+    """hit@K of every selector, with its 95 % interval at each budget."""
+    rows = collect(questions, SELECTORS, BUDGETS, Session(scorer, store=store), seeds=seeds)
+    found: dict[str, Any] = {}
+    for name, outcomes in rows.items():
+        found[name] = {}
+        for budget in BUDGETS:
+            values = recall.by_question(outcomes, budget, "hit", seeds)
+            low, high = recall.interval_of_mean(values)
+            found[name][str(budget)] = [round(float(value), 4) for value in (values.mean(), low, high)]
+    return found
+
+
+def cost(spec: str, video: str, question: str) -> dict[str, Any]:
+    """The first question about the video, from an empty cache, with `tags`; the model is loaded before."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = DirectoryStore(cache_dir()).root / "models"
+        (Path(folder) / "models").symlink_to(models, target_is_directory=True)
+        session = Session("tags", store=folder)
+        session.scorer  # noqa: B018 - loaded before the clock starts
+        selector = load_selector(spec, session)
+        began = time.perf_counter()
+        made = selector.select(video, question, BUDGETS)
+        spent = time.perf_counter() - began
+    stages = {stage: round(seconds, 2) for stage, seconds in session.timing.seconds.items()}
+    return {"seconds": round(spent, 2), "candidates": made.stats["candidates"], "stages": stages}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("questions", help="a question set with videos")
+    parser.add_argument("--seeds", type=int, default=4, help="draws of the noise of noisy truth")
+    parser.add_argument("--file", type=Path, default=Path("two_hours.mp4"), help="where to write the video")
+    parser.add_argument("--part", default="report", choices=["tune", "report", "all"])
+    given = parser.parse_args()
+    every = load_questions(given.questions)
+    videos = sorted({str(question.video) for question in every})
+    facts = given.file.with_suffix(".json")
+    if not facts.exists():
+        facts.write_text(json.dumps(join(videos, given.file)))
+    places = json.loads(facts.read_text())
+    questions = moved(load_questions(given.questions, part=given.part), places, given.file)
+    info = open_video(given.file).info
+    result: dict[str, Any] = {
+        "duration": round(info.duration, 1),
+        "questions": len(questions),
+        "part": given.part,
+        "seeds": given.seeds,
+        "budgets": list(BUDGETS),
+        "hit": {},
+        "cost": {},
+    }
+    with tempfile.TemporaryDirectory() as store:
+        for scorer in ("noisy-truth:1", "noisy-truth:2"):
+            result["hit"][scorer] = hits(questions, scorer, given.seeds, store)
+            print(scorer, json.dumps(result["hit"][scorer], indent=1), flush=True)
+            write("long_video", result)
+    for name, spec in SELECTORS.items():
+        result["cost"][name] = cost(spec, str(given.file), questions[0].question)
+        print(name, result["cost"][name], flush=True)
+        print(write("long_video", result))
+
+
+if __name__ == "__main__":
+    main()
