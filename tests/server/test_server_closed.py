@@ -394,3 +394,15 @@ def test_no_address_is_fetched_unless_its_host_is_allowed(serve, web):
     assert broken.status_code == 422
     assert "broke off" in broken.json()["detail"]
     assert len(uploads(allowed)) == 1
+
+
+def test_several_folders_are_offered_and_no_others(serve, media, secret, tmp_path):
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "second.mp4").write_bytes((media / "clip.mp4").read_bytes())
+    http = serve("--videos", str(more), videos=media).http
+    assert {"clip.mp4", "second.mp4"} <= {file["path"] for file in http.get("/files").json()}
+    for path in ("clip.mp4", "second.mp4", str(more / "second.mp4")):
+        assert http.post("/videos", json={"path": path}).status_code == 201
+    for path in (str(secret), "../secret.mp4"):
+        assert http.post("/videos", json={"path": path}).status_code == 403

@@ -22,7 +22,7 @@ from processes import PATIENCE
 @pytest.fixture
 def here(tmp_path, media, scores):
     """A service whose job threads do not run."""
-    made = Service(ServerSettings(data=tmp_path / "data", videos=media, scorer=scores))
+    made = Service(ServerSettings(data=tmp_path / "data", videos=(media,), scorer=scores))
     yield made
     made.close()
 

@@ -13,7 +13,7 @@ from platformdirs import user_data_path
 from framenest.cli import options
 from framenest.cli.options import Common, ScorerChoice, option
 from framenest.cli.terminal import err
-from framenest.errors import ConfigError, MissingExtra
+from framenest.errors import MissingExtra
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,10 @@ def serve(
     *,
     host: str = option("Address to listen on.", default="127.0.0.1"),
     port: int = option("Port to listen on.", default=8600),
-    videos: str | None = option(
-        "Folder whose videos may be asked about. [default: uploads only]", metavar="DIR"
+    videos: tuple[str, ...] = option(
+        "Folder whose videos may be asked about; may be given again. [default: uploads only]",
+        metavar="DIR",
+        multiple=True,
     ),
     data: str | None = option("Uploads, rankings and jobs. [default: the user's data folder]", metavar="DIR"),
     scorer: ScorerChoice,
@@ -95,19 +97,16 @@ def serve(
     FRAMENEST_TOKEN=… framenest serve --host 0.0.0.0 --videos lectures/
     """
     try:
-        import uvicorn
-
         from framenest.server.app import create_app
+        from framenest.server.listen import listen
         from framenest.server.server_settings import ServerSettings
         from framenest.server.service import Service
     except ImportError as error:
         raise MissingExtra("server", error.name or "fastapi") from error
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"--port {port} is not a port; give 0 to 65535")
     with options.settings_as_options():
         settings = ServerSettings(
             data=Path(data).expanduser() if data else user_data_path("framenest") / "server",
-            videos=Path(videos).expanduser() if videos else None,
+            videos=tuple(Path(folder).expanduser() for folder in videos),
             cache=common.cache.location,
             host=host,
             port=port,
@@ -128,15 +127,5 @@ def serve(
     except BaseException:
         service.close()
         raise
-    where = f"[{host}]" if ":" in host else host
-    err.print(f"Framenest at http://{where}:{port}/, its API at http://{where}:{port}/docs", soft_wrap=True)
-    # Its own access log would have query strings in it; the guard logs instead.
-    uvicorn.run(
-        create_app(service),
-        host=host,
-        port=port,
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=5,
-    )
+    err.print(f"Framenest at {settings.url}/, its API at {settings.url}/docs", soft_wrap=True)
+    listen(create_app(service), settings)

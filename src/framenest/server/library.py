@@ -57,40 +57,45 @@ class Library:
     def __init__(self, journal: Journal, settings: ServerSettings) -> None:
         self._journal = journal
         self._settings = settings
-        self._folder = settings.videos.resolve() if settings.videos else None
+        self._folders = [folder.resolve() for folder in settings.videos]
         self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
 
     def files(self) -> list[dict[str, Any]]:
-        """Files of the folder that look like videos: path below the folder, and size."""
+        """Files of the folders that look like videos: path below the folder, and size."""
         found: list[dict[str, Any]] = []
-        for file in sorted(self._folder.rglob("*")) if self._folder else ():
-            if file.suffix.lower() not in VIDEO_SUFFIXES:
-                continue
-            with suppress(
-                OSError, RuntimeError, UnicodeEncodeError
-            ):  # removed just now; a name that is no text
-                str(file).encode()
-                if file.is_file() and file.resolve().is_relative_to(self._folder or ""):
-                    path = str(file.relative_to(self._folder or ""))
-                    found.append({"path": path, "bytes": file.stat().st_size})
-            if len(found) == LISTED:
-                break
+        for folder in self._folders:
+            for file in sorted(folder.rglob("*")):
+                if file.suffix.lower() not in VIDEO_SUFFIXES:
+                    continue
+                with suppress(OSError, RuntimeError, UnicodeEncodeError):  # gone; a name that is no text
+                    str(file).encode()
+                    if file.is_file() and file.resolve().is_relative_to(folder):
+                        found.append({"path": str(file.relative_to(folder)), "bytes": file.stat().st_size})
+                if len(found) == LISTED:
+                    return found
         return found
 
     def add_path(self, path: str) -> LibraryVideo:
-        """Register a file of the allowed folder; `..` and links are resolved before it is judged."""
-        if self._folder is None:
+        """Register a file of the allowed folders; `..` and links are resolved before it is judged.
+
+        path: below one of the folders, the first that has it; or absolute, inside one of them.
+        """
+        if not self._folders:
             raise Refusal(403, "this server offers no folder of videos; upload the video")
-        try:
-            file = (self._folder / path).resolve()
-            outside, there = not file.is_relative_to(self._folder), file.is_file()
-        except (OSError, ValueError, RuntimeError) as error:
-            raise Refusal(404, "no such video") from error
-        if outside:
+        inside = False
+        for folder in self._folders:
+            try:
+                file = (folder / path).resolve()
+                if not file.is_relative_to(folder):
+                    continue
+                inside = True
+                if file.is_file():
+                    return self.add_file(file, str(file.relative_to(folder)), "folder")
+            except (OSError, ValueError, RuntimeError) as error:
+                raise Refusal(404, "no such video") from error
+        if not inside:
             raise Refusal(403, "this path lies outside the folder of videos")
-        if not there:
-            raise Refusal(404, "no such video")
-        return self.add_file(file, str(file.relative_to(self._folder)), "folder")
+        raise Refusal(404, "no such video")
 
     def add_file(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
         """Register a file that may be used, once it has been seen to be a video."""

@@ -19,13 +19,13 @@ SHORTEST_TOKEN = 16
 class ServerSettings:
     """Options of `framenest serve`. Secrets are not in its repr.
 
-    videos: the only folder whose files may be registered by path; None: uploads only. data: the folder of
+    videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
     uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
     the user's cache). max_job: seconds of one job. hosts: web hosts that videos may be fetched from.
     """
 
     data: Path
-    videos: Path | None = None
+    videos: tuple[Path, ...] = ()
     cache: str | None = None
     host: str = "127.0.0.1"
     port: int = 8600
@@ -44,12 +44,15 @@ class ServerSettings:
     answer_model: str | None = None
 
     def __post_init__(self) -> None:
-        if self.videos is not None and not self.videos.is_dir():
-            raise ConfigError(f"{self.videos}: not a folder; --videos names the folder of videos to offer")
+        for folder in self.videos:
+            if not folder.is_dir():
+                raise ConfigError(f"{folder}: not a folder; give a folder of videos to offer")
         counts = ("workers", "queue", "max_job", "max_upload", "max_stored", "check_seconds", "check_memory")
         for name in counts:
             if getattr(self, name) < 1:
                 raise BadSetting(name, getattr(self, name), "1 or more")
+        if not 0 <= self.port <= 65535:
+            raise BadSetting("port", self.port, "a port, 0 to 65535")
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:
             raise ConfigError(f"the token is too short; give at least {SHORTEST_TOKEN} characters")
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
@@ -61,6 +64,11 @@ class ServerSettings:
             )
         if (self.answer_url is None) != (self.answer_model is None):
             raise ConfigError("answering needs both --answer-url and --answer-model")
+
+    @property
+    def url(self) -> str:
+        """Where the server is reached."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @property
     def uploads(self) -> Path:

@@ -108,6 +108,16 @@ class Service:
         """The video that a ranking is of."""
         return self.library.get(self.rankings.request(ranking)["video"])
 
+    def describe(self, path: str) -> dict[str, Any]:
+        """What a registered video is; it need not be indexed."""
+        known: dict[str, Any] = self.picture_worker.call("describe", path)
+        return known
+
+    def look_at(self, path: str, times: list[float], short: int) -> list[tuple[int, float, bytes]]:
+        """(frame, seconds, JPEG) of what is on screen at each of these times."""
+        found: list[tuple[int, float, bytes]] = self.picture_worker.call("look_at", path, times, short)
+        return found
+
     def messages(self, ranking: str, k: int, style: str, max_side: int) -> str:
         """JSON text of the messages for a model."""
         with self._packable(ranking, k) as path:
@@ -182,7 +192,7 @@ class Service:
     def without_paths(self, message: str) -> str:
         """A message without where the server keeps its files."""
         settings = self.settings
-        for folder in (settings.videos, settings.uploads, settings.data, settings.cache_folder):
+        for folder in (*settings.videos, settings.uploads, settings.data, settings.cache_folder):
             if folder is not None:
                 message = message.replace(f"{folder.resolve()}{os.sep}", "")
         return message

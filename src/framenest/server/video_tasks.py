@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from framenest.cache.remote import open_store
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import ConfigError
@@ -21,7 +23,9 @@ from framenest.method.ranking import Ranking
 from framenest.processes import Report
 from framenest.protocols import Progress
 from framenest.session import Session
+from framenest.transcript.find import find_transcript
 from framenest.video import reopen
+from framenest.video.pyav import PyAVDecoder
 
 QUALITY = 85
 
@@ -57,6 +61,25 @@ class VideoTasks:
         ranking = MEC(config, session=self._session).rank(path, question, options=options)
         ranking.save(target)
         return {"decoded": ranking.stats.decoded, "video": ranking.video.to_json()}
+
+    def describe(self, path: str) -> dict[str, Any]:
+        """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""
+        decoder = self._session.open(path)
+        assert isinstance(decoder, PyAVDecoder)  # a registered file
+        transcript = find_transcript(decoder)
+        return {
+            "video": decoder.info.to_json(),
+            "streams": decoder.streams(),
+            "transcript": transcript.source if transcript and transcript.lines else None,
+        }
+
+    def look_at(self, path: str, times: list[float], short: int) -> list[tuple[int, float, bytes]]:
+        """(frame, seconds, JPEG) of what is on screen at each of these times."""
+        decoder = self._session.open(path)
+        on_screen = np.searchsorted(decoder.seconds, np.asarray(times) + 1e-9, side="right") - 1
+        frames = np.unique(np.maximum(on_screen, 0))
+        found = self.pictures(decoder.info.to_json(), frames.tolist(), short)
+        return [(frame, float(decoder.seconds[frame]), found[frame]) for frame in sorted(found)]
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> dict[int, bytes]:
         """JPEGs of frames with this short side; frames that do not decode are left out."""

@@ -71,6 +71,11 @@ class PyAVDecoder(PictureDecoder):
         """The text track inside the file that suits best; None where there is none."""
         return read_track(self._source, self.info.start, self.info.duration)
 
+    def streams(self) -> list[str]:
+        """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
+        with closing(self._source.open()) as opened:
+            return [_in_words(stream) for stream in opened.container.streams]
+
     def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""
         return Scaler(self.info.width, self.info.height, self._turn, tuple(sizes))
@@ -138,3 +143,9 @@ def _notes(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
     if seconds - timeline.duration > margin + 0.01 * seconds:
         return (f"the header promises {seconds:.1f} s of video, {timeline.duration:.1f} s are there",)
     return ()
+
+
+def _in_words(stream: Any) -> str:
+    codec = getattr(stream.codec_context, "name", None)
+    language = stream.metadata.get("language", "und")
+    return " ".join(filter(None, [stream.type, codec, f"({language})" if language != "und" else ""]))

@@ -32,7 +32,7 @@ def health(here: Here) -> Health:
         scorer=here.scorer,
         answers=settings.answer_url is not None,
         uploads=settings.max_upload,
-        folder=settings.videos is not None,
+        folder=bool(settings.videos),
         **here.jobs.counts(),
     )
 
