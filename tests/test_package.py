@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
+    ["installation"],
     ["errors", "text", "timing", "progress_bars"],
     ["records", "plugins"],
     ["config", "frames", "processes"],

@@ -8,11 +8,13 @@ FramenestError
 │   └── BadSetting  one setting outside its range
 ├── ScorerError     a scorer that cannot run or returned nonsense
 ├── ModelError      a multimodal model or its server gave no answer
-├── MissingExtra    an optional dependency is not installed; names the exact pip line
+├── MissingExtra    an optional dependency is not installed; names the command that installs it
 └── StoreError      the cache or an output cannot be read or written
 """
 
 from __future__ import annotations
+
+from framenest.installation import install_hint
 
 
 class FramenestError(Exception):
@@ -66,7 +68,7 @@ class MissingExtra(FramenestError):
     """An optional dependency is not installed."""
 
     def __init__(self, extra: str, package: str) -> None:
-        super().__init__(f"{package} is not installed; run: pip install 'framenest[{extra}]'")
+        super().__init__(f"{package} is not installed; {install_hint(extra)}")
         self.extra = extra
         self.package = package
 

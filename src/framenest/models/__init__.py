@@ -6,11 +6,12 @@ downloaded unless asked for.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
-from framenest.errors import ScorerError
+from framenest.errors import MissingExtra, ScorerError
 from framenest.models.catalogue import CATALOGUE, ModelEntry
 from framenest.models.hub import Checkpoint, HubRepo, from_folder
 from framenest.models.wheels import TAGS, WheelFile
@@ -18,6 +19,9 @@ from framenest.protocols import Progress
 
 __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",
            "locate", "require"]  # fmt: skip
+
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
+"""A repository's name on the hub."""
 
 
 def fetch(
@@ -28,12 +32,16 @@ def fetch(
     revision: a commit, branch or tag of the hub's repository, by default the catalogue's.
     """
     entry, checkpoint = entry_of(wanted)
+    must_be_there(checkpoint)
     where, done = "its package, which brings them", 0
     for source in entry.sources:
         if isinstance(source, HubRepo):
             source = _chosen(source, checkpoint, revision)
         progress(f"fetching {source.what}", done, entry.size)
-        path = source.fetch(store)
+        try:
+            path = source.fetch(store)
+        except MissingExtra as error:  # the hub's client comes with each of the extras
+            raise MissingExtra(entry.extra, error.package) from error
         where = str(path if isinstance(source, HubRepo) else path.parent)
         done += source.size
         progress(f"fetching {source.what}", done, entry.size)
@@ -57,12 +65,23 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
         if revision:
             raise ScorerError(f"{checkpoint} is a folder and has one revision; leave out --revision")
         return from_folder(checkpoint, store)
+    must_be_there(checkpoint)
     repo = CATALOGUE[scorer].repo
     assert repo is not None
     found = _chosen(repo, checkpoint, revision).locate()
     if found is None:
         raise _not_here(scorer, checkpoint, revision)
     return found
+
+
+def must_be_there(checkpoint: str) -> None:
+    """Refuse a checkpoint that can only be meant as a folder, and is none."""
+    path = Path(checkpoint).expanduser()
+    below = path.parent != Path() and path.parent.is_dir()
+    meant = checkpoint[:1] in ("/", ".", "~") or below or not _REPOSITORY.fullmatch(checkpoint)
+    if checkpoint and meant and not path.is_dir():
+        what = "this is a file, not a folder with a model" if path.exists() else "no such folder"
+        raise ScorerError(f"{checkpoint}: {what}")
 
 
 def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:

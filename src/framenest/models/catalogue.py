@@ -42,9 +42,13 @@ class ModelEntry:
     def licence(self) -> str:
         return ", ".join(sorted({source.licence for source in self.sources})) or "Apache-2.0"
 
+    def missing(self) -> str | None:
+        """The first of its packages that is not installed."""
+        return next((name for name in self.packages if importlib.util.find_spec(name) is None), None)
+
     def installed(self) -> bool:
         """Whether its packages are."""
-        return all(importlib.util.find_spec(name) is not None for name in self.packages)
+        return self.missing() is None
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether its weights are on this machine."""

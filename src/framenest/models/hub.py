@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,19 @@ def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkp
         raise ScorerError(f"{folder}: no model in this folder (*.safetensors or *.onnx)")
     prints = [[str(file.relative_to(path)), store.fingerprint(str(file))] for file in weights]
     return Checkpoint(path, path.name, digest(prints))
+
+
+def reachable() -> bool:
+    """Whether the hub answers from here."""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return False
+    address = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    request = urllib.request.Request(f"{address.rstrip('/')}/api/models?limit=1", method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=10):
+            return True
+    except (OSError, ValueError):  # also an answer that refuses, as of a proxy
+        return False
 
 
 def _hub() -> Any:

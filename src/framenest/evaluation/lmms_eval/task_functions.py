@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from framenest.errors import MissingExtra
 from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval.hook import ending_the_run, is_hooked, pictures_of
 from framenest.evaluation.lmms_eval.task_settings import NATIVE, TaskSettings
@@ -39,7 +40,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = Non
     elif is_hooked():
         shown = [{"type": "video", "url": str(manifest.write())}]
     else:
-        raise SystemExit("framenest: qwen-vl-utils is not installed; run: pip install 'framenest[lmms-eval]'")
+        raise SystemExit(f"framenest: {MissingExtra('lmms-eval', 'qwen-vl-utils')}")
     return [{"role": "user", "content": [*shown, {"type": "text", "text": question.prompt}]}]
 
 
