@@ -12,14 +12,22 @@ from framenest.corpus.batch_job import BatchJob
 
 @dataclass(frozen=True)
 class OddJob(BatchJob):
-    """first_start: a file that the first worker makes before it is killed, while it still loads."""
+    """first_start: a file that the first worker makes before it is killed, while it still loads.
+    only_start: a file that the first worker makes; every other is killed while it still loads.
+    """
 
     first_start: str = ""
+    only_start: str = ""
 
     def open(self, scorer=None):
         if self.first_start and not Path(self.first_start).exists():
             Path(self.first_start).touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.only_start:
+            try:
+                Path(self.only_start).touch(exist_ok=False)
+            except FileExistsError:
+                os.kill(os.getpid(), signal.SIGKILL)
         work = super().open(scorer)
 
         def odd(group, **told):

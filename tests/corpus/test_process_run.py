@@ -95,6 +95,16 @@ def test_a_worker_killed_while_it_starts_does_not_end_the_run(videos, tmp_path):
     assert {name: outcome.status for name, outcome in found.items()} == {"0.mp4": "done"}
 
 
+def test_a_worker_that_can_never_start_does_not_end_the_run_of_the_others(videos, tmp_path, caplog):
+    job = OddJob(SMALL, root=str(tmp_path / "store"), only_start=str(tmp_path / "started"))
+    found = outcomes_by_name(job, index_groups([str(path) for path in videos.glob("*.mp4")]), jobs=2)
+    assert sorted(outcome.status for outcome in found.values()) == ["done"] * 6
+    assert (
+        "a worker could not start: the worker was killed by SIGKILL; the others go on without it"
+        in caplog.text
+    )
+
+
 def test_own_memory_counts_what_a_process_holds():
     before = own_memory(os.getpid())
     if before is None:

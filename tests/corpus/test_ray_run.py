@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fragile_scorer import COLOURS, install_fragile_scorer, one_colour
 
 from framenest import IndexConfig, MECConfig
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
-from framenest.frames import FrameBatch
 from framenest.scorers.features import Features
 from media import numbered_video
 
@@ -34,12 +34,12 @@ def videos(tmp_path_factory) -> Path:
     return folder
 
 
-def run_on_cluster(tmp_path, **settings):
-    """In a process of its own: Ray's threads and warnings are not this one's."""
+def run_on_cluster(tmp_path, *more_paths, **settings):
+    """In a process of its own: Ray's threads and warnings are not this one's. more_paths: to import from."""
     file = tmp_path / "settings.json"
     file.write_text(json.dumps({"log": str(tmp_path / "log.jsonl"), "head": 1} | settings))
     here = Path(__file__).parent
-    paths = os.pathsep.join(map(str, (here, here.parent)))
+    paths = os.pathsep.join(map(str, (here, here.parent, *more_paths)))
     environment = os.environ | {"PYTHONPATH": paths, "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, str(here / "ray_run.py"), str(file)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
@@ -116,6 +116,30 @@ def test_what_hangs_or_crashes_fails_alone(videos, tmp_path):
     assert sum(row[2] == "done" for row in result["outcomes"]) == 8
 
 
+def test_pictures_that_kill_an_encoder_or_hang_in_it_fail_their_video_alone(videos, tmp_path):
+    install_fragile_scorer(tmp_path / "site")
+    odd = [str(one_colour(tmp_path / f"{name}.mp4", colour)) for name, colour in COLOURS.items()]
+    result = run_on_cluster(
+        tmp_path,
+        tmp_path / "site",
+        videos=str(videos),
+        odd=odd,
+        store=str(tmp_path / "ray"),
+        scorer="fragile",
+        encoders=1,
+        head=3,
+        seconds=20.0,
+    )
+    failed = {row[0]: row[3:] for row in result["outcomes"] if row[2] == "failed"}
+    assert {name: error for name, (error, _) in failed.items()} == {
+        "white.mp4": "WorkerDied",
+        "black.mp4": "TimeLimit",
+    }
+    assert "white.mp4: the scorer broke down on its frames 0 to " in failed["white.mp4"][1]
+    assert "killed by SIGSEGV" in failed["white.mp4"][1]
+    assert sum(row[2] == "done" for row in result["outcomes"]) == 8
+
+
 def test_rankings_with_an_encoder_and_a_store_at_an_address(videos, tmp_path, tags_store):
     asked = [("0.mp4", "Where?"), ("0.mp4", "Is there a cup?"), ("1.mp4", "Where?")]
     lines = [json.dumps({"video": str(videos / name), "question": text}) for name, text in asked]
@@ -141,39 +165,3 @@ def test_on_a_cluster_the_scorer_is_named(capsys, videos):
         main(["index", str(videos), "--engine", "ray"])
     assert ended.value.code == 2
     assert "name it with --scorer" in capsys.readouterr().err
-
-
-def test_batches_of_several_videos_are_joined_and_blame_is_not_shared():
-    import asyncio
-
-    from framenest.corpus.remote_scorer import BatchingEncoder
-
-    class Counting:
-        """Not a model: adds up pixels, and refuses white pictures."""
-
-        name, version, inputs = "counting", "1", ()
-        sizes = ()
-
-        def encode(self, frames):
-            self.sizes = (*self.sizes, len(frames))
-            if (frames.pixels[0] == 255).any():
-                raise ValueError("white")
-            return {"sum": frames.pixels[0].sum(axis=(1, 2, 3))}
-
-    def batch(count, value):
-        pixels = np.full((count, 2, 2, 3), value, np.uint8)
-        return FrameBatch(np.arange(count), np.zeros(count), (pixels,))
-
-    async def ask():
-        encoder = BatchingEncoder(BatchJob())
-        encoder._scorer = scorer = Counting()
-        values = [(30, 1), (30, 2), (3, 255), (30, 3)]
-        asked = [encoder.encode(batch(count, value)) for count, value in values]
-        return scorer, await asyncio.gather(*asked, return_exceptions=True)
-
-    scorer, results = asyncio.run(ask())
-    assert [r["sum"].tolist() for r in (results[0], results[1], results[3])] == [
-        [12 * value] * 30 for value in (1, 2, 3)
-    ]
-    assert isinstance(results[2], ValueError)
-    assert max(scorer.sizes) == 63  # two videos together, and the third that was refused

@@ -77,6 +77,10 @@ class WorkQueue:
         """None where nothing is left."""
         return self._retries.popleft() if self._retries else next(self._groups, None)
 
+    def put_back(self, group: Group) -> None:
+        """A group that nobody has begun comes again."""
+        self._retries.append(group)
+
     def lost(self, group: Group, lost: WorkerLost) -> list[ItemOutcome]:
         """Retry the items one by one; a single item fails."""
         if len(group) > 1:
@@ -176,6 +180,8 @@ class Work:
         except UnwritableCache as error:
             full = not isinstance(self.store, RemoteStore)  # at an address, the next one may be kept
             return failed(item, StoreError.__name__, str(error), stops=full)
+        except WorkerLost as lost:  # a scorer elsewhere broke down on this video's frames
+            return failed(item, lost.kind, f"{item.video}: {lost}")
         except FramenestError as error:
             return failed(item, type(error).__name__, str(error))
         except MemoryError:

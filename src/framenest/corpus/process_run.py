@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from multiprocessing.connection import wait
+from typing import Any
 
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, WorkQueue
 from framenest.errors import FramenestError
 from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess, cores
 
+log = logging.getLogger("framenest")
 POLL = 0.2
 """Seconds between two checks of the limits on time and memory."""
 
@@ -19,40 +22,72 @@ def run_in_processes(
 ) -> Iterator[list[ItemOutcome]]:
     """Do all groups in `jobs` processes; outcomes come as they end.
 
-    A group in which a worker dies or is stopped is done again item by item; a single item then fails.
+    A group in which a worker dies or is stopped is done again item by item; a single item then fails. A
+    worker that cannot be started, not even again, is given up, and the others go on; the run ends where none
+    is left.
     """
-    queue, threads = WorkQueue(groups), max(1, cores() // jobs)
-    idle = [WorkerProcess(_open, job, limits=limits, threads=threads) for _ in range(jobs)]
-    busy: dict[WorkerProcess, Group] = {}
+    threads = max(1, cores() // jobs)
+    pool = _Pool(
+        WorkQueue(groups), [WorkerProcess(_open, job, limits=limits, threads=threads) for _ in range(jobs)]
+    )
     try:
-        while True:
-            while idle and (group := queue.next()) is not None:
-                worker = idle.pop()
-                busy[worker] = group
-                worker.send(group)
-            if not busy:
-                return
-            wait([source for worker in busy for source in worker.wakes], POLL)
-            for worker in list(busy):
-                outcomes = _outcomes(worker, busy[worker], queue)
-                if outcomes is not None:
-                    del busy[worker]
-                    idle.append(worker)
-                    yield outcomes
+        while pool.send():
+            yield from pool.poll()
     finally:
-        for worker in (*idle, *busy):
+        pool.kill()
+
+
+class _Pool:
+    """The workers, and what each is at."""
+
+    def __init__(self, queue: WorkQueue, workers: list[WorkerProcess]) -> None:
+        self._queue = queue
+        self._idle = workers
+        self._busy: dict[WorkerProcess, Group] = {}
+
+    def send(self) -> bool:
+        """Give all idle workers something to do; False where nothing is left and all are idle."""
+        while self._idle and (group := self._queue.next()) is not None:
+            worker = self._idle.pop()
+            self._busy[worker] = group
+            self._outcomes(worker, partial(worker.send, group))
+        return bool(self._busy)
+
+    def poll(self) -> Iterator[list[ItemOutcome]]:
+        """Wait a moment for outcomes."""
+        wait([source for worker in self._busy for source in worker.wakes], POLL)
+        for worker in list(self._busy):
+            if outcomes := self._outcomes(worker, worker.poll):
+                yield outcomes
+
+    def kill(self) -> None:
+        for worker in (*self._idle, *self._busy):
             worker.kill()
 
+    def _outcomes(
+        self, worker: WorkerProcess, step: Callable[[], tuple[Any, ...] | None]
+    ) -> list[ItemOutcome]:
+        """What a step of a worker brings; nothing while it is at work, and where it is given up."""
+        outcomes: list[ItemOutcome] = []
+        try:
+            message = step()
+            if message is None:
+                return []
+            outcomes = message[1]
+        except WorkerLost as lost:
+            if lost.kind == "StartFailed":
+                self._give_up(worker, lost)
+                return []
+            outcomes = self._queue.lost(self._busy[worker], lost)
+        del self._busy[worker]
+        self._idle.append(worker)
+        return outcomes
 
-def _outcomes(worker: WorkerProcess, group: Group, queue: WorkQueue) -> list[ItemOutcome] | None:
-    """None while the worker is at work."""
-    try:
-        message = worker.poll()
-    except WorkerLost as lost:
-        if lost.kind == "StartFailed":
+    def _give_up(self, worker: WorkerProcess, lost: WorkerLost) -> None:
+        self._queue.put_back(self._busy.pop(worker))
+        if not (self._idle or self._busy):
             raise FramenestError(f"{lost}; give fewer --jobs, or more --memory") from lost
-        return queue.lost(group, lost)
-    return None if message is None else message[1]
+        log.warning("%s; the others go on without it", lost)
 
 
 def _open(report: Report, job: BatchJob) -> Callable[[Group], list[ItemOutcome]]:

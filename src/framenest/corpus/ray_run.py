@@ -19,14 +19,14 @@ from cachetools import LRUCache, cached
 
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, WorkQueue
 from framenest.corpus.process_run import POLL
-from framenest.corpus.remote_scorer import BatchingEncoder, RemoteScorer
+from framenest.corpus.remote_scorer import PATIENCE, BatchingEncoder, RemoteScorer
 from framenest.errors import ConfigError, FramenestError, MissingExtra
 from framenest.processes import ProcessLimits, WorkerLost
 from framenest.text import one_line
 from framenest.video.address import is_remote
 
 RETRIES = 5
-"""How often a task is retried when its worker or node is lost."""
+"""How often a task, or a request to an encoder, is retried when its worker or node is lost."""
 WAITING_AT_ONCE = 64
 """Requests that one encoder has waiting at most; they are joined into batches."""
 
@@ -57,7 +57,7 @@ def run_on_ray(
     if ours:
         _connect(ray, address, jobs)
     try:
-        scorer = None if job.scorer is None else _start_encoders(ray, job, encoders)
+        scorer = None if job.scorer is None else _start_encoders(ray, job, limits, encoders)
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(_do)
         queue = WorkQueue(map(_absolute, groups))
         flying: dict[Any, Group] = {}
@@ -108,7 +108,9 @@ def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
     return answer
 
 
-def _start_encoders(ray: Any, job: BatchJob, wanted: int | None) -> RemoteScorer | None:
+def _start_encoders(
+    ray: Any, job: BatchJob, limits: ProcessLimits, wanted: int | None
+) -> RemoteScorer | None:
     """A scorer on actors; None where every task runs its own."""
     there = ray.cluster_resources()
     processors, gpus = int(there.get("CPU", 0)), int(there.get("GPU", 0))
@@ -118,11 +120,12 @@ def _start_encoders(ray: Any, job: BatchJob, wanted: int | None) -> RemoteScorer
     if not gpus and count >= processors:
         raise ConfigError(f"{count} encoders leave none of the cluster's {processors} processors to decode")
     share = {"num_gpus": min(1.0, gpus / count), "num_cpus": 0} if gpus else {"num_cpus": 1}
-    lasting = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": WAITING_AT_ONCE}
+    lasting = {"max_restarts": -1, "max_task_retries": RETRIES, "max_concurrency": WAITING_AT_ONCE}
     actor = ray.remote(BatchingEncoder).options(**share, **lasting)
-    actors = [actor.remote(job) for _ in range(count)]
+    actors = [actor.remote(job, limits) for _ in range(count)]
+    patience = PATIENCE * limits.seconds if limits.seconds else None
     try:
-        return RemoteScorer(ray.get(actors[0].traits.remote()), actors)
+        return RemoteScorer(ray.get(actors[0].traits.remote()), actors, patience)
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from error
 
@@ -137,16 +140,23 @@ def _do(
 ) -> list[ItemOutcome] | WorkerLost:
     """A task: the outcomes of a group, or why it had to be stopped.
 
-    The work runs in a thread, watched. What has to be stopped takes this process with it, after the answer:
+    The work runs in a thread, watched; time that it waits for an encoder, which has limits of its own, is
+    not counted. What has to be stopped takes this process with it, after the answer:
     a task that comes to it meanwhile is retried elsewhere.
     """
     os.environ["FRAMENEST_THREADS"] = "1"  # a task has one processor
-    work, began = _open(job, scorer), time.monotonic()
+    work = _open(job, scorer)
+
+    def worked() -> float:
+        waited = work.scorer.waited if isinstance(work.scorer, RemoteScorer) else 0.0
+        return time.monotonic() - waited
+
+    began = worked()
     answer: Future[list[ItemOutcome]] = Future()
 
     def heartbeat() -> None:
         nonlocal began
-        began = time.monotonic()
+        began = worked()
 
     def run() -> None:
         try:
@@ -156,7 +166,7 @@ def _do(
 
     threading.Thread(target=run, daemon=True).start()
     while not wait([answer], POLL).done:
-        lost = limits.exceeded(began, os.getpid())
+        lost = limits.exceeded(time.monotonic() - worked() + began, os.getpid())
         if lost is not None:
             threading.Timer(1.0, os._exit, (1,)).start()
             return lost

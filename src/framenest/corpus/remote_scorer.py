@@ -4,43 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
-from functools import cached_property
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import local_directory
+from framenest.cache.directory import DirectoryStore, local_directory
+from framenest.config import ScorerConfig
 from framenest.corpus.batch_job import BatchJob
+from framenest.corpus.process_run import POLL
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch
+from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Encoded, Scorer
 from framenest.scorers import load_scorer
 
 LARGEST_BATCH = 64
 """Frames of several videos that are encoded together at most."""
+PATIENCE = 8
+"""Times the limit of one call that a video waits for an encoder: pictures of others may hang there first."""
 
 _Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
 
 
 class BatchingEncoder:
-    """An actor around a scorer. Requests that come while it encodes wait and are then encoded together."""
+    """An actor around a scorer. Requests that come while it encodes wait and are then encoded together.
 
-    def __init__(self, job: BatchJob) -> None:
-        self._job = job
+    The scorer runs in a process of its own: pictures that kill it, or on which it hangs, do not end the
+    actor and what waits there. What was encoded together is then encoded one by one, so that only the
+    video to blame fails.
+    """
+
+    def __init__(self, job: BatchJob, limits: ProcessLimits) -> None:
+        folder = local_directory(job.store()).root
+        self._process = WorkerProcess(_load, str(job.scorer), str(folder), job.scoring, limits=limits)
         self._waiting: list[_Request] = []
         self._task: asyncio.Task[None] | None = None
         self._one = asyncio.Lock()  # a scorer does one thing at a time
 
-    @cached_property
-    def _scorer(self) -> Scorer:
-        return load_scorer(str(self._job.scorer), local_directory(self._job.store()), self._job.scoring)
-
     async def traits(self) -> dict[str, Any]:
         """The scorer's attributes: name, version, inputs and relevance."""
-        names = ("name", "version", "inputs", "relevance")
-        return {name: getattr(self._scorer, name, None) for name in names}
+        found: dict[str, Any] = await self._ask("traits")
+        return found
 
     async def encode(self, frames: FrameBatch) -> Encoded:
         """As Scorer.encode, together with what others asked for meanwhile."""
@@ -52,9 +60,19 @@ class BatchingEncoder:
 
     async def match(self, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
         """As Scorer.match; reference: None where it is `encoded`, which is then not sent twice."""
-        reference = encoded if reference is None else reference
+        relevance: NDArray[np.float32] = await self._ask("match", encoded, question, reference)
+        return relevance
+
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        """What a function in the scorer's process returns; raises WorkerLost where that broke down."""
         async with self._one:
-            return await asyncio.to_thread(self._scorer.match, encoded, question, reference=reference)
+            return await asyncio.to_thread(self._wait, method, *arguments)
+
+    def _wait(self, *call: Any) -> Any:
+        self._process.send(*call)
+        while (message := self._process.poll(POLL)) is None:
+            pass
+        return message[1]
 
     async def _drain(self) -> None:
         while self._waiting:
@@ -62,11 +80,10 @@ class BatchingEncoder:
 
     async def _answer(self, requests: list[_Request]) -> None:
         try:
-            async with self._one:
-                results = await asyncio.to_thread(self._encode_together, [frames for frames, _ in requests])
+            results = await self._ask("encode", [frames for frames, _ in requests])
         except Exception as error:
             if len(requests) == 1:
-                requests[0][1].set_exception(error)
+                requests[0][1].set_exception(_blame(error, requests[0][0]))
             else:  # only the one to blame shall fail
                 for request in requests:
                     await self._answer([request])
@@ -85,11 +102,39 @@ class BatchingEncoder:
                 self._waiting.remove(request)
         return taken
 
-    def _encode_together(self, batches: list[FrameBatch]) -> list[Encoded]:
-        """The features of each batch, encoded in one call."""
-        encoded = self._scorer.encode(FrameBatch.join(batches))
-        bounds = itertools.pairwise([0, *itertools.accumulate(map(len, batches))])
-        return [{name: np.asarray(rows)[a:b] for name, rows in encoded.items()} for a, b in bounds]
+
+def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> Callable[..., Any]:
+    """In the scorer's process: the functions that BatchingEncoder asks for."""
+    loaded = load_scorer(scorer, DirectoryStore(folder), scoring)
+    functions: dict[str, Callable[..., Any]] = {
+        "traits": partial(_traits, loaded),
+        "encode": partial(_encode, loaded),
+        "match": partial(_match, loaded),
+    }
+    return lambda name, *arguments: functions[name](*arguments)
+
+
+def _traits(scorer: Scorer) -> dict[str, Any]:
+    return {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
+
+
+def _encode(scorer: Scorer, batches: list[FrameBatch]) -> list[Encoded]:
+    """The features of each batch, encoded in one call."""
+    encoded = scorer.encode(FrameBatch.join(batches))
+    bounds = itertools.pairwise([0, *itertools.accumulate(map(len, batches))])
+    return [{name: np.asarray(rows)[a:b] for name, rows in encoded.items()} for a, b in bounds]
+
+
+def _match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
+    return scorer.match(encoded, question, reference=encoded if reference is None else reference)
+
+
+def _blame(error: Exception, frames: FrameBatch) -> Exception:
+    """The error, with the frames that the scorer broke down on."""
+    if not isinstance(error, WorkerLost) or error.kind == "StartFailed" or not len(frames):
+        return error
+    first, last = frames.frames[0], frames.frames[-1]
+    return WorkerLost(f"the scorer broke down on its frames {first} to {last} ({error})", error.kind)
 
 
 def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
@@ -99,14 +144,23 @@ def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
 class RemoteScorer:
     """A Scorer whose work BatchingEncoder actors do, in turn. Small; travels between machines.
 
-    traits: what BatchingEncoder.traits returns.
+    traits: what BatchingEncoder.traits returns. patience: seconds to wait for an answer; None for ever.
     """
 
-    def __init__(self, traits: dict[str, Any], actors: Sequence[Any]) -> None:
+    def __init__(self, traits: dict[str, Any], actors: Sequence[Any], patience: float | None = None) -> None:
         self.name, self.version = traits["name"], traits["version"]
         self.inputs, self.relevance = traits["inputs"], traits["relevance"]
         self.actors = actors
+        self._patience = patience
         self._calls = 0
+        self._waited = 0.0
+        self._since: float | None = None
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this scorer has waited for answers: no fault of the video that asked."""
+        since = self._since
+        return self._waited + (0.0 if since is None else time.monotonic() - since)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """As Scorer.encode."""
@@ -126,9 +180,16 @@ class RemoteScorer:
 
         actor = self.actors[self._calls % len(self.actors)]
         self._calls += 1
+        self._since = time.monotonic()
         try:
-            return ray.get(getattr(actor, method).remote(*arguments))
+            return ray.get(getattr(actor, method).remote(*arguments), timeout=self._patience)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, FramenestError):  # as it was there, without the way it came
                 raise error.cause from None
             raise
+        except ray.exceptions.GetTimeoutError:
+            raise WorkerLost(f"no answer from an encoder in {self._patience:g} s", "TimeLimit") from None
+        except ray.exceptions.RayActorError as error:  # with its node, again and again
+            raise WorkerLost(f"its encoder was lost ({type(error).__name__})") from None
+        finally:
+            self._waited, self._since = self.waited, None
