@@ -9,8 +9,41 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.errors import VideoError
+
 Array = NDArray[Any]
 Pixels = NDArray[np.uint8]
+
+MOST_PIXELS = 2**27
+"""Of one picture: a little more than 16K video has. As RGB that is 400 MB."""
+MOST_ELONGATED = 50
+"""Times the short side that the long side of a picture may have. Pictures are scaled by their short side, so
+more would make a small file ask for any amount of memory."""
+
+
+def check_picture_size(path: str, width: int, height: int) -> None:
+    """Refuse pictures that would take too much memory, as they are or scaled.
+
+    Args:
+        path: The video, for the message.
+        width: In pixels.
+        height: In pixels.
+
+    Raises:
+        VideoError: The pictures have too many pixels, or are too elongated.
+
+    Example:
+        >>> check_picture_size("film.mp4", 1920, 1080)
+    """
+    if width * height > MOST_PIXELS:
+        raise VideoError(
+            f"{path}: pictures of {width}×{height} are too large; {MOST_PIXELS:,} pixels at most"
+        )
+    if max(width, height) > MOST_ELONGATED * min(width, height):
+        raise VideoError(
+            f"{path}: pictures of {width}×{height} are too elongated; "
+            f"one side may be at most {MOST_ELONGATED} times the other"
+        )
 
 
 @dataclass(frozen=True)

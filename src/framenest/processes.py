@@ -51,6 +51,24 @@ def machine_memory() -> int:
     return min(found, default=0)
 
 
+def memory_share(processes: int) -> int | None:
+    """Bytes that each of so many processes may hold so that the machine stays alive beside them all.
+
+    None where the machine's memory cannot be known. A quarter is left for everything else.
+
+    Example:
+        >>> memory_share(2) == 2 * memory_share(4)
+        True
+    """
+    return 3 * machine_memory() // (4 * processes) or None
+
+
+def _give_way_for_memory() -> None:
+    """Where memory runs out all the same, the system shall end this process before any other."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("800")
+
+
 def _end_with_parent() -> None:
     """Wait for the parent process to end, then end this one: no orphans."""
     parent = multiprocessing.parent_process()
@@ -222,6 +240,7 @@ def _serve(
     """The worker's side: load, then answer calls until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _give_way_for_memory()
     if threads is not None:
         os.environ["FRAMENEST_THREADS"] = str(threads)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))

@@ -13,12 +13,14 @@ from odd_jobs import OddJob
 
 from framenest import IndexConfig, MECConfig, Ranking
 from framenest.cache.directory import DirectoryStore
-from framenest.corpus.batch_job import ItemOutcome, WorkItem, failed
+from framenest.cli import many_videos
+from framenest.cli.many_videos import ManyVideos
+from framenest.corpus.batch_job import BatchJob, ItemOutcome, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
 from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import FramenestError
-from framenest.processes import ProcessLimits, own_memory
+from framenest.processes import ProcessLimits, machine_memory, own_memory
 from media import numbered_video
 from processes import PATIENCE, children
 
@@ -112,6 +114,17 @@ def test_own_memory_counts_what_a_process_holds():
     hoard = bytearray(os.urandom(2**20) * 50)
     assert own_memory(os.getpid()) - before > 40 * 2**20
     del hoard
+
+
+def test_all_workers_together_leave_the_machine_a_quarter_of_its_memory(monkeypatch):
+    given = []
+    monkeypatch.setattr(many_videos, "run_in_processes", lambda *what: given.append(what[2:]))
+    groups = index_groups([f"{number}.mp4" for number in range(8)])
+    for jobs in (1, 3, 20):
+        ManyVideos(jobs, None, None, None, "local", None, None).outcomes(BatchJob(), groups)
+    assert [jobs for jobs, _ in given] == [1, 3, 8]
+    for jobs, limits in given:
+        assert 0 < jobs * limits.memory <= 3 * machine_memory() // 4
 
 
 def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):

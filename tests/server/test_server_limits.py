@@ -1,22 +1,26 @@
 """What goes wrong or takes too long: a full disk, a broken journal, work that does not end."""
 
 import asyncio
+import os
 import resource
 import threading
+import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from framenest.errors import StoreError, VideoError
-from framenest.processes import ProcessLimits
-from framenest.server import service, uploads
+from framenest.processes import ProcessLimits, machine_memory
+from framenest.server import service, uploads, video_check
 from framenest.server.partial_file import PartialFile, StorageQuota
 from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
 from framenest.server.uploads import Uploads
+from framenest.server.video_check import check_video
 from framenest.server.video_worker import VideoWorker
-from processes import PATIENCE
+from processes import PATIENCE, children, standing_still
 
 
 @pytest.fixture
@@ -91,6 +95,48 @@ def test_work_over_its_limits_is_ended(tmp_path, media, scores, limits, told):
             worker.call("index", str(media / "clip.mp4"))
         assert worker.pid is None
     worker.close()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_all_workers_together_leave_the_machine_a_quarter_of_its_memory(tmp_path, scores, workers):
+    made = Service(ServerSettings(data=tmp_path / "data", scorer=scores, workers=workers))
+    every = [*made.workers, made.picture_worker]
+    try:
+        assert len(every) == workers + 1
+        assert 0 < sum(worker.limits.memory for worker in every) <= 3 * machine_memory() // 4
+    finally:
+        made.close()
+
+
+def test_a_file_is_looked_at_to_the_end_however_little_processor_time_there_is(clip):
+    """The checking process stands still for longer than all the processor time that it may take."""
+    seconds = 2
+    stopped = threading.Event()
+
+    def starve():
+        while not (pids := children(os.getpid())):
+            time.sleep(0.01)
+        with suppress(ProcessLookupError), standing_still(pids):
+            stopped.set()
+            time.sleep(3.5 * seconds)
+
+    thread = threading.Thread(target=starve)
+    thread.start()
+    try:
+        assert check_video(clip, seconds=seconds, memory=2**31)["codec"] == "h264"
+    finally:
+        thread.join()
+    assert stopped.is_set()
+
+
+def test_a_file_that_cannot_be_looked_at_in_time_may_come_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(video_check, "LONGEST", 3)
+    script = tmp_path / "sleeps.py"
+    script.write_text("import time; time.sleep(3600)")
+    monkeypatch.setattr(video_check, "__file__", str(script))
+    with pytest.raises(Refusal, match="too busy") as refused:
+        check_video(script, seconds=1, memory=2**31)
+    assert (refused.value.status, refused.value.retry_after) == (503, 60)
 
 
 def test_a_video_with_work_under_way_is_not_removed(here):

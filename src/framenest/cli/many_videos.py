@@ -20,7 +20,7 @@ from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
 from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import ConfigError, StoreError
-from framenest.processes import ProcessLimits, cores, machine_memory
+from framenest.processes import ProcessLimits, cores, memory_share
 from framenest.scorers import choose, runs_on_gpu
 from framenest.text import duration_text
 
@@ -45,7 +45,7 @@ class ManyVideos:
     )
     memory: float | None = option(
         "What a worker may hold, such as 2GiB; one that takes more is stopped. "
-        "[default: its share of what there is]",
+        "[default: its share of three quarters of what there is]",
         type=Size(),
     )
     failures: str | None = option(
@@ -87,7 +87,7 @@ class ManyVideos:
         if self.address is not None or self.encoders is not None:
             raise ConfigError("--address and --encoders are for --engine ray")
         jobs = min(self.jobs or _workers_for(job), len(groups))
-        limits = ProcessLimits(seconds, memory or machine_memory() // jobs or None)
+        limits = ProcessLimits(seconds, memory or memory_share(jobs))
         return run_in_processes(job, groups, jobs, limits)
 
 

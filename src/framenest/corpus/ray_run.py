@@ -145,11 +145,10 @@ def _do(
     a task that comes to it meanwhile is retried elsewhere.
     """
     os.environ["FRAMENEST_THREADS"] = "1"  # a task has one processor
-    work = _open(job, scorer)
+    work, mine = _open(job, scorer)
 
     def worked() -> float:
-        waited = work.scorer.waited if isinstance(work.scorer, RemoteScorer) else 0.0
-        return time.monotonic() - waited
+        return time.monotonic() - (mine.waited if mine else 0.0)
 
     began = worked()
     answer: Future[list[ItemOutcome]] = Future()
@@ -174,6 +173,6 @@ def _do(
 
 
 @cached(LRUCache(4), key=lambda job, scorer: (job, *map(str, scorer.actors if scorer else ())))
-def _open(job: BatchJob, scorer: RemoteScorer | None) -> Work:
-    """Opened once per worker process, which serves many tasks."""
-    return job.open(scorer)
+def _open(job: BatchJob, scorer: RemoteScorer | None) -> tuple[Work, RemoteScorer | None]:
+    """Opened once per worker process, which serves many tasks: the work, and the scorer that it uses."""
+    return job.open(scorer), scorer

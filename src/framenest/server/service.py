@@ -16,7 +16,7 @@ from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
 from framenest.method.ranking import RANKING_FORMAT
-from framenest.processes import Cancelled, ProcessLimits, machine_memory
+from framenest.processes import Cancelled, ProcessLimits, memory_share
 from framenest.server.frame_images import FrameImages
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
@@ -49,7 +49,7 @@ class Service:
         self.uploads = Uploads(settings, self.library)
         self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
         self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
-        share = machine_memory() // settings.workers or None
+        share = memory_share(settings.workers + 1)  # the picture worker is one more
         limits = ProcessLimits(settings.max_job, share)
         self.workers = [VideoWorker(settings, limits) for _ in range(settings.workers)]
         self.picture_worker = VideoWorker(settings, ProcessLimits(PICTURE_SECONDS, share))

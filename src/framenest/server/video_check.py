@@ -16,6 +16,7 @@ from typing import Any
 
 FRAMES = 4  # decoded at the beginning
 MOST_PIXELS = 2**26
+LONGEST = 600  # seconds by the clock, for a busy machine: the limit on processor time is what ends bad files
 
 
 def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
@@ -23,6 +24,25 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
 
     seconds: of processor time; memory: bytes of address space.
     """
+    from framenest.errors import VideoError
+    from framenest.frames import check_picture_size
+    from framenest.server.refusals import Refusal
+    from framenest.video.mp4 import check_sample_counts
+
+    try:
+        with path.open("rb") as file:
+            check_sample_counts("the file", file)
+        found = _checked_apart(path, seconds, memory)
+        check_picture_size("the file", found["width"], found["height"])
+    except VideoError as error:
+        raise Refusal(422, f"not accepted: {error}") from error
+    except OSError as error:
+        raise Refusal(422, f"not accepted: the file cannot be read ({error.strerror})") from error
+    return found
+
+
+def _checked_apart(path: Path, seconds: int, memory: int) -> dict[str, Any]:
+    """What this script prints, run on the file."""
     from framenest.server.refusals import Refusal
     from framenest.video.formats import FORMATS, open_options
 
@@ -30,12 +50,12 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory), options]
     try:
         done = subprocess.run(
-            command, capture_output=True, timeout=3 * seconds, check=False, stdin=subprocess.DEVNULL
+            command, capture_output=True, timeout=LONGEST, check=False, stdin=subprocess.DEVNULL
         )
         found: dict[str, Any] = json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
-        text = f"not accepted: its beginning took more than {3 * seconds} s to decode"
-        raise Refusal(422, text) from error
+        text = "the server is too busy to look at this file; send it again later"
+        raise Refusal(503, text, retry_after=60) from error
     except ValueError as error:
         text = "not accepted: the decoder broke or went over its limits on this file"
         raise Refusal(422, text) from error

@@ -31,6 +31,7 @@ class VideoWorker:
 
     def __init__(self, settings: ServerSettings, limits: ProcessLimits) -> None:
         what = (settings.scorer, settings.scoring, settings.cache)
+        self.limits = limits
         self._process = WorkerProcess(load_tasks, *what, limits=limits, niceness=NICENESS)
         self._turn = threading.Lock()
         self._closed = False

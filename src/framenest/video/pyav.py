@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.errors import VideoError
-from framenest.frames import VideoInfo
+from framenest.frames import VideoInfo, check_picture_size
 from framenest.processes import cores
 from framenest.protocols import Store
 from framenest.transcript.transcript import Transcript
@@ -101,6 +101,7 @@ class PyAVDecoder(PictureDecoder):
             stream, turn = opened.stream, Orientation.of(first)
             aspect = fraction(stream.sample_aspect_ratio)
             width, height = display_size(first.width, first.height, aspect, turn)
+            check_picture_size(path, width, height)
             info = VideoInfo(
                 path=path,
                 fingerprint=fingerprint,

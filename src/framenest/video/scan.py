@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.video.mp4 import BadHeader, composition_offsets
+from framenest.video.mp4 import BadHeader, check_sample_counts, composition_offsets
 from framenest.video.source import Opened, Packet, Source, fraction
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
@@ -23,6 +23,8 @@ _Table: TypeAlias = NDArray[np.void]
 
 def scan(source: Source) -> Timeline:
     """The timeline of a video stream; nothing is decoded unless the stream carries no times."""
+    with source.file() as file:
+        check_sample_counts(source.path, file)
     with closing(source.open()) as opened:
         stream = opened.stream
         time_base = fraction(stream.time_base) or Fraction(1, 90000)

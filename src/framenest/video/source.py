@@ -17,6 +17,7 @@ from av.error import FFmpegError
 from framenest.cache.hashes import digest
 from framenest.cache.in_use import InUse
 from framenest.errors import VideoError
+from framenest.frames import MOST_PIXELS, check_picture_size
 from framenest.video.formats import begins_a_playlist, is_playlist, open_options
 
 TIMEOUT = (30.0, 30.0)  # seconds to open and to read, so that a stalled server ends in an error
@@ -88,8 +89,13 @@ class Source:
                 raise VideoError(f"{self.path}: {self._why_not(error)}") from error
             try:
                 stream = self._choose(container)
+                context = stream.codec_context
+                if context.width and context.height:
+                    check_picture_size(self.path, context.width, context.height)
+                # A stream may say otherwise later on.
+                context.options = {"max_pixels": str(MOST_PIXELS)}
                 # One decoder thread: frame threads conceal damage differently from run to run.
-                stream.codec_context.thread_count = 1
+                context.thread_count = 1
             except BaseException:
                 container.close()
                 raise

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from framenest.errors import VideoError
-from framenest.frames import ImageSpec, Pixels, VideoInfo
+from framenest.frames import ImageSpec, Pixels, VideoInfo, check_picture_size
 from framenest.images import READ
 from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
 
@@ -43,6 +43,7 @@ class _Stills(PictureDecoder):
     def _describe(
         self, path: str, fingerprint: str, count: int, fps: float, size: tuple[int, int], codec: str
     ) -> None:
+        check_picture_size(path, *size)
         self.info = VideoInfo(path, fingerprint, count, count / fps, fps, *size, codec)
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
@@ -129,7 +130,10 @@ class ImageFolderDecoder(_Stills):
     def _image(self, number: int) -> Image.Image | None:
         try:
             with Image.open(self._files[number], formats=READ) as image:
+                check_picture_size(str(self._files[number]), *image.size)
                 return ImageOps.exif_transpose(image).convert("RGB")
+        except Image.DecompressionBombError as error:
+            raise VideoError(f"{self._files[number]}: not an image that can be read ({error})") from error
         except (UnidentifiedImageError, OSError, SyntaxError):
             return None
 
