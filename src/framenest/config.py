@@ -59,6 +59,10 @@ _SECONDS: Allowed = "seconds, 0 or more", _NOT_NEGATIVE[1]
 _UNIT: Allowed = "between 0 and 1", lambda value: _finite(value) and 0 <= value <= 1
 _SHARE: Allowed = "more than 0, at most 1", lambda value: _finite(value) and 0 < value <= 1
 _ODD: Allowed = "an odd whole number, 1 or more", lambda value: _whole(1)[1](value) and value % 2 == 1
+_SUBTITLES: Allowed = (
+    "auto, none, a file or a folder",
+    lambda value: value is None or (isinstance(value, str) and bool(value.strip())),
+)
 _DEVICES: Allowed = (
     "a name such as cpu or cuda:0, or several with commas",
     lambda value: isinstance(value, str) and all(part.strip() for part in value.split(",")),
@@ -132,6 +136,9 @@ class DiscoveryConfig(_Checked):
     )
     text_weight: float = setting(
         0.25, "λt: weight of text read on screen, with --ocr.", _NOT_NEGATIVE, "default"
+    )
+    speech_weight: float = setting(
+        0.6, "λs: weight of what is said, with --subtitles.", _NOT_NEGATIVE, "default"
     )
 
 
@@ -218,6 +225,14 @@ class ScorerConfig(_Checked):
     reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", _ANY, "default")
     ocr: int = setting(
         0, "Read text on screen on this many frames; 0 reads none.", _whole(0, "frames"), "default"
+    )
+    subtitles: str | None = setting(
+        None,
+        "What is said, as evidence: a FILE (SRT, WebVTT, ASS, whisper's JSON), a folder of files with the "
+        "videos' names, auto (such a file beside the video, or a track inside it) or none. "
+        "[default: auto; none where selectors are evaluated and in Python]",
+        _SUBTITLES,
+        "default",
     )
 
 

@@ -12,16 +12,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from framenest.cache.directory import local_directory
+from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
-from framenest.errors import ConfigError, IndexMismatch, ScorerError
+from framenest.errors import ConfigError, FramenestError, IndexMismatch, ScorerError
 from framenest.frames import VideoInfo
 from framenest.progress_bars import Bars, ShowProgress
 from framenest.protocols import Decoder, NamesRelevance, Progress, Scorer, Store
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import FeatureCache
 from framenest.scorers.screen_text import ScreenText
+from framenest.scorers.sentence_encoder import SentenceEncoder
+from framenest.scorers.speech import Passage, Speech
 from framenest.timing import Timing
+from framenest.transcript.find import AUTO, NONE, find_transcript
+from framenest.transcript.transcript import Transcript
 from framenest.video import open_video
 
 MEMORY = 4 * 2**30
@@ -75,6 +80,7 @@ class Session:
         self._local = local_directory(self.store)
         self._wanted_scorer = scorer
         self._loaded: dict[str, Scorer] = {}
+        self._encoder: SentenceEncoder | None = None
         self._memory = memory
         self._kept: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and feature caches, the least recently used first."""
@@ -182,6 +188,61 @@ class Session:
             return None
         return ScreenText(self.features(decoder, reader, thumbnail), question, self.scoring.ocr)
 
+    def transcript(self, decoder: Decoder) -> Transcript | None:
+        """What is said in a video, found as `ScorerConfig.subtitles` says; None where there is none."""
+        wanted = self.scoring.subtitles or NONE
+        if wanted == NONE:
+            return None
+        with self.timing("transcript"):
+            return find_transcript(decoder, wanted, self.store)
+
+    def speech(self, transcript: Transcript) -> Speech:
+        """A transcript, ready for questions.
+
+        Raises:
+            ScorerError: the sentence encoder is not on this machine.
+        """
+        with self.timing("transcript"):
+            if self._encoder is None:
+                self._encoder = SentenceEncoder(self._local)
+            encoder = self._encoder
+            return self.keep(("speech", transcript.lines), lambda: Speech(transcript, encoder, self.store))
+
+    def heard(self, decoder: Decoder, start: float, end: float) -> tuple[Transcript | None, Speech | None]:
+        """What is said between two times, in seconds, and the same ready for questions.
+
+        With "auto" a missing sentence encoder is a note of the transcript, and there is no Speech.
+        """
+        found = self.transcript(decoder)
+        if found is None or not found.lines:
+            return found, None
+        found = found.within(start, end)
+        try:
+            return found, self.speech(found) if found.lines else None
+        except FramenestError as error:
+            if self.scoring.subtitles != AUTO:
+                raise
+            return replace(found, notes=(*found.notes, f"what is said is not weighed: {error}")), None
+
+    def said(self, video: Video, question: str, count: int = 5) -> list[Passage]:
+        """What is said in a video that answers a question best.
+
+        Args:
+            video: as for `open`.
+            question: what is asked.
+            count: how many passages.
+
+        Returns:
+            Passages with their times in seconds from the first frame, their words and a score in [0, 1],
+            the best first; none where there is no transcript.
+
+        Example::
+
+            Session(scoring=ScorerConfig(subtitles="auto")).said("talk.mp4", "Who paid for the ships?")
+        """
+        found = self.transcript(self.open(video))
+        return self.speech(found).best(question, count) if found is not None and found.lines else []
+
     def held(self) -> list[Any]:
         """Decoders, indexes and feature caches in memory, the least recently used first."""
         return list(self._kept.values())
@@ -206,8 +267,8 @@ class Session:
             total -= _nbytes(self._kept.pop(next(iter(self._kept))))
         return item
 
-    def scoring_name(self, question: str | None) -> str:
-        """Everything that gave the numbers of a ranking, by name."""
+    def scoring_name(self, question: str | None, transcript: Transcript | None = None) -> str:
+        """Everything that gave the numbers of a ranking, by name. transcript: where it counted."""
         if question is None:
             return scorer_name(None)
         parts = [scorer_name(self.scorer)]
@@ -215,6 +276,9 @@ class Session:
             parts.append(f"best {self.scoring.rerank} reranked by {scorer_name(self.reranker)}")
         if self.ocr is not None:
             parts.append(f"text on screen by {scorer_name(self.ocr)}, {self.scoring.ocr} frames")
+        if transcript is not None:
+            which = f"{len(transcript.lines)} lines of {transcript.source}, {digest(transcript.lines)[:8]}"
+            parts.append(f"what is said by {SentenceEncoder.name}, {which}")
         return "; ".join(parts)
 
 

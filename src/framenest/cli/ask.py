@@ -127,7 +127,7 @@ def _choose(
     if not isinstance(selector, MecSelector):
         return selector.select(video, question, budgets)
     ranking = selector.rank(video, question)
-    if ranking.stats.match is None or ranking.stats.match.verdict != "none":
+    if not ranking.pool.unmatched:
         return ranking
     if name is not None:
         note(NO_MATCH)

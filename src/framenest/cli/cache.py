@@ -17,6 +17,7 @@ KINDS = (
     "index",
     "features",
     "timeline",
+    "transcripts",
     "finished",
     "fingerprints",
     "remote",

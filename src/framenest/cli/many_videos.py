@@ -110,6 +110,10 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
 
 def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
     """Run a job on all groups with progress, and print a summary."""
+    if len(groups) > 1 and Path(job.scoring.subtitles or "").is_file():
+        raise ConfigError(
+            "one subtitle file cannot be that of several videos; give a folder of them, or auto"
+        )
     report = RunReport(check_writable(Path(many.failures or "failures.jsonl")))
     total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
     with common.bars() as bars:

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, ClassVar, get_args, get_type_hints
 
@@ -26,6 +26,7 @@ from framenest.progress_bars import Bars
 from framenest.protocols import Decoder, ManagedStore
 from framenest.scorers import choose
 from framenest.session import Session
+from framenest.transcript.find import AUTO
 from framenest.video import open_video, reopen
 
 PLAYLISTS = "Open a VIDEO that names other files or addresses, too: HLS, DASH, ffconcat."
@@ -236,6 +237,10 @@ class ScorerChoice:
         metavar="NAME",
     )
     config: ScorerConfig
+
+    def __post_init__(self) -> None:
+        if self.config.subtitles is None:  # who ranks for a question wants what is said, too
+            object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
 
     def resolved(self, common: Common) -> str:
         """The scorer's name; of "auto" what that is on this machine, and a note why."""

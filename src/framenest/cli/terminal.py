@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from framenest.cache.directory import CacheWarning
+from framenest.method.candidate_pool import HEARD
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.stats import Stats
@@ -105,6 +106,10 @@ def print_facts(ranking: Ranking) -> None:
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
         facts.add_row("match", f"{stats.match.verdict} ({stats.match.value:.2f})")
+    said = ranking.transcript
+    if said is not None and said.lines:
+        weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
+        facts.add_row("speech", escape(f"{len(said.lines):,} lines of {said.source}{weighed}"))
     read = f"; text read on {stats.read} of them" if stats.read is not None else ""
     facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
     facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s at a stretch, between probes")
@@ -115,7 +120,7 @@ def print_facts(ranking: Ranking) -> None:
         if value >= 0.005
     )
     facts.add_row("seconds", spent or "none worth telling")
-    for text in (*video.notes, *_losses(stats), *_advice(stats)):
+    for text in (*video.notes, *(said.notes if said else ()), *_losses(stats), *_advice(ranking)):
         facts.add_row("[yellow]note[/]", escape(text))
     out.print(facts)
 
@@ -126,8 +131,8 @@ def short_path(path: str) -> str:
     return path.removeprefix(here)
 
 
-def _advice(stats: Stats) -> list[str]:
-    said = [NO_MATCH] if stats.match is not None and stats.match.verdict == "none" else []
+def _advice(ranking: Ranking) -> list[str]:
+    stats, said = ranking.stats, [NO_MATCH] if ranking.pool.unmatched else []
     if stats.largest_gap_seconds > WIDE_GAP:
         wide = f"probes lie up to {stats.largest_gap_seconds:.0f} s apart, and what is shorter may go unseen"
         said.append(f"{wide}; --max-gap {WIDE_GAP:g} looks more closely and takes longer")
@@ -178,6 +183,9 @@ def print_ranks(ranking: Ranking, count: int) -> None:
             *(_cell(name, float(column[i])) for name, column in columns.items()),
         )
     out.print(ranks)
+    heard = ranking.cues.get("speech", ())
+    for i in [i for i in range(min(count, len(ranking))) if len(heard) and heard[i] >= HEARD]:
+        say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
     if count < len(ranking):
         out.print(f"[dim]{len(ranking) - count} more ranks[/]")
 

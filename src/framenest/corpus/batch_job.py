@@ -190,7 +190,9 @@ class Work:
             return failed(item, type(error).__name__, f"{item.video}: unexpected {error!r}")
         told = [w for w in caught if issubclass(w.category, (CacheWarning, CutQuestion))]
         said = dict.fromkeys(str(warning.message) for warning in told)
-        notes = (*said, *(f"{item.video}: {text}" for text in decoder.info.notes))
+        heard = self._session.transcript(decoder)
+        told_of = (*decoder.info.notes, *(heard.notes if heard else ()))
+        notes = (*said, *(f"{item.video}: {text}" for text in told_of))
         return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
     def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
@@ -202,6 +204,8 @@ class Work:
         if kept is not None and all(self.store.has(key) for key in kept[0]["keys"]):
             return "already", str(kept[0]["text"])
         text = describe(mec.index(decoder))
+        said = self._session.transcript(decoder)
+        text += f"; {len(said.lines):,} lines of {said.source}" if said is not None and said.lines else ""
         missing = [key for key in keys if not self.store.has(key)]
         if missing:
             raise StoreError(f"{decoder.info.path}: {missing[0]} was not kept")
@@ -229,9 +233,8 @@ def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
             known = Ranking.load(target)
         except FramenestError:
             known = None  # of another version
-        scorer = mec.session.scoring_name(item.question)
         made_by = None if known is None else (known.video.fingerprint, known.scorer)
-        if made_by == (decoder.info.fingerprint, scorer):
+        if made_by == (decoder.info.fingerprint, mec.scoring_name(decoder, item.question)):
             return "already", target.name
     mec.rank(decoder, item.question, options=item.options).save(target)
     return "done", target.name

@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from framenest.config import MECConfig
 from framenest.frames import VideoInfo
 from framenest.method.stats import Stats
+from framenest.transcript.transcript import Transcript
+
+HEARD = 0.5
+"""The speech cue from which on something said is about the question."""
 
 Cues = Mapping[str, NDArray[np.float32]]
 """(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
@@ -30,11 +34,13 @@ class CandidatePool:
         frames: (n,) int64 ascending.
         seconds: (n,) float64.
         is_zoom: (n,) bool.
-        cues: (n,) float32 each: relevance, change, observability, and text where it was read on screen.
+        cues: (n,) float32 each: relevance, change, observability; text where it was read on screen, speech
+            where there is a transcript.
         evidence: (n,) float32, the weighted sum of the cues.
         active: numbers of the active segments.
         anchors: frame numbers that were zoomed in on.
         stats: counts and seconds.
+        transcript: what is said in the video, or what was wrong with it; None where there is none.
         appearance: (n, d) float32 unit vectors; None in a pool that was read from a file.
     """
 
@@ -52,7 +58,14 @@ class CandidatePool:
     active: tuple[int, ...]
     anchors: tuple[int, ...]
     stats: Stats
+    transcript: Transcript | None = None
     appearance: NDArray[np.float32] | None = None
+
+    @property
+    def unmatched(self) -> bool:
+        """Whether nothing seen matches the question, as far as the scorer can tell, and nothing said does."""
+        seen = self.stats.match is None or self.stats.match.verdict != "none"
+        return not seen and not (self.cues.get("speech", np.zeros(1)) >= HEARD).any()
 
     def __len__(self) -> int:
         return len(self.frames)

@@ -14,7 +14,7 @@ from framenest.method.probes import interior, segments
 
 
 def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:
-    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n, and + λt·τ_n where text was read.
+    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n where text was read, + λs·ς_n for speech.
 
     Args:
         cues: (n,) arrays by name; each weighs as much as the config's `<name>_weight` says.

@@ -17,7 +17,7 @@ from framenest.errors import BudgetError, ConfigError, IndexMismatch, VideoError
 from framenest.method import appearance, discovery
 from framenest.method.candidate_pool import CandidatePool
 from framenest.method.greedy import Greedy, greedy
-from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes
+from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes, window
 from framenest.method.observability import observability
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
@@ -133,7 +133,17 @@ class MEC:
         with self.session.showing():
             decoder = self.session.open(video, fps)
             cache = self.session.features(decoder, self.scorer, self.config.index.thumbnail)
-            return self._index(cache)[0]
+            index = self._index(cache)[0]
+            if self.scorer is not None:
+                self.session.heard(decoder, *index.span)  # encoded now, for the questions
+            return index
+
+    def scoring_name(self, decoder: Decoder, question: str | None) -> str:
+        """Everything that gives the numbers of a ranking of this video, by name: its `Ranking.scorer`."""
+        first, last = window(decoder.seconds, self.config.index)
+        span = float(decoder.seconds[first]), float(decoder.seconds[last])
+        transcript, speech = self.session.heard(decoder, *span)
+        return self.session.scoring_name(question, transcript if speech is not None else None)
 
     def discover(
         self, index: SparseIndex, question: str | None, *, options: Sequence[str] = ()
@@ -181,16 +191,16 @@ class MEC:
 
     def _build_index(self, cache: FeatureCache) -> tuple[SparseIndex, Features]:
         decoder, config = cache.decoder, self.config.index
-        window, wanted = choose_probes(decoder, config)
-        probes, substitutes = cache.see_or_replace(wanted, wanted, "probes", first=window[0])
+        bounds, wanted = choose_probes(decoder, config)
+        probes, substitutes = cache.see_or_replace(wanted, wanted, "probes", first=bounds[0])
         if not len(probes.frames):
             raise VideoError(f"{decoder.info.path}: none of the {len(wanted)} probes can be decoded")
-        span = (float(decoder.seconds[window[0]]), float(decoder.seconds[window[1]]))
+        span = (float(decoder.seconds[bounds[0]]), float(decoder.seconds[bounds[1]]))
         with self.session.timing("cues"):
             index = SparseIndex.from_thumbnails(
                 decoder.info,
                 config,
-                window,
+                bounds,
                 span,
                 probes.frames,
                 decoder.seconds[probes.frames],
@@ -216,11 +226,14 @@ class MEC:
         if question is not None and settings.relevance_text == "question+options":
             asked = with_options(question, options)
         text = session.screen_text(decoder, asked, index.config.thumbnail)
+        transcript, speech = session.heard(decoder, *index.span)
 
         relevance = cache.relevance(probes, asked, probes)
         cues = {"relevance": relevance, "change": index.change, "observability": index.observability}
         if text is not None:
             cues["text"] = text.cue(index.frames)
+        if speech is not None and asked is not None:
+            cues["speech"] = speech.cue(index.seconds, asked, every_passage=True)
         scores = discovery.evidence(cues, settings)
         active = discovery.activate(scores, settings.segment_length, settings.activation)
         anchors = discovery.anchors(scores, active, settings.segment_length, settings.anchors)
@@ -233,6 +246,8 @@ class MEC:
             zoom_cues["observability"] = observability(zoomed.thumbnails, index.config)
         if text is not None:
             zoom_cues["text"] = text.cue(zoomed.frames)
+        if speech is not None and asked is not None:
+            zoom_cues["speech"] = speech.cue(decoder.seconds[zoomed.frames], asked)
 
         frames = np.concatenate([index.frames, zoomed.frames])
         order = np.argsort(frames, kind="stable")
@@ -244,7 +259,7 @@ class MEC:
             video=index.video,
             question=question,
             options=options,
-            scorer=session.scoring_name(question),
+            scorer=session.scoring_name(question, transcript if speech is not None else None),
             config=config,
             num_frames=index.num_frames,
             frames=frames,
@@ -265,6 +280,7 @@ class MEC:
                 match=cache.match_strength(probes, asked),
                 read=None if text is None else text.read,
             ),
+            transcript=transcript,
             appearance=np.concatenate([index.appearance, vectors])[order],
         )
 

@@ -19,6 +19,8 @@ from framenest.method.candidate_pool import CandidatePool, Cues
 from framenest.method.notebook_view import ranking_html
 from framenest.method.prefix import Prefix
 from framenest.method.stats import Stats
+from framenest.scorers.speech import REACH
+from framenest.transcript.transcript import Transcript
 
 RANKING_FORMAT = 1
 _POOL_COLUMNS = {"frames": np.int64, "seconds": np.float64, "is_zoom": np.bool_, "evidence": np.float32}
@@ -69,6 +71,19 @@ class Ranking:
     @property
     def stats(self) -> Stats:
         return self.pool.stats
+
+    @property
+    def transcript(self) -> Transcript | None:
+        return self.pool.transcript
+
+    def said(self, rank: int) -> str:
+        """What is said while the frame of a rank, from 1, is on; empty where nothing is, or not known.
+
+        >>> ranking.said(1)
+        ''
+        """
+        lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
+        return " ".join(line.text for line in lines)
 
     @property
     def frames(self) -> NDArray[np.int64]:
@@ -150,7 +165,7 @@ class Ranking:
                 **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
                 "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
             },
-        }
+        } | ({} if pool.transcript is None else {"transcript": pool.transcript.to_json()})
 
     def _rows(self) -> list[dict[str, Any]]:
         """One object per rank, for people and scripts that read the file."""
@@ -160,6 +175,7 @@ class Ranking:
         return [
             {"rank": i + 1, "frame": frame, "seconds": seconds, "from": "zoom" if zoom else "probe"}
             | {name: values[i] for name, values in columns.items()}
+            | ({"said": self.said(i + 1)} if self.transcript else {})
             for i, (frame, seconds, zoom) in enumerate(places)
         ]
 
@@ -172,7 +188,7 @@ class Ranking:
         order = np.searchsorted(columns["frames"], [row["frame"] for row in data["ranks"]])
         if not np.array_equal(columns["frames"][order], [row["frame"] for row in data["ranks"]]):
             raise ValueError("a rank names a frame that is no candidate")
-        known = {"rank", "frame", "seconds", "from", "evidence", *cues}
+        known = {"rank", "frame", "seconds", "from", "evidence", "said", *cues}
         names = [name for name in data["ranks"][0] if name not in known] if data["ranks"] else []
         terms = {name: np.array([row[name] for row in data["ranks"]], dtype=np.float64) for name in names}
         return cls(
@@ -187,6 +203,7 @@ class Ranking:
                 active=tuple(pool["active"]),
                 anchors=tuple(pool["anchors"]),
                 stats=Stats.from_json(data["stats"]),
+                transcript=Transcript.from_json(data["transcript"]) if "transcript" in data else None,
                 **columns,
             ),
             order.astype(np.int64),

@@ -83,7 +83,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "active": _active(probes, pool.active, settings.segment_length),
         "anchors": list(pool.anchors),
         "stats": _stats(ranking.stats.to_json()),
-    }
+    } | ({"said": [ranking.said(i + 1) for i in range(len(ranking))]} if ranking.transcript else {})
 
 
 def _window(ranking: Ranking) -> list[float] | None:

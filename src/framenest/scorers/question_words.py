@@ -1,9 +1,9 @@
-"""What a question names that could be read on a screen, and how well a text on screen has it."""
+"""What a question names that could be read or said, and how well a text on screen or a transcript has it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -71,19 +71,52 @@ def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float
     return result
 
 
+def heard(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
+    """(n, items) 1 where a text has an item, in whatever form of the word, else 0.
+
+    >>> heard(items("When was the Tanaka kiln fired?"), ["Firing took Tanaka a day."]).tolist()
+    [[1.0, 0.0, 1.0]]
+    """
+    result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
+    for row, text in enumerate(texts):
+        plain = text.casefold()
+        words = {*map(_stem, _WORD.findall(plain))}
+        numbers = set(_NUMBER.findall(plain))
+        for column, item in enumerate(wanted):
+            if item.kind == "number":
+                result[row, column] = item.text in numbers
+            else:
+                result[row, column] = (
+                    item.text in plain if item.kind == "phrase" else _stem(item.text) in words
+                )
+    return result
+
+
+def _stem(word: str) -> str:
+    """A word without its ending: fires, fired, firing and fire are one."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending)
+            break
+    return word.removesuffix("e")
+
+
 def matching(
-    wanted: Sequence[Phrase], texts: Sequence[str], everywhere: Sequence[str]
+    wanted: Sequence[Phrase],
+    texts: Sequence[str],
+    everywhere: Sequence[str],
+    like: Callable[[Sequence[Phrase], Sequence[str]], NDArray[np.float32]] = likeness,
 ) -> NDArray[np.float32]:
     """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
 
     rare: the share of the texts `everywhere` that do not have the item, so that a channel's name in the
-    corner of every frame tells nothing.
+    corner of every frame tells nothing. like: `likeness` for text off a screen, `heard` for a transcript.
     """
     if not wanted or not len(texts):
         return np.zeros(len(texts), dtype=np.float32)
-    common = (likeness(wanted, everywhere) >= 0.5).mean(axis=0) if len(everywhere) else 0.0
+    common = (like(wanted, everywhere) >= 0.5).mean(axis=0) if len(everywhere) else 0.0
     sure = np.array([_SURE[item.kind] for item in wanted])
-    missed = 1 - sure * (1 - common) * likeness(wanted, texts)
+    missed = 1 - sure * (1 - common) * like(wanted, texts)
     return np.asarray(1 - missed.prod(axis=1), dtype=np.float32)
 
 

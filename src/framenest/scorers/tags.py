@@ -25,13 +25,12 @@ from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
-from framenest.scorers.onnx import loading, onnx_session, tokenizer_file
-from framenest.scorers.truncation import tell_truncation
+from framenest.scorers.onnx import loading, onnx_session
+from framenest.scorers.sentence_encoder import SentenceEncoder
 
 CLASSES, OBJECTS = 1000, 90
 PROMPT = "a photo of a "
 SHARPNESS = 0.05  # temperature of the match between a question and label names
-LONGEST = 256  # tokens of a sentence that are read
 STRONG_MATCH, NO_MATCH = 0.685, 0.261
 """Match strengths that one in ten wrong pairs exceeds, and one in twenty right pairs falls below."""
 NAMED = 10  # labels of a frame that describe it
@@ -72,7 +71,7 @@ class TagScorer(Calibrated):
         files = models.require("tags", store)
         self._classifier = _Classifier(files["mobilenetv2-7.onnx"])
         self._detector = _Detector.load(files["efficientdet_lite0.tflite"])
-        self._text = _Text(files["all-minilm-l6-v2-int8.onnx"], files["all-minilm-l6-v2-tokenizer.json"])
+        self._text = SentenceEncoder(store)
         self.version = "1" if self._detector else "1 without the detector"
         self.inputs: tuple[ImageSpec, ...] = (ImageSpec.crop(256, 224, 224, "bilinear"),)
         if self._detector:
@@ -155,7 +154,7 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
     return result
 
 
-def _label_vectors(text: _Text, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
+def _label_vectors(text: SentenceEncoder, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
     """Sentence vectors of all label names; computed once per machine."""
     labels = resources.files("framenest.scorers") / "labels"
     files = {"classes": "imagenet.txt", "objects": "coco.txt"}
@@ -225,34 +224,3 @@ def _quiet_stderr() -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
-
-
-class _Text:
-    """all-MiniLM-L6-v2: a sentence → a unit vector (384,)."""
-
-    def __init__(self, model: Any, tokenizer: Any) -> None:
-        self._session = onnx_session(model, "tags")
-        self._tokenizer = tokenizer_file(tokenizer, "tags")
-        self._tokenizer.enable_truncation(LONGEST)
-
-    def __call__(self, sentence: str) -> NDArray[np.float32]:
-        read = self._tokenizer.encode(sentence)
-        tell_truncation("tags", len(read.ids) + sum(len(rest.ids) for rest in read.overflowing), LONGEST)
-        vector: NDArray[np.float32] = self.many([sentence])[0]
-        return vector
-
-    def many(self, sentences: list[str]) -> NDArray[np.float32]:
-        """(n, 384); sentences of the same length are run together, so that none needs padding."""
-        tokens = [self._tokenizer.encode(sentence).ids for sentence in sentences]
-        vectors = np.zeros((len(tokens), 384), dtype=np.float32)
-        for length in sorted({len(ids) for ids in tokens}):
-            rows = [row for row, ids in enumerate(tokens) if len(ids) == length]
-            ids = np.array([tokens[row] for row in rows], dtype=np.int64)
-            inputs = {
-                "input_ids": ids,
-                "attention_mask": np.ones_like(ids),
-                "token_type_ids": np.zeros_like(ids),
-            }
-            means = self._session.run(None, inputs)[0].mean(axis=1)
-            vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
-        return vectors

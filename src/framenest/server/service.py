@@ -97,7 +97,7 @@ class Service:
         MECConfig.preset(preset)
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
         request |= {"preset": preset, "horizon": horizon}
-        id_ = digest(request, self.scorer, RANKING_FORMAT)[:24]
+        id_ = digest(request, self.scorer, self.settings.scoring.subtitles, RANKING_FORMAT)[:24]
         with self.journal.lock:  # so that the video is not removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):

@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from framenest.cache.directory import keep
+from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, FramenestError, StoreError
-from framenest.protocols import Decoder
+from framenest.frames import VideoInfo
+from framenest.protocols import Decoder, Store
 from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES, read_lines
 from framenest.transcript.transcript import Transcript
 
 AUTO, NONE = "auto", "none"
+TRACK_FORMAT = 1
 _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
 """The sentence encoder reads English; a file in another language must be named."""
 
@@ -20,6 +24,9 @@ _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
 @runtime_checkable
 class HoldsTrack(Protocol):
     """A decoder of a file that may hold subtitles, and that knows where players begin to count."""
+
+    @property
+    def info(self) -> VideoInfo: ...
 
     @property
     def begins(self) -> float:
@@ -31,13 +38,14 @@ class HoldsTrack(Protocol):
         ...
 
 
-def find_transcript(video: Decoder, wanted: str = AUTO) -> Transcript | None:
+def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = None) -> Transcript | None:
     """The transcript of an open video.
 
     Args:
         video: the video; times of its transcript count from its first frame.
         wanted: "auto" (a file with the video's name beside it, else a text track inside it), "none", a
             subtitle file, or a folder of files with the videos' names.
+        store: where tracks are kept; finding one may take reading the whole file.
 
     Returns:
         The transcript, which may be nothing but notes; None where there is none.
@@ -61,10 +69,25 @@ def find_transcript(video: Decoder, wanted: str = AUTO) -> Transcript | None:
             notes += (
                 [] if isinstance(error, ConfigError) and file.suffix == ".json" else [f"not used: {error}"]
             )
-    track = video.subtitle_track() if wanted == AUTO and isinstance(video, HoldsTrack) else None
+    track = _track(video, store) if wanted == AUTO and isinstance(video, HoldsTrack) else None
     if track is not None:
         return replace(track, notes=(*notes, *track.notes))
     return Transcript("", (), tuple(notes)) if notes else None
+
+
+def _track(video: HoldsTrack, store: Store | None) -> Transcript | None:
+    """The track inside a video, from the store where it was read before."""
+    if store is None:
+        return video.subtitle_track()
+    key = f"transcripts/{digest(video.info.fingerprint, video.info.stream, TRACK_FORMAT)}"
+    kept = store.get(key)
+    if kept is None:
+        track = video.subtitle_track()
+        header = {"kind": "track", "transcript": None if track is None else track.to_json()}
+        keep(store, key, header, {})
+        return track
+    found = kept[0]["transcript"]
+    return None if found is None else Transcript.from_json(found)
 
 
 def _beside(video: Decoder, folder: Path | None) -> Iterator[Path]:

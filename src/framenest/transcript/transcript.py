@@ -78,6 +78,11 @@ class Transcript:
             said.append(f"{source}: no lines in it")
         return cls(source, tuple(_unrolled(here)), tuple(said))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all words in memory, roughly."""
+        return sum(len(line.text) for line in self.lines)
+
     def within(self, start: float, end: float) -> Transcript:
         """Only the lines that are on between two times, in seconds."""
         kept = tuple(line for line in self.lines if line.end >= start and line.start <= end)

@@ -65,6 +65,8 @@ export function detail(view) {
         ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`)
         : reasons(result, place),
     );
+    if (place !== null && result.said?.[place])
+      parts.push(el("p", { class: "quiet" }, "Said while it is on: "), el("q", {}, result.said[place]));
     return parts;
   }
 

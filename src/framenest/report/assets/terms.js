@@ -22,6 +22,7 @@ export const TERMS = {
   change: "How much the picture differs from the probes beside it.",
   observability: "How sharp and well exposed the picture is.",
   text: "How well words read on the screen match those of the question.",
+  speech: "How well what is said around the frame answers the question.",
   coverage: "How far in time the frame is from all frames with a better rank.",
   diversity: "How unlike it looks to all frames with a better rank.",
   utility: "What the ranking maximises, rank by rank: the frame with the most of it comes next.",
@@ -46,6 +47,7 @@ export const STAGES = {
   text: "Reading text on the screen.",
   rerank: "Looking again at the best candidates.",
   cues: "Computing change and observability.",
+  transcript: "Reading what is said, and preparing it for questions.",
   zoom: "Choosing zoom frames.",
   order: "Putting the candidates in order.",
 };

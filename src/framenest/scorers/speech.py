@@ -1,0 +1,135 @@
+"""Speech: how well what is said around a frame answers a question, as a cue beside relevance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.cache.directory import keep
+from framenest.cache.hashes import digest
+from framenest.protocols import Store
+from framenest.scorers.calibration import sigmoid
+from framenest.scorers.question_words import heard, items, matching
+from framenest.scorers.sentence_encoder import SentenceEncoder
+from framenest.transcript.transcript import Line, Transcript
+
+LONGEST = 6.0
+"""Seconds of lines that are joined to a passage; longer ones dilute what they say."""
+STRIDE = 1.5
+"""Seconds between the beginnings of two passages that overlap."""
+PAUSE = 2.0
+"""Seconds of silence that end a passage."""
+REACH = 1.0
+"""Seconds before and after it is said that a passage still counts, less and less: half at the end."""
+WORDS = 0.2
+"""What names, numbers and rare words of the question add to the similarity of sentences."""
+CENTRE, WIDTH = 0.47, 0.05
+"""Score of a passage at which the cue is one half, and how fast it rises there: sentences that answer a
+question lie at 0.6, others on the same subject at 0.4, others below 0.3."""
+FEW = 95.0  # per cent of a transcript that lie below one half, where more would be above it
+CLEAR = 0.08  # the best passage is at least so far above one half, if it is over the centre
+
+
+class Passage(NamedTuple):
+    """Lines that are said together: seconds from the first frame, the words, and ς, their score in [0, 1]."""
+
+    start: float
+    end: float
+    text: str
+    score: float = 0.0
+
+
+def passages(lines: Sequence[Line]) -> list[Passage]:
+    """Lines that take some seconds together; a long line is a passage by itself. Passages overlap.
+
+    >>> lines = [Line(0.0, 3.0, "Now we"), Line(3.0, 5.0, "fire it."), Line(60.0, 70.0, "It has cooled.")]
+    >>> [passage.text for passage in passages(lines)]
+    ['Now we fire it.', 'fire it.', 'It has cooled.']
+    """
+    found: list[Passage] = []
+    for place, first in enumerate(lines):
+        if found and first.start < found[-1].start + STRIDE and first.end <= found[-1].end:
+            continue
+        end, texts = first.end, [first.text]
+        for line in lines[place + 1 :]:
+            if line.end - first.start > LONGEST or line.start - end > PAUSE:
+                break
+            end = max(end, line.end)
+            texts.append(line.text)
+        found.append(Passage(first.start, end, " ".join(texts)))
+    return found
+
+
+class Speech:
+    """What is said in a video, ready for questions. Encoded once, then kept in the store.
+
+    Args:
+        transcript: with lines.
+        encoder: of sentences.
+        store: where vectors are kept.
+    """
+
+    def __init__(self, transcript: Transcript, encoder: SentenceEncoder, store: Store) -> None:
+        self.passages = passages(transcript.lines)
+        self._texts = [passage.text for passage in self.passages]
+        self._encoder = encoder
+        key = f"transcripts/{digest(self._texts, encoder.name)}"
+        kept = store.get(key)
+        self._vectors = encoder.many(self._texts) if kept is None else kept[1]["vectors"]
+        if kept is None:
+            keep(store, key, {"kind": "transcript", "format": 1}, {"vectors": self._vectors})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all vectors in memory."""
+        return int(self._vectors.nbytes)
+
+    def scores(self, question: str) -> NDArray[np.float32]:
+        """(p,) ς of each passage in [0, 1]: how surely it answers the question.
+
+        The cosine between sentences plus what names, numbers and rare words add, mapped so that only what
+        truly is about the question is high, and of that only the best few.
+        """
+        raw = (self._vectors @ self._encoder(question)).astype(np.float64)
+        raw += WORDS * matching(items(question), self._texts, self._texts, heard)
+        centre = max(CENTRE, min(float(np.percentile(raw, FEW)), float(raw.max()) - CLEAR))
+        return sigmoid((raw - centre) / WIDTH)
+
+    def cue(
+        self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False
+    ) -> NDArray[np.float32]:
+        """(n,) ς of the best passage that is on at each time, 0 where nothing is said.
+
+        Args:
+            seconds: (n,) times of frames, ascending.
+            question: what was asked.
+            every_passage: where no frame lies in a passage, the nearest one has half of it: what is said
+                between two probes must not be missed.
+        """
+        cue = np.zeros(len(seconds), dtype=np.float32)
+        for passage, score in zip(self.passages, self.scores(question).tolist(), strict=True):
+            first, end = np.searchsorted(seconds, [passage.start - REACH, passage.end + REACH])
+            if first == end and every_passage and len(seconds):
+                first = int(np.abs(seconds - (passage.start + passage.end) / 2).argmin())
+                end = first + 1
+            near = seconds[first:end]
+            away = np.maximum(np.maximum(passage.start - near, near - passage.end), 0.0) / REACH
+            np.maximum(
+                cue[first:end], score * (1 - np.minimum(away, 1) / 2), out=cue[first:end], casting="same_kind"
+            )
+        return cue
+
+    def best(self, question: str, count: int) -> list[Passage]:
+        """The passages that answer a question best, the best first; none of them overlaps a better one."""
+        scores = self.scores(question)
+        found: list[Passage] = []
+        for place in np.argsort(-scores, kind="stable").tolist():
+            passage = self.passages[place]
+            if all(passage.start >= other.end or passage.end <= other.start for other in found):
+                found.append(passage._replace(score=float(scores[place])))
+            if len(found) == count:
+                break
+        return found

@@ -1,0 +1,97 @@
+"""--subtitles on the command line: found by itself, named, turned off, and bad files."""
+
+import json
+
+import pytest
+
+from command_line import FAST, run
+from media import numbered_video
+
+SRT = "1\n00:00:08,000 --> 00:00:09,500\nWe heated the kiln to twelve hundred degrees.\n"
+ASKED = "How hot did the kiln get?"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    numbered_video(tmp_path / "kiln.mp4", 300)
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n")
+    (tmp_path / "kiln.srt").write_text(SRT)
+    return tmp_path
+
+
+def rank(capsys, *arguments):
+    return run(capsys, "rank", "kiln.mp4", ASKED, "--scorer", "table:scores.csv", *FAST, *arguments)
+
+
+def test_rank_finds_subtitles_and_says_so(capsys, place, tags_store):
+    code, out, _ = rank(capsys, "-o", "ranking.json")
+    assert code == 0
+    assert "speech  1 lines of kiln.srt" in out
+    assert "said at rank 1, 0:0" in out
+    assert "We heated the kiln to twelve hundred degrees." in out
+    code, shown, _ = run(capsys, "show", "ranking.json")
+    assert code == 0
+    assert "said at rank 1, 0:0" in shown
+
+
+def test_none_is_as_if_there_were_none(capsys, place, tags_store):
+    files = []
+    for arguments in (("--subtitles", "none"), ()):
+        assert rank(capsys, *arguments, "-o", "ranking.json")[0] == 0
+        files.append(json.loads((place / "ranking.json").read_text()))
+        (place / "kiln.srt").unlink(missing_ok=True)
+    for file in files:
+        file["stats"] = None
+    assert files[0] == files[1]
+    assert "speech" not in files[0]["pool"]["cues"]
+
+
+def test_bad_subtitles_are_noted_or_refused(capsys, place, tags_store):
+    (place / "kiln.srt").write_text("no times in here\n")
+    code, out, _ = rank(capsys)
+    assert code == 0
+    assert "kiln.srt:notasubtitlefile" in "".join(out.split())  # folded anywhere
+    for name, said in (
+        ("kiln.srt", "not a subtitle file"),
+        ("gone.srt", "no such file"),
+        ("", "--subtitles"),
+    ):
+        code, _, err = rank(capsys, "--subtitles", name)
+        assert code == 2
+        assert said in err
+
+
+def test_one_file_is_not_that_of_many_videos(capsys, place):
+    numbered_video(place / "other.mp4", 60)
+    code, _, err = run(
+        capsys, "index", "kiln.mp4", "other.mp4", "--scorer", "none", "--subtitles", "kiln.srt"
+    )
+    assert code == 2
+    assert "one subtitle file cannot be that of several videos" in err
+
+
+def test_index_says_what_it_found(capsys, place, tags_store):
+    code, out, _ = run(capsys, "index", "kiln.mp4", "--scorer", "table:scores.csv", "--base-probes", "8")
+    assert code == 0
+    assert "1 lines of kiln.srt" in out
+
+
+def test_recall_with_subtitles(capsys, place, tags_store):
+    asked = [{"video": "kiln.mp4", "question": ASKED, "intervals": [[8.0, 9.5]]}]
+    (place / "qa.json").write_text(json.dumps(asked))
+    hits = []
+    for arguments in ((), ("--subtitles", "auto")):
+        command = (
+            "evaluate",
+            "recall",
+            "qa.json",
+            "--scorer",
+            "table:scores.csv",
+            "--selectors",
+            "mec",
+            "--budgets",
+        )
+        assert run(capsys, *command, "1", "--json", "out.json", "--quiet", *arguments)[0] == 0
+        hits.append(json.loads((place / "out.json").read_text())["selectors"]["mec"]["1"]["hit"])
+    assert hits == [0.0, 1.0]
