@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import rich_click as click
+from rich.table import Table
 
 from framenest.cache import gc as upkeep
 from framenest.cli import options
 from framenest.cli.options import Common, option
 from framenest.cli.parameter_types import Duration, Size
 from framenest.cli.terminal import note, out, say, table
+from framenest.models import CATALOGUE, DAMAGED
+from framenest.models.model_file import ModelFile, damaged
 from framenest.text import size_text
 
 KINDS = (
@@ -62,22 +65,43 @@ def clear(
 @cache.command("verify")
 @options.from_parameters
 def verify(
-    *, remove: bool = option("Remove damaged entries; they are made again when needed."), common: Common
+    *,
+    remove: bool = option("Remove what is damaged; entries are made again, models fetched again."),
+    common: Common,
 ) -> int:
-    """Read every entry and compare it with its checksum. Exit code 1 where one is damaged."""
+    """Read every entry and model file and compare it with its checksum. Exit code 1 where one is damaged."""
     with common.bars() as bars:
         found = upkeep.verify(common.cache, progress=bars)
     rows = table("kind", "entries", "size", "damaged", left=["kind"])
     bad = Counter(key.split("/")[0] for key in found.damaged)
     for kind, count in sorted(found.entries.items()):
         rows.add_row(kind, f"{count:,}", size_text(found.sizes[kind]), str(bad[kind]))
+    models = _verify_models(rows, common)
     out.print(rows)
     left = 0
+    for file, scorer in models.items():
+        if remove:
+            file.remove()
+        left += not remove
+        note(f"{file.path}: {DAMAGED}; run: framenest models fetch {scorer}{' (removed)' if remove else ''}")
     for key, wrong in found.damaged.items():
         gone = remove and common.cache.remove(key)
         left += not gone
         note(f"{key}: {wrong}{' (removed)' if gone else ''}")
     return int(left > 0)
+
+
+def _verify_models(rows: Table, common: Common) -> dict[ModelFile, str]:
+    """Damaged files of the scorers' weights on this machine, with the scorer of each."""
+    files: dict[ModelFile, str] = {}
+    for name, entry in CATALOGUE.items():
+        files |= {file: name for source in entry.sources for file in source.files(common.local)}
+    if files:
+        found = damaged(list(files), common.local, anew=True)
+        size = size_text(sum(file.path.stat().st_size for file in files))
+        rows.add_row("models", f"{len(files):,}", size, str(len(found)))
+        return {file: files[file] for file in found}
+    return {}
 
 
 @cache.command("gc")

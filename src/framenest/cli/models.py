@@ -43,7 +43,7 @@ def models(context: click.Context, *, common: Common) -> None:
     for name, package in third_party().items():
         listed.add_row(name, f"of {package}", "–", "–", "–", "–")
     out.print(listed)
-    out.print("[dim]no weights:[/] framenest models fetch NAME")
+    out.print("[dim]no weights, or damaged:[/] framenest models fetch NAME")
     out.print(
         f"[dim]needs \\[extra]:[/] {escape(install_hint('extra').removeprefix('run: '))}", soft_wrap=True
     )
@@ -56,6 +56,9 @@ def models(context: click.Context, *, common: Common) -> None:
 def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
     if not entry.installed():
         return f"needs \\[{entry.extra}]"
+    damaged = entry.damaged(cache)
+    if damaged:
+        return f"[red]damaged:[/] {escape(damaged[0].path.name)}"
     return "[green]ready[/]" if entry.here(cache) else "no weights"
 
 

