@@ -106,9 +106,9 @@ def test_a_changed_file_of_the_hub_is_not_loaded(hub, cache, name):
 
 
 def test_a_whole_file_is_read_once(hub, cache, monkeypatch):
-    models.locate("siglip2", "", DirectoryStore(cache))
+    first = models.locate("siglip2", "", DirectoryStore(cache))
     monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("read again"))
-    models.locate("siglip2", "", DirectoryStore(cache))
+    assert models.locate("siglip2", "", DirectoryStore(cache)) == first
 
 
 def test_a_revision_without_links_is_known_by_its_content(hub, cache):
