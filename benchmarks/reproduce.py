@@ -1,9 +1,11 @@
-"""The paper's tables with room for one's own numbers: fills docs/reproduce.md from results.
+"""The paper's tables beside one's own numbers, with the differences, its summary figures and figure 1(b).
 
-    python benchmarks/reproduce.py results.jsonl --cost cost.jsonl -o mine.md
-    python benchmarks/reproduce.py                # without results: the page as it is in docs/
+    python benchmarks/reproduce.py results.jsonl logs/ --efficiency seconds.json --figure plot.png -o mine.md
+    python benchmarks/reproduce.py -o docs/reproduce.md      # without results: the page as it is in docs/
 
-The paper's numbers are in benchmarks/paper.json.
+RESULTS are files of `framenest evaluate qa` (.jsonl), result files of lmms-eval (.json), or folders of these.
+All tables are printed; -o writes docs/reproduce.md with them filled in. The paper's numbers are in
+benchmarks/paper.json.
 """
 
 from __future__ import annotations
@@ -11,128 +13,221 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from framenest.evaluation.benchmark_scores import MAIN_TABLE
+from framenest.evaluation.lmms_eval.result_file import ResultFileScores, read_result_files
 from framenest.evaluation.qa_results import QaResults
-from framenest.evaluation.qa_tables import Row, ScoredAnswers, cell, cost_table, regime_table
+from framenest.evaluation.qa_tables import ScoredAnswers, cell
+from framenest.evaluation.recall import REGIMES
+from framenest.evaluation.recall_output import plotting
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduce.md"
+PAPER = json.loads((HERE / "paper.json").read_text())
 BUDGETS = (8, 16, 32, 64, 128, 256)
 FINE = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+FIVE = BUDGETS[:5]
 NINE = "Qwen3.5-9B"
+AVERAGED = ("Overall", "Micro Acc.", "LVB", "MLVU")
+COSTS = {
+    "Candidates": "candidates",
+    "Preprocessing s": "preprocessing_seconds",
+    "Selection s": "selection_seconds",
+    "Model s": "model_seconds",
+    "End to end s": "end_to_end_seconds",
+}
+Numbers = Sequence[float | None]
+
+
+def files_of(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """Files of `evaluate qa`, and of lmms-eval."""
+    lines, others = [], []
+    for name in given:
+        place = Path(name)
+        inside = sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]
+        lines += [file for file in inside if file.suffix == ".jsonl" and "_samples_" not in file.name]
+        if place.suffix == ".json" or (place.is_dir() and any(place.rglob("*_results.json"))):
+            others.append(place)
+    return lines, others
 
 
 class Own:
-    """One's own scores, by model and whether it thought. costs: of the run made to measure seconds."""
+    """One's own scores, by model and whether it thought, and seconds (a file of efficiency.py)."""
 
-    def __init__(self, files: list[str], costs: list[str] | None = None) -> None:
-        self.scored = ScoredAnswers([QaResults(file) for file in files])
-        self.costs = None if costs is None else Own(costs)
-
-    def hows(self, model: str, thinking: bool = False) -> list[str]:
-        """The ways of running that fit; another set of annotations is another way."""
-        return [
-            how
-            for how, settings in self.scored.settings.items()
-            if model in settings["model"] and bool(settings["thinking"]) == thinking
-        ]
+    def __init__(self, files: Sequence[str] = (), efficiency: str | None = None) -> None:
+        lines, others = files_of(files)
+        self.scored = ScoredAnswers([QaResults(file) for file in lines])
+        self.elsewhere: list[ResultFileScores] = [s for file in others for s in read_result_files(file)]
+        self.seconds: dict[str, Any] = {} if efficiency is None else json.loads(Path(efficiency).read_text())
 
     def score(
         self, column: str, selector: str, budget: int, model: str = NINE, thinking: bool = False
     ) -> float | None:
-        dataset, score = MAIN_TABLE[column]
-        found = (
-            self.scored.scores(how, selector, budget, dataset).get(score)
-            for how in self.hows(model, thinking)
-        )
+        """In percent; of several ways of running that fit, the first that has it."""
+        dataset, name = MAIN_TABLE[column]
+        hows = [
+            how
+            for how, settings in self.scored.settings.items()
+            if model in settings["model"] and bool(settings["thinking"]) == thinking
+        ]
+        found = [self.scored.scores(how, selector, budget, dataset).get(name) for how in hows]
+        found += [
+            other.scores.get(name)
+            for other in self.elsewhere
+            if model in other.model
+            and (other.thinking, other.selector, other.budget, other.dataset)
+            == (thinking, selector, budget, dataset)
+        ]
         return next((number for number in found if number is not None), None)
 
-    def row(
-        self, table: Callable[[ScoredAnswers], list[Row]], selector: str, columns: list[str]
-    ) -> list[float | None]:
-        rows = [row for how in self.hows(NINE) for row in table(self.scored.only(how))]
-        found = next((row for row in rows if row["Selector"] == selector), {})
-        return [found.get(column) for column in columns]
+    def overall(self, selector: str, budgets: Sequence[int] = BUDGETS, **how: Any) -> Numbers:
+        return [self.score("Overall", selector, k, **how) for k in budgets]
 
-    def cost(self, selector: str, columns: list[str]) -> list[float | None]:
-        return self.costs.row(cost_table, selector, columns) if self.costs else [None] * len(columns)
+    def regimes(self, selector: str) -> Numbers:
+        """Low, Med., High, Avg."""
+        by = {k: self.score("Overall", selector, k) for k in BUDGETS}
+        return [mean([by[k] for k in group]) for group in (*REGIMES.values(), BUDGETS)]
+
+    def cost(self, selector: str) -> Numbers:
+        row = self.seconds.get("rows", {}).get(selector, {})
+        return [row.get(name) for name in COSTS.values()]
 
 
-def pairs(first: list[str], columns: list[str], rows: list[tuple[list[str], list, list]]) -> str:
-    """Two lines for each row: the paper's numbers, and one's own."""
+def mean(values: Numbers) -> float | None:
+    """None where one is missing: an average over fewer would be another number."""
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there and len(there) == len(values) else None
+
+
+def minus(a: Numbers, b: Numbers) -> Numbers:
+    return [None if x is None or y is None else x - y for x, y in zip(a, b, strict=True)]
+
+
+def signed(value: float | None) -> str:
+    return "" if value is None else f"{round(value, 2) + 0.0:+.2f}"  # no minus before 0.00
+
+
+def pairs(
+    first: list[str], columns: Sequence[str], rows: Sequence[tuple[list[str], Numbers, Numbers]]
+) -> str:
+    """Two lines for each row, the paper's numbers and one's own; a third, the difference, where both are."""
     lines = ["| " + " | ".join([*first, "", *columns]) + " |", "|" + "---|" * (len(first) + 1 + len(columns))]
     for names, paper, own in rows:
         lines.append("| " + " | ".join([*names, "paper", *map(cell, paper)]) + " |")
         lines.append("| " + " | ".join([*[""] * len(names), "yours", *map(cell, own)]) + " |")
+        apart = [signed(value) for value in minus(own, paper)]
+        if any(apart):
+            lines.append("| " + " | ".join([*[""] * len(names), "difference", *apart]) + " |")
     return "\n".join(lines)
+
+
+def only_own(first: str, columns: Sequence[str], rows: Sequence[tuple[str, Numbers]]) -> str:
+    """For figures of which the paper prints no numbers."""
+    lines = [f"| {first} | " + " | ".join(columns) + " |", "|" + "---|" * (1 + len(columns))]
+    lines += ["| " + " | ".join([f"{name}, yours", *map(cell, own)]) + " |" for name, own in rows]
+    return "\n".join(lines)
+
+
+def gain_over_uniform(score: Any) -> float | None:
+    """Mean of four benchmarks and six budgets: MEC less uniform."""
+    cells = [(column, k) for column in AVERAGED for k in BUDGETS]
+    return mean(minus([score(c, "mec", k) for c, k in cells], [score(c, "uniform", k) for c, k in cells]))
+
+
+def gain_over_aks(score: Any) -> float | None:
+    """Mean of six budgets on Video-MME Long: MEC less AKS."""
+    return mean(minus([score("Long", "mec", k) for k in BUDGETS], [score("Long", "aks", k) for k in BUDGETS]))
+
+
+def paper_score(column: str, selector: str, budget: int) -> float:
+    return float(PAPER["main"][str(budget)][selector][list(MAIN_TABLE).index(column)])
+
+
+def time_saved(ends: dict[str, float | None], rival: str) -> float | None:
+    """Share of the rival's end-to-end time, in percent."""
+    mec, other = ends.get("mec"), ends.get(rival)
+    return None if mec is None or not other else 100 * (1 - mec / other)
+
+
+def summary(own: Own) -> list[tuple[list[str], Numbers, Numbers]]:
+    """What the abstract and the introduction say."""
+    paper_ends = {name: row[-1] for name, row in PAPER["efficiency"].items()}
+    own_ends = {name: own.cost(name)[-1] for name in PAPER["efficiency"]}
+    rows = [
+        ("points over uniform, four benchmarks, six budgets", gain_over_uniform(paper_score),
+         gain_over_uniform(own.score)),
+        ("points over AKS, Video-MME Long, six budgets", gain_over_aks(paper_score),
+         gain_over_aks(own.score)),
+        *((f"% of end-to-end time saved against {title}", time_saved(paper_ends, name),
+           time_saved(own_ends, name)) for name, title in (("aks", "AKS"), ("wfs-sb", "WFS-SB"))),
+    ]  # fmt: skip
+    return [([title], [paper], [mine]) for title, paper, mine in rows]
 
 
 def tables(own: Own) -> dict[str, str]:
     """Markdown by the names that the page's markers have."""
-    paper = json.loads((HERE / "paper.json").read_text())
-    regimes, costs = ["Low", "Med.", "High", "Avg."], ["Candidates", "Selection s", "Answer s"]
-    budgets = [str(k) for k in BUDGETS]
-    nine = paper["main"]
-
-    def overall(
-        selectors: Sequence[str], model: str = NINE, thinking: bool = False, at: Sequence[int] = BUDGETS
-    ) -> list[list[float | None]]:
-        return [[own.score("Overall", name, k, model, thinking) for k in at] for name in selectors]
-
+    regimes, budgets = ["Low", "Med.", "High", "Avg."], [str(k) for k in BUDGETS]
+    main = PAPER["main"]
     made = {
+        "summary": pairs(["Figure"], ["Value"], summary(own)),
         "main": pairs(
             ["K", "Selector"],
             list(MAIN_TABLE),
             [
                 ([k, name], numbers, [own.score(column, name, int(k)) for column in MAIN_TABLE])
-                for k, rows in nine.items()
+                for k, rows in main.items()
                 for name, numbers in rows.items()
             ],
-        )
+        ),
     }
+    five = [str(k) for k in FIVE]
+    llava = [("uniform frames", "uniform"), ("codec stream", "native"), ("MEC", "mec")]
+    made["llava"] = only_own(
+        "Video-MME Overall",
+        five,
+        [(title, own.overall(name, FIVE, model="LLaVA-OneVision-2")) for title, name in llava],
+    )
+    shown = [("Video-MME", "Overall"), ("LongVideoBench", "LVB")]
+    made["internvl"] = only_own(
+        "",
+        five,
+        [
+            (f"{title}, {name}", [own.score(column, name, k, model="InternVL3_5") for k in FIVE])
+            for title, column in shown
+            for name in ("uniform", "mec")
+        ],
+    )
     for name in ("components", "schedules"):
-        rows = [
-            ([f"`{s}`"], numbers, own.row(regime_table, s, regimes)) for s, numbers in paper[name].items()
-        ]
+        rows = [([f"`{s}`"], numbers, own.regimes(s)) for s, numbers in PAPER[name].items()]
         made[name] = pairs(["Variant"], regimes, rows)
-    rows = [
-        ([m], numbers, overall([f"mec:horizon={m}" if m != "256" else "mec"])[0])
-        for m, numbers in paper["horizons"].items()
-    ]
-    made["horizons"] = pairs(["M \\ K"], budgets, rows)
-    rows = [
-        ([size, name], numbers, overall([name], f"Qwen3.5-{size}")[0])
-        for size, group in paper["scales"].items()
+    made["horizons"] = pairs(["M \\ K"], budgets, [
+        ([m], numbers, own.overall(f"mec:horizon={m}" if m != "256" else "mec"))
+        for m, numbers in PAPER["horizons"].items()
+    ])  # fmt: skip
+    made["scales"] = pairs(["Size", "Selector"], budgets, [
+        ([size, name], numbers, own.overall(name, model=f"Qwen3.5-{size}"))
+        for size, group in PAPER["scales"].items()
         for name, numbers in group.items()
-    ]
-    made["scales"] = pairs(["Size", "Selector"], budgets, rows)
-    places = [list(MAIN_TABLE).index("Overall")]
-    fine = [
-        (
-            [s],
-            [nine[str(k)][s][places[0]] if str(k) in nine else None for k in FINE],
-            overall([s], at=FINE)[0],
-        )
+    ])  # fmt: skip
+    place = list(MAIN_TABLE).index("Overall")
+    made["fine"] = pairs(["Selector"], [str(k) for k in FINE], [
+        ([s], [main[str(k)][s][place] if str(k) in main else None for k in FINE], own.overall(s, FINE))
         for s in ("uniform", "mec")
-    ]
-    made["fine"] = pairs(["Selector"], [str(k) for k in FINE], fine)
-    five = BUDGETS[:5]
-    uniform, mec = overall(("uniform", "mec"), thinking=True, at=five)
-    gain = [None if u is None or m is None else m - u for u, m in zip(uniform, mec, strict=True)]
-    rows = [
+    ])  # fmt: skip
+    uniform, mec = (own.overall(s, FIVE, thinking=True) for s in ("uniform", "mec"))
+    made["thinking"] = pairs(["Selector"], five, [
         (["uniform"], [None] * 5, uniform),
         (["mec"], [None] * 5, mec),
-        (["gain"], list(paper["thinking_gain"].values()), gain),
-    ]
-    made["thinking"] = pairs(["Selector"], [str(k) for k in five], rows)
-    rows = [
-        ([s], [numbers[0], numbers[2], 9.72], own.cost(s, costs))
-        for s, numbers in paper["efficiency"].items()
-    ]
-    made["efficiency"] = pairs(["Selector"], costs, rows)
+        (["gain"], list(PAPER["thinking_gain"].values()), minus(mec, uniform)),
+    ])  # fmt: skip
+    made["efficiency"] = pairs(["Selector"], list(COSTS), [
+        ([s], [*row[:3], PAPER["model_seconds"], row[3]], own.cost(s))
+        for s, row in PAPER["efficiency"].items()
+    ])  # fmt: skip
     return made
 
 
@@ -145,11 +240,65 @@ def filled(page: str, made: dict[str, str]) -> str:
     return page
 
 
-if __name__ == "__main__":
+def tradeoff(own: Own) -> dict[str, list[tuple[str, float, float]]]:
+    """Figure 1(b): (budget, end-to-end seconds, Video-MME Long) by selector; "mean" is the star.
+
+    The paper prints seconds of the means alone; those are its stars, called "paper".
+    """
+    points: dict[str, list[tuple[str, float, float]]] = {}
+    for name, row in PAPER["efficiency"].items():
+        average = sum(paper_score("Long", name, k) for k in BUDGETS) / len(BUDGETS)
+        points[name] = [("paper", row[-1], average)]
+        by = own.seconds.get("rows", {}).get(name, {}).get("budgets", {})
+        both = [
+            (k, by[str(k)]["end_to_end_seconds"], own.score("Long", name, k)) for k in BUDGETS if str(k) in by
+        ]
+        mine = [(str(k), seconds, score) for k, seconds, score in both if score is not None]
+        points[name] += mine
+        if len(mine) == len(BUDGETS):
+            points[name].append(("mean", *(sum(p[i] for p in mine) / len(mine) for i in (1, 2))))
+    return points
+
+
+def draw(points: dict[str, list[tuple[str, float, float]]], path: str) -> None:
+    """Accuracy over latency: filled markers are one's own, hollow stars the paper's means."""
+    pyplot = plotting()
+    figure, axes = pyplot.subplots(figsize=(6, 4.2), layout="constrained")
+    for number, (name, own) in enumerate(points.items()):
+        colour = f"C{number}"
+        line = [point for point in own if point[0] not in ("paper", "mean")]
+        axes.plot([p[1] for p in line], [p[2] for p in line], "o-", color=colour, label=name)
+        for label, seconds, score in own:
+            if label in ("paper", "mean"):
+                face = colour if label == "mean" else "none"
+                axes.plot(seconds, score, "*", markersize=14, color=colour, markerfacecolor=face)
+            else:
+                axes.annotate(label, (seconds, score), textcoords="offset points", xytext=(4, 4), fontsize=8)
+    axes.set(xlabel="end to end, seconds a question", ylabel="Video-MME Long, %")
+    axes.set_title("filled: yours (star: mean of six budgets); hollow stars: the paper's means", fontsize=9)
+    axes.legend()
+    figure.savefig(path, dpi=160)
+    pyplot.close(figure)
+
+
+def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("results", nargs="*", help="of `framenest evaluate qa`")
-    parser.add_argument("--cost", nargs="+", help="results of the run for the efficiency table")
-    parser.add_argument("-o", "--output", default=str(PAGE))
-    given = parser.parse_args()
-    Path(given.output).write_text(filled(PAGE.read_text(), tables(Own(given.results, given.cost))))
-    print(given.output)
+    parser.add_argument("results", nargs="*", help="of `framenest evaluate qa` or lmms-eval")
+    parser.add_argument("--efficiency", help="a file of benchmarks/efficiency.py")
+    parser.add_argument("--figure", help="draw figure 1(b), accuracy over latency, here")
+    parser.add_argument("-o", "--output", help="write docs/reproduce.md with the tables filled in here")
+    given = parser.parse_args(arguments)
+    own = Own(given.results, given.efficiency)
+    made = tables(own)
+    for name, table in made.items():
+        print(f"\n{name}\n\n{table}")
+    if given.figure:
+        draw(tradeoff(own), given.figure)
+        print(given.figure)
+    if given.output:
+        Path(given.output).write_text(filled(PAGE.read_text(), made))
+        print(given.output)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,236 @@
+"""benchmarks/reproduce.py and benchmarks/efficiency.py: the paper's tables from results of both kinds."""
+
+import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toy_benchmarks
+
+from framenest import ConfigError, StoreError
+from framenest.evaluation.lmms_eval.result_file import read_result_files
+from framenest.evaluation.qa_results import QaResults
+from media import numbered_video
+from scripted_server import ScriptedServer
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+PAPER = json.loads((BENCHMARKS / "paper.json").read_text())
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """A benchmark's names, run as a script would find its neighbours."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return lambda name: runpy.run_path(str(BENCHMARKS / f"{name}.py"))
+
+
+def lmms_eval_file(path, budget, tasks, *, model="Qwen/Qwen3.5-9B", more="enable_thinking=False"):
+    """A result file as lmms-eval 0.7.3 writes it, as far as it is read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({
+        "results": {name: {"alias": name, **scores} for name, (_, scores) in tasks.items()},
+        "configs": {
+            name: {"task": name, "lmms_eval_specific_kwargs": {"default": {
+                "video_of": "…", "framenest": settings}}}
+            for name, (settings, _) in tasks.items()
+        },
+        "config": {"model": "qwen3_5", "model_args": f"pretrained={model},max_num_frames={budget},{more}"},
+    }))  # fmt: skip
+
+
+def tasks_of(selector, scores):
+    """The four tasks of a selector with the eight numbers of the paper's columns."""
+    short, medium, long, overall, nonlinear, micro, lvb, mlvu = scores
+    own = {} if selector == "mec" else {"selector": selector}
+    tail = "" if selector == "mec" else "_" + selector.replace("-", "_")
+    return {
+        f"framenest_videomme{tail}": ({"benchmark": "videomme", **own}, {
+            "videomme_perception_score,none": overall, "videomme_perception_score_stderr,none": "N/A",
+            "videomme_short,none": short, "videomme_medium,none": medium, "videomme_long,none": long}),
+        f"framenest_videomme_v2{tail}": ({"benchmark": "videomme-v2", **own}, {
+            "videomme_v2_overall_score,none": nonlinear, "videomme_v2_overall_acc,none": micro}),
+        f"framenest_longvideobench_val{tail}": ({"benchmark": "longvideobench", **own},
+                                                {"lvb_acc,none": lvb / 100}),
+        f"framenest_mlvu_dev{tail}": ({"benchmark": "mlvu", **own}, {"mlvu_percetion_score,none": mlvu}),
+    }  # fmt: skip
+
+
+def efficiency_file(path, ends):
+    rows = {
+        name: {"candidates": 600.0, "runs": 1, "preprocessing_seconds": 1.0, "selection_seconds": 2.0,
+               "frames_seconds": 0.0, "model_seconds": 3.0, "end_to_end_seconds": end,
+               "budgets": {str(k): {"end_to_end_seconds": end + k / 100} for k in (8, 16, 32, 64, 128, 256)}}
+        for name, end in ends.items()
+    }  # fmt: skip
+    path.write_text(json.dumps({"rows": rows}))
+
+
+def test_lmms_eval_files_fill_the_main_table_and_both_summary_figures(script, tmp_path, capsys):
+    """The paper's own numbers as lmms-eval would have written them: no difference anywhere."""
+    for k, rows in PAPER["main"].items():
+        for name, scores in rows.items():
+            file = tmp_path / f"logs/{name}-{k}/Qwen__Qwen3.5-9B/20261101_results.json"
+            lmms_eval_file(file, k, tasks_of(name, scores))
+    efficiency_file(tmp_path / "e.json", {name: row[-1] for name, row in PAPER["efficiency"].items()})
+    module = script("reproduce")
+    module["main"](
+        [str(tmp_path / "logs"), "--efficiency", str(tmp_path / "e.json"), "-o", str(tmp_path / "mine.md")]
+    )
+    page, printed = (tmp_path / "mine.md").read_text(), capsys.readouterr().out
+    summary = page.split("<!-- table summary -->")[1].split("<!-- end -->")[0]
+    cells = [line.split("|")[3].strip() for line in summary.strip().splitlines()[2:]]
+    figures = ("3.77", "0.63", "47.37", "51.19")
+    assert cells == [cell for figure in figures for cell in (figure, figure, "+0.00")]
+    main = page.split("<!-- table main -->")[1].split("<!-- end -->")[0]
+    assert main.count("| difference |" + " +0.00 |" * 8) == 24
+    fine = page.split("<!-- table fine -->")[1].split("<!-- end -->")[0]
+    assert "difference | +0.00 |  | +0.00 |" in fine
+    assert "| `mec:no-zoom` | paper |" in printed  # every table, also without numbers of one's own
+
+
+def test_ablations_horizons_thinking_and_other_models_by_their_tasks(script, tmp_path):
+    for k in (8, 16, 32, 64, 128, 256):
+        zoom = {
+            "framenest_videomme_mec_no_zoom": (
+                {"benchmark": "videomme", "selector": "mec:no-zoom"},
+                {"videomme_perception_score,none": 70.0 + k},
+            )
+        }
+        lmms_eval_file(tmp_path / f"a{k}/20261101_results.json", k, zoom)
+        for name in ("uniform", "mec"):
+            score = 60.0 + 2 * (name == "mec")
+            task = tasks_of(name, [score] * 8)
+            thinking = tmp_path / f"t{name}{k}/20261101_results.json"
+            lmms_eval_file(thinking, k, task, more="enable_thinking=True")
+            intern = tmp_path / f"i{name}{k}/20261101_results.json"
+            lmms_eval_file(intern, k, task, model="InternVL3_5-8B-Instruct-HF")
+    made = script("reproduce")["tables"](script("reproduce")["Own"]([str(tmp_path)]))
+    assert "|  | yours | 82.00 | 118.00 | 262.00 | 154.00 |" in made["components"]
+    assert "|  | difference | +17.74 | +48.06 | +188.09 | +84.63 |" in made["components"]
+    assert "|  | yours | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |" in made["thinking"]
+    assert "| LongVideoBench, mec, yours | 62.00 | 62.00 | 62.00 | 62.00 | 62.00 |" in made["internvl"]
+    assert "yours | 60" not in made["main"]
+
+
+def test_both_kinds_of_results_in_one_table(script, tmp_path):
+    results = QaResults(tmp_path / "r.jsonl")
+    run = results.begin({"dataset": "videomme", "model": "Qwen/Qwen3.5-9B", "thinking": False})
+    results.append({"kind": "answer", "run": run, "id": "1", "selector": "mec", "budget": 8, "video": "v",
+                    "category": "short", "group": "", "structure": "", "answer": "A", "choice": "A",
+                    "correct": True, "error": None, "frames_seconds": 1.0, "said": {"seconds": 2.5},
+                    "selection": {"seconds": 4.0, "kept": False, "candidates": 600}})  # fmt: skip
+    lmms_eval_file(tmp_path / "logs/1_results.json", 8, {"framenest_mlvu_test": (
+        {"benchmark": "mlvu"}, {"mlvu_percetion_score,none": 50.0})})  # fmt: skip
+    module = script("reproduce")
+    made = module["tables"](module["Own"]([str(tmp_path / "r.jsonl"), str(tmp_path / "logs")]))
+    assert "|  |  | yours | 100.00 |  |  | 100.00 |  |  |  | 50.00 |" in made["main"]
+    assert "|  |  | difference | +26.22 |  |  | +36.15 |  |  |  | -19.46 |" in made["main"]
+    assert "|  | yours |  |  |  |  |" in made["components"]  # an average over six budgets needs all six
+
+
+def test_what_is_read_of_a_result_file(tmp_path):
+    part = {
+        "framenest_videomme_long_wfs_sb": (
+            {"benchmark": "videomme", "selector": "wfs-sb"},
+            {"videomme_perception_score,none": 44.0},
+        )
+    }
+    lmms_eval_file(tmp_path / "1_results.json", 64, part | {"mmmu_val": ({}, {"acc,none": 1.0})})
+    (found,) = read_result_files(tmp_path)
+    assert (found.selector, found.budget, found.dataset, found.thinking) == ("wfs-sb", 64, "videomme", False)
+    assert found.scores == {"long": 44.0}
+    (tmp_path / "2_results.json").write_text("[]")
+    with pytest.raises(ConfigError, match="not a result file of lmms-eval"):
+        read_result_files(tmp_path / "2_results.json")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StoreError, match="no result files of lmms-eval in this folder"):
+        read_result_files(tmp_path / "empty")
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_result_files(tmp_path / "gone.json")
+
+
+def test_the_figure_of_accuracy_over_latency(script, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra `plots`")
+    for k, rows in PAPER["main"].items():
+        for name, scores in rows.items():
+            lmms_eval_file(tmp_path / f"logs/{name}-{k}/1_results.json", k, tasks_of(name, scores))
+    efficiency_file(tmp_path / "e.json", {"mec": 20.0, "aks": 40.0})
+    module = script("reproduce")
+    points = module["tradeoff"](module["Own"]([str(tmp_path / "logs")], str(tmp_path / "e.json")))
+    assert points["mec"][0] == ("paper", 23.09, pytest.approx(59.28, abs=0.01))
+    assert points["mec"][1] == ("8", 20.08, 53.44)
+    assert points["aks"][-1] == ("mean", pytest.approx(40.84), pytest.approx(58.65, abs=0.01))
+    assert [label for label, *_ in points["wfs-sb"]] == ["paper"]
+    module["draw"](points, str(tmp_path / "tradeoff.png"))
+    assert (tmp_path / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def measured(script, tmp_path, monkeypatch, capsys):
+    """efficiency.py on two toy videos, with a scripted server."""
+    pytest.importorskip("openai", reason="needs the extra `ask`")
+    toy_benchmarks.write_home(tmp_path / "home")
+    rows = toy_benchmarks.videomme()
+    rows[2]["videoID"] = "other"
+    (tmp_path / "home/videomme.json").write_text(json.dumps(rows))
+    shutil.copy(numbered_video(tmp_path / "o.mp4", 120), tmp_path / "home/videomme/data/other.mp4")
+    (tmp_path / "scores.json").write_text(json.dumps({str(i): i / 300 for i in range(300)}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["benchmarks/efficiency.py"])
+    with ScriptedServer("A") as server:
+        script("efficiency")["main"]([
+            "home/videomme.json", "--dataset", "videomme", "--videos", "home/videomme", "--category", "long",
+            "--scorer", "table:scores.json", "--budgets", "2,4", "--base-url", server.url, "-o", "e.json",
+            "--selectors", "mec,aks,wfs-sb,uniform",
+        ])  # fmt: skip
+        asked = len(server.requests)
+    return json.loads((tmp_path / "e.json").read_text()), asked, capsys.readouterr().out
+
+
+def test_every_part_of_the_cost_is_measured_for_every_selector(measured):
+    result, asked, printed = measured
+    assert asked >= 2 * 2 * 4  # two long questions, two budgets, four selectors
+    assert (result["questions"], result["videos"], result["budgets"]) == (2, 2, [2, 4])
+    for name, row in result["rows"].items():
+        assert row["runs"] == (1 if name == "mec" else 2)
+        for k in ("2", "4"):
+            cells = row["budgets"][k]
+            parts = ("selection_seconds", "frames_seconds", "model_seconds")
+            whole = row["preprocessing_seconds"] + sum(cells[part] for part in parts)
+            assert cells["end_to_end_seconds"] == pytest.approx(whole)
+            assert all(cells[part] > 0 for part in parts)
+        both = [row["budgets"][k]["end_to_end_seconds"] for k in ("2", "4")]
+        assert row["end_to_end_seconds"] == pytest.approx(np.mean(both))
+        assert row["together"]["end_to_end_seconds"] < sum(both)
+    assert (
+        result["rows"]["mec"]["budgets"]["2"]["selection_seconds"]
+        == (result["rows"]["mec"]["budgets"]["4"]["selection_seconds"])
+    )  # one ranking serves both
+    assert result["rows"]["aks"]["candidates"] == (12 + 4) / 2
+    assert "less time than aks" in printed
+
+
+def test_no_selector_lives_off_anothers_features(script, tmp_path, monkeypatch):
+    """Each decodes its own candidates again, whatever was measured before it."""
+    from framenest.scorers.feature_cache import FeatureCache
+
+    numbered_video(tmp_path / "v.mp4", 120)
+    rows = [{"video": "v.mp4", "question": q, "intervals": [[0, 1]]} for q in ("One?", "Two?")]
+    (tmp_path / "qa.json").write_text(json.dumps(rows))
+    (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["benchmarks/efficiency.py"])
+    decoded, real = [], FeatureCache._decode
+
+    def noted(cache, frames, stage):
+        decoded.append(len(frames))
+        return real(cache, frames, stage)
+
+    monkeypatch.setattr(FeatureCache, "_decode", noted)
+    script("efficiency")["main"](
+        ["qa.json", "--scorer", "table:scores.json", "--budgets", "2", "--selectors", "top-k,wfs-sb"]
+    )
+    assert decoded.count(5) == 2  # the grid of 5 s, once for each, and not again for the second question
