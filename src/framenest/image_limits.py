@@ -17,6 +17,9 @@ class ImageLimits:
         max_side: pixels of the longer side; None for the original size.
         max_pixels: width × height; None for the original size.
         quality: of the JPEGs, 1 to 100.
+        frame_pixels: how many pixels of each frame a server's Qwen processor may use, told to it with a
+            request of style vllm-video; None leaves it to the processor, which shares a fixed number out
+            among the frames of a video.
 
     Raises:
         ConfigError: a limit below 1, or a quality that JPEG does not have.
@@ -30,9 +33,10 @@ class ImageLimits:
     max_side: int | None = None
     max_pixels: int | None = None
     quality: int = 90
+    frame_pixels: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_side", "max_pixels"):
+        for name in ("max_side", "max_pixels", "frame_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BadSetting(name, value, "1 or more")

@@ -123,6 +123,10 @@ class PictureOptions:
     max_side: int | None = option("Pictures of at most this many pixels on the longer side.")
     max_pixels: int | None = option("Pictures of at most this many pixels.")
     quality: int = option("Of the JPEGs, 1 to 100.", default=90)
+    frame_pixels: int | None = option(
+        "With vllm-video: how many pixels of each frame Qwen's processor may use; by default it shares "
+        "25,165,824 out among all. 786432 is what lmms-eval sends."
+    )
     tell_times: bool | None = option(
         "Write the frames' times as text; by default where the model's processor does not.",
         default=None,
@@ -134,7 +138,7 @@ class PictureOptions:
 
     @property
     def limits(self) -> ImageLimits:
-        return ImageLimits(self.max_side, self.max_pixels, self.quality)
+        return ImageLimits(self.max_side, self.max_pixels, self.quality, self.frame_pixels)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -169,7 +173,13 @@ class TokenBudget:
         def cost(count: int) -> int:
             seconds = [video.duration] * count if times is None else times(count)
             return estimate(
-                style, seconds, size, text, pairing=pairing, per_frame=self.tokens_per_frame
+                style,
+                seconds,
+                size,
+                text,
+                pairing=pairing,
+                per_frame=self.tokens_per_frame,
+                frame_pixels=pictures.limits.frame_pixels,
             ).total
 
         found = largest_budget(budgets, cost, most)

@@ -28,7 +28,13 @@ class PairingCost:
 
     @classmethod
     def of(
-        cls, style: str, seconds: Sequence[float], size: tuple[int, int], text: str, pairing: Pairing
+        cls,
+        style: str,
+        seconds: Sequence[float],
+        size: tuple[int, int],
+        text: str,
+        pairing: Pairing,
+        frame_pixels: int | None = None,
     ) -> PairingCost | None:
         """None where nothing is fused: another kind of model, or images instead of a video.
 
@@ -42,7 +48,10 @@ class PairingCost:
         groups = fused(pairing, seconds)
         pairs = sum(first != second for first, second in groups)
         of_a_video: tuple[Pairing, ...] = ("auto", "pairs", "duplicate")
-        tokens = {str(one): estimate(style, seconds, size, text, pairing=one).total for one in of_a_video}
+        tokens = {
+            str(one): estimate(style, seconds, size, text, pairing=one, frame_pixels=frame_pixels).total
+            for one in of_a_video
+        }
         return cls(pairing, pairs, len(groups) - pairs, tokens)
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from framenest.lmm.pairing_cost import PairingCost
 from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request, cannot_grow
 from framenest.lmm.times import Pairing
-from framenest.lmm.tokens import estimate
+from framenest.lmm.tokens import estimate, qwen_limits
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress_bars import ShowProgress, shown
 from framenest.protocols import Store
@@ -36,6 +36,8 @@ class Draft:
     """As the style takes it."""
     told: bool
     """Whether Framenest itself writes the times."""
+    frame_pixels: int | None = None
+    """As in `ImageLimits`."""
 
     @property
     def markers(self) -> list[str]:
@@ -68,9 +70,13 @@ def vllm_video(draft: Draft) -> Parts:
     sent = [written[place] for place in draft.places]
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
     settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
+    extra: dict[str, Any] = {"media_io_kwargs": {"video": settings}}
+    if draft.frame_pixels is not None:
+        least, most = qwen_limits(len(sent), draft.frame_pixels)
+        extra["mm_processor_kwargs"] = {"size": {"shortest_edge": least, "longest_edge": most}}
     return {
         "messages": _spoken(draft, video),
-        "extra_body": {"media_io_kwargs": {"video": settings}},
+        "extra_body": extra,
         "markers": times.paired_markers(metadata),
     }
 
@@ -186,6 +192,8 @@ def messages(
     check_style(style, pairing)
     prefix.must_hold_frames()
     limits = limits or ImageLimits()
+    if limits.frame_pixels is not None and style != "vllm-video":
+        raise ConfigError("frame pixels are told to vLLM's processor; take style vllm-video, or max pixels")
     told = style not in times.FUSES or pairing == "images" if tell_times is None else tell_times
     decoder = reopen(prefix.video, video, store=store)
     text = "\n".join([prompt(question, options), *instructions])
@@ -195,7 +203,8 @@ def messages(
         batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)
         read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
         packed = [encode_image(picture, quality=limits.quality) for picture in read] if server else []
-        draft = Draft(prefix, [] if server else list(read), packed, text, as_taken, told)
+        pictures = [] if server else list(read)
+        draft = Draft(prefix, pictures, packed, text, as_taken, told, limits.frame_pixels)
     parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
     parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)
     size = limits.size(decoder.info.width, decoder.info.height)
@@ -203,8 +212,8 @@ def messages(
     return Request(
         style=style,
         prefix=prefix,
-        tokens=estimate(style, seconds, size, text, pairing=pairing),
-        pairing=PairingCost.of(style, seconds, size, text, pairing),
+        tokens=estimate(style, seconds, size, text, pairing=pairing, frame_pixels=limits.frame_pixels),
+        pairing=PairingCost.of(style, seconds, size, text, pairing, limits.frame_pixels),
         quality=limits.quality,
         **parts,
     )

@@ -56,6 +56,15 @@ def image_cells(
     return across * down
 
 
+def qwen_limits(count: int, frame_pixels: int | None) -> tuple[int, int]:
+    """Pixels of all frames of a video of `count` frames together, at least and at most.
+
+    >>> qwen_limits(256, None), qwen_limits(256, 786_432)
+    ((4096, 25165824), (4096, 201326592))
+    """
+    return QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * count)
+
+
 def estimate(
     style: str,
     seconds: Sequence[float],
@@ -64,6 +73,7 @@ def estimate(
     *,
     pairing: Pairing = "auto",
     per_frame: int | None = None,
+    frame_pixels: int | None = None,
 ) -> Tokens:
     """Estimate the tokens of a request.
 
@@ -74,6 +84,7 @@ def estimate(
         text: the prompt.
         pairing: as for `messages`.
         per_frame: tokens of one frame, where the server is known to differ from the published rules.
+        frame_pixels: as in `ImageLimits`.
 
     >>> estimate("internvl", [1.0, 2.0], (640, 360), "What is it?").frames
     512
@@ -83,7 +94,8 @@ def estimate(
     digits = sum(len(f"{value:.1f}") for value in seconds)
     if style in FUSES and pairing != "images":
         groups = math.ceil(sent / PAIR)
-        cost = image_cells(*size, limits=QWEN_VIDEO, count=sent) if per_frame is None else per_frame
+        limits = qwen_limits(sent, frame_pixels)
+        cost = image_cells(*size, limits=limits, count=sent) if per_frame is None else per_frame
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
     frame = {
         "hf-video": LLAVA_VIDEO_FRAME,
