@@ -1,8 +1,15 @@
 """Running framenest as a user does, in this process."""
 
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+
 import pytest
 
 from framenest.cli import main
+from processes import PATIENCE
 
 FAST = ["--base-probes", "24", "--extra-probes", "0", "--horizon", "20", "--quiet"]
 """A small index and a short ranking."""
@@ -14,3 +21,22 @@ def run(capsys, *arguments):
         main([str(a) for a in arguments])
     printed = capsys.readouterr()
     return ended.value.code, printed.out, printed.err
+
+
+AT_ONCE = "from framenest import cli, progress_bars; progress_bars.PATIENCE = 0; cli.main()"
+
+
+def on_a_terminal(*arguments, cwd=None):
+    """What a command writes to a terminal, bars and all, though the work is short."""
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-c", AT_ONCE, *map(str, arguments)], stdout=theirs, stderr=theirs, cwd=cwd
+    )
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # the terminal is gone when the process is
+        while chunk := os.read(ours, 4096):
+            written += chunk
+    os.close(ours)
+    assert done.wait(timeout=PATIENCE) == 0
+    return written.decode()

@@ -195,9 +195,10 @@ class WorkerProcess:
             self._lose(lost)
         return (kind, *rest) if kind == "progress" else None
 
-    def cancel(self) -> None:
-        """Ask the call to stop: it raises Cancelled at its next report."""
+    def cancel(self) -> bool:
+        """Ask the call to stop: it raises Cancelled at its next report. False where it has not begun yet."""
         self._tell(CANCEL)
+        return self._ready
 
     def kill(self) -> None:
         """End the process at once."""

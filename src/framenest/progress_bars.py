@@ -24,6 +24,8 @@ class _Display(Protocol):
 
     def draw(self, stage: str, done: int, total: int, said: str) -> None: ...
 
+    def drop(self, stage: str) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -86,6 +88,12 @@ class Bars:
             elif time.monotonic() - self._began >= PATIENCE:
                 self._appear()
 
+    def end(self, stage: str) -> None:
+        """Take the bar of a stage away."""
+        with self._lock:
+            if self._stages.pop(stage, None) is not None and self._display is not None:
+                self._display.drop(stage)
+
     def _appear(self) -> None:
         with self._lock:
             if self._open is None or self._display is not None or not self._stages:
@@ -138,12 +146,18 @@ class _Terminal:
 
     def draw(self, stage: str, done: int, total: int, said: str) -> None:
         if stage not in self._tasks:
-            self._tasks[stage] = self._progress.add_task(stage, total=total, said=said, speed="")
+            from rich.markup import escape
+
+            # What has no total yet has a bar that moves.
+            self._tasks[stage] = self._progress.add_task(escape(stage), total=None, said=said, speed="")
         number = self._tasks[stage]
-        self._progress.update(number, completed=done, total=total, said=said)
-        task = self._progress.tasks[number]
+        self._progress.update(number, completed=done, total=total or None, said=said)
+        task = next(task for task in self._progress.tasks if task.id == number)
         speed = task.finished_speed or task.speed
         self._progress.update(number, speed="" if speed is None else f"{speed:.3g}/s")
+
+    def drop(self, stage: str) -> None:
+        self._progress.remove_task(self._tasks.pop(stage))
 
     def close(self) -> None:
         self._progress.stop()
@@ -170,6 +184,9 @@ class _Notebook:
         if now - self._drawn >= self.EVERY:
             self._drawn = now
             self._handle.update(self._html("".join(self._lines.values())))
+
+    def drop(self, stage: str) -> None:
+        del self._lines[stage]
 
     def close(self) -> None:
         self._handle.update(self._html(""))

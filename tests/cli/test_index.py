@@ -1,8 +1,9 @@
 """framenest index."""
 
 import json
+import re
 
-from command_line import run
+from command_line import on_a_terminal, run
 from framenest import Ranking
 
 
@@ -26,3 +27,16 @@ def test_index_goes_on_after_a_bad_video(capsys, clip, tmp_path):
     assert "1 video done" in out
     assert json.loads(report.read_text())["error"] == "VideoError"
     assert "1 of 2 videos could not be indexed" in err
+
+
+def test_a_folder_shows_how_far_each_video_is(clip, tmp_path):
+    """From the start, and by name; `on_a_terminal` sees every bar that was drawn."""
+    (tmp_path / "talks").mkdir()
+    for name in ("one.mp4", "a-name-that-is-far-too-long-for-a-bar.mkv"):
+        (tmp_path / "talks" / name).write_bytes(clip.read_bytes())
+    settings = ["--scorer", "none", "--base-probes", "200", "--extra-probes", "0", "--jobs", "2"]
+    written = on_a_terminal("index", "talks", "--cache", tmp_path / "cache", *settings, cwd=tmp_path)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    for name in ("one.mp4", "…-far-too-long-for-a-bar.mkv"):
+        assert re.search(rf"{name}\s.*starting", drawn), name
+    assert "done" in drawn.splitlines()[-1]

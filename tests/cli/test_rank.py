@@ -2,24 +2,21 @@
 
 import json
 import os
-import pty
 import subprocess
 import sys
-from contextlib import suppress
 
 import av
 import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import FAST, run
+from command_line import FAST, on_a_terminal, run
 from framenest import MECConfig, Ranking
 from framenest.cli import app
 from framenest.cli import main as cli_main
 from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
 from framenest.selectors import mec_config
 from media import numbered_picture, numbered_video
-from processes import PATIENCE
 
 
 def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
@@ -48,25 +45,6 @@ def test_the_installed_command_works(clip, tmp_path):
     )
     assert json.loads(done.stdout)["question"] is None
     assert done.stderr == ""
-
-
-AT_ONCE = "from framenest import cli, progress_bars; progress_bars.PATIENCE = 0; cli.main()"
-
-
-def on_a_terminal(*arguments):
-    """What a command writes to a terminal, bars and all, though the work is short."""
-    ours, theirs = pty.openpty()
-    done = subprocess.Popen(
-        [sys.executable, "-c", AT_ONCE, *map(str, arguments)], stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    written = b""
-    with suppress(OSError):  # the terminal is gone when the process is
-        while chunk := os.read(ours, 4096):
-            written += chunk
-    os.close(ours)
-    assert done.wait(timeout=PATIENCE) == 0
-    return written.decode()
 
 
 def test_bars_are_gone_before_the_result_is_printed(clip, tmp_path):
@@ -261,3 +239,41 @@ def test_debug_shows_the_traceback(tmp_path):
 
     with pytest.raises(VideoError):
         cli_main(["rank", str(tmp_path / "no.mp4"), "--no-question", "--debug"])
+
+
+INTERRUPTED = """
+import os, signal, sys
+from framenest.cli import main
+from framenest.scorers.table import TableScorer
+
+encode, batches = TableScorer.encode, []
+
+def press_ctrl_c(self, frames):
+    batches.append(len(frames))
+    if sum(size > 0 for size in batches) == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+    return encode(self, frames)
+
+TableScorer.encode = press_ctrl_c
+main(sys.argv[1:])
+"""
+
+
+def test_ctrl_c_keeps_the_probes_encoded_so_far(capsys, clip, table, tmp_path):
+    """A real SIGINT at the third of four batches; the next run decodes what is missing, and no more."""
+    common = ("rank", clip, "Where is it?", "--scorer", table, "--base-probes", 200, "--extra-probes", 0)
+    given = [*map(str, common), "--cache", str(tmp_path / "cache")]
+    stopped = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *given], capture_output=True, text=True, check=False
+    )
+    assert stopped.returncode == 130, stopped.stderr
+    assert "note: 128 of 200 frames were done and are kept for the next run" in stopped.stderr
+    assert "error: interrupted" in stopped.stderr
+    rankings = {}
+    for where in ("cache", "fresh"):
+        run(capsys, *common, "--cache", tmp_path / where, "-o", tmp_path / f"{where}.json")
+        rankings[where] = Ranking.load(tmp_path / f"{where}.json")
+    resumed, whole = rankings["cache"], rankings["fresh"]
+    assert resumed.stats.decoded == whole.stats.decoded - 128
+    assert resumed.frames.tolist() == whole.frames.tolist()
+    assert resumed.evidence.tolist() == whole.evidence.tolist()

@@ -10,6 +10,18 @@ from pathlib import Path
 from framenest.corpus.batch_job import BatchJob
 
 
+def waiting(progress):
+    """Goes no further than the first frames, until it is cancelled."""
+
+    def report(stage, done, total):
+        progress(stage, done, total)
+        while 0 < done < total:
+            time.sleep(0.02)
+            progress(stage, done, total)
+
+    return report
+
+
 @dataclass(frozen=True)
 class OddJob(BatchJob):
     """first_start: a file that the first worker makes before it is killed, while it still loads.
@@ -41,6 +53,8 @@ class OddJob(BatchJob):
                     hoard = bytearray(os.urandom(2**20) * 600)
                     time.sleep(3600)
                     del hoard
+                if "wait" in what:
+                    told["progress"] = waiting(told["progress"])
             return work(group, **told)
 
         return odd

@@ -7,6 +7,8 @@ import pytest
 
 from framenest import ConfigError, StoreError
 from framenest.corpus.manifest import find_videos, ranking_groups
+from framenest.video import VIDEO_SUFFIXES
+from framenest.video.formats import FORMATS
 
 
 def test_a_folder_is_searched_and_each_video_comes_once(tmp_path):
@@ -90,3 +92,7 @@ def test_a_question_on_several_lines(tmp_path):
     assert [group[0].question for group in ranking_groups(file, tmp_path, None)] == ["What\nhappens?"]
     (group,) = ranking_groups(file, tmp_path, None, no_question=True)
     assert group[0].question is None
+
+
+def test_a_folder_holds_every_kind_that_the_service_takes():
+    assert set(FORMATS.values()) <= VIDEO_SUFFIXES

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from odd_jobs import OddJob
 
-from framenest import IndexConfig, MECConfig, Ranking
+from framenest import MEC, IndexConfig, MECConfig, Ranking
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import many_videos
 from framenest.cli.many_videos import ManyVideos
@@ -118,7 +118,7 @@ def test_own_memory_counts_what_a_process_holds():
 
 def test_all_workers_together_leave_the_machine_a_quarter_of_its_memory(monkeypatch):
     given = []
-    monkeypatch.setattr(many_videos, "run_in_processes", lambda *what: given.append(what[2:]))
+    monkeypatch.setattr(many_videos, "run_in_processes", lambda *what: given.append(what[2:4]))
     groups = index_groups([f"{number}.mp4" for number in range(8)])
     for jobs in (1, 3, 20):
         ManyVideos(jobs, None, None, None, "local", None, None).outcomes(BatchJob(), groups)
@@ -257,3 +257,28 @@ def test_wrong_calls_are_refused(tmp_path):
         done = framenest(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert message in done.stderr
+
+
+def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
+    """The worker stands at 64 of 120 probes until it is cancelled."""
+    video = numbered_video(tmp_path / "wait.mp4", 150)
+    config = MECConfig(IndexConfig(base_probes=120, extra_probes=0))
+    job, watched = OddJob(config, root=str(tmp_path / "store")), []
+
+    def press_ctrl_c(video, stage, done, total):
+        watched.append((Path(video).name, stage, done, total))
+        if 0 < done < total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(run_in_processes(job, index_groups([str(video)]), 1, ProcessLimits(), press_ctrl_c))
+    assert watched == [
+        ("wait.mp4", "starting", 0, 0),
+        ("wait.mp4", "probes", 0, 120),
+        ("wait.mp4", "probes", 64, 120),
+    ]
+    counted = []
+    index = MEC(config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)).index(
+        video
+    )
+    assert (len(index), counted[0]) == (120, ("probes", 0, 56))

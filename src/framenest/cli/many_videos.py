@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,12 +17,13 @@ from framenest.cache.remote import RemoteStore
 from framenest.cli.options import Common, VideoOptions, option
 from framenest.cli.output_files import check_writable
 from framenest.cli.parameter_types import Duration, Size
-from framenest.cli.terminal import note, say
+from framenest.cli.terminal import note, say, short_path
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
-from framenest.corpus.process_run import run_in_processes
+from framenest.corpus.process_run import Watch, run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import ConfigError, StoreError
 from framenest.processes import ProcessLimits, cores, memory_share
+from framenest.progress_bars import Bars
 from framenest.scorers import choose, runs_on_gpu
 from framenest.text import duration_text
 
@@ -28,6 +31,8 @@ MANY_PANEL = "Many videos"
 LOCAL = ("engine", "local")
 TIME_LIMIT = 1800.0
 """Seconds for one video or question, unless the command line says otherwise."""
+NAME = 28
+"""Characters of a video's name beside its bar."""
 TELL = 60.0
 """Seconds between two lines on the progress where there is no terminal."""
 
@@ -73,7 +78,9 @@ class ManyVideos:
         """Whether the command line sets any of these."""
         return any(value is not None for name, value in vars(self).items() if (name, value) != LOCAL)
 
-    def outcomes(self, job: BatchJob, groups: list[Group]) -> Iterator[list[ItemOutcome]]:
+    def outcomes(
+        self, job: BatchJob, groups: list[Group], watch: Watch = lambda *_: None
+    ) -> Iterator[list[ItemOutcome]]:
         """Run the job on all groups; yields each group's outcomes as it finishes."""
         seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
         memory = int(self.memory) if self.memory else None
@@ -88,7 +95,7 @@ class ManyVideos:
             raise ConfigError("--address and --encoders are for --engine ray")
         jobs = min(self.jobs or _workers_for(job), len(groups))
         limits = ProcessLimits(seconds, memory or memory_share(jobs))
-        return run_in_processes(job, groups, jobs, limits)
+        return run_in_processes(job, groups, jobs, limits, watch)
 
 
 def _workers_for(job: BatchJob) -> int:
@@ -116,8 +123,11 @@ def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, wh
         )
     report = RunReport(check_writable(Path(many.failures or "failures.jsonl")))
     total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
-    with common.bars() as bars:
-        for outcomes in many.outcomes(job, groups):
+    with common.bars() as bars, _told_if_interrupted():
+        bars(what, 0, total)
+        for outcomes in many.outcomes(job, groups, partial(_show, bars)):
+            if outcomes:
+                bars.end(_label(outcomes[0].item.video))
             for place, outcome in enumerate(outcomes):
                 report.add(outcome, new_video=place == 0)
                 _tell(outcome, quiet)
@@ -131,6 +141,25 @@ def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, wh
     if report.stopped:
         raise StoreError(f"stopped, since nothing more can be kept: {report.stopped}")
     return report
+
+
+def _show(bars: Bars, video: str, stage: str, done: int, total: int) -> None:
+    """A bar for each video that is worked on."""
+    bars(_label(video), done, total, said=stage)
+
+
+def _label(video: str) -> str:
+    shown = short_path(video)
+    return shown if len(shown) <= NAME else f"…{shown[1 - NAME :]}"
+
+
+@contextmanager
+def _told_if_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("what was done is kept, also of the videos at work; the same command goes on from there")
+        raise
 
 
 def _tell(outcome: ItemOutcome, quiet: bool) -> None:

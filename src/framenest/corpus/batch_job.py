@@ -23,7 +23,7 @@ from framenest.errors import FramenestError, StoreError
 from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC, index_key
 from framenest.method.ranking import Ranking
-from framenest.processes import WorkerLost
+from framenest.processes import Cancelled, WorkerLost
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import features_key
@@ -184,6 +184,8 @@ class Work:
             return failed(item, lost.kind, f"{item.video}: {lost}")
         except FramenestError as error:
             return failed(item, type(error).__name__, str(error))
+        except Cancelled:
+            raise
         except MemoryError:
             return failed(item, MemoryError.__name__, f"{item.video}: not enough memory for this video")
         except Exception as error:  # a defect of ours or of a library must not stop the run

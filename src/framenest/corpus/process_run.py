@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from multiprocessing.connection import wait
@@ -10,38 +11,52 @@ from typing import Any
 
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, WorkQueue
 from framenest.errors import FramenestError
-from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess, cores
+from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess, cores
 
 log = logging.getLogger("framenest")
 POLL = 0.2
 """Seconds between two checks of the limits on time and memory."""
+GRACE = 10.0
+"""Seconds that workers have to keep what they have done, where the run is interrupted."""
+Watch = Callable[[str, str, int, int], None]
+"""Called with (video, stage, done, total) as work on a video goes on; total is 0 where it only begins."""
 
 
 def run_in_processes(
-    job: BatchJob, groups: Iterable[Group], jobs: int, limits: ProcessLimits
+    job: BatchJob,
+    groups: Iterable[Group],
+    jobs: int,
+    limits: ProcessLimits,
+    watch: Watch = lambda *_: None,
 ) -> Iterator[list[ItemOutcome]]:
     """Do all groups in `jobs` processes; outcomes come as they end.
 
     A group in which a worker dies or is stopped is done again item by item; a single item then fails. A
     worker that cannot be started, not even again, is given up, and the others go on; the run ends where none
-    is left.
+    is left. Where the run is interrupted, workers keep what they have done of their videos.
     """
     threads = max(1, cores() // jobs)
     pool = _Pool(
-        WorkQueue(groups), [WorkerProcess(_open, job, limits=limits, threads=threads) for _ in range(jobs)]
+        WorkQueue(groups),
+        [WorkerProcess(_open, job, limits=limits, threads=threads) for _ in range(jobs)],
+        watch,
     )
     try:
         while pool.send():
             yield from pool.poll()
     finally:
-        pool.kill()
+        try:
+            pool.let_go()
+        finally:
+            pool.kill()
 
 
 class _Pool:
     """The workers, and what each is at."""
 
-    def __init__(self, queue: WorkQueue, workers: list[WorkerProcess]) -> None:
+    def __init__(self, queue: WorkQueue, workers: list[WorkerProcess], watch: Watch) -> None:
         self._queue = queue
+        self._watch = watch
         self._idle = workers
         self._busy: dict[WorkerProcess, Group] = {}
 
@@ -50,6 +65,7 @@ class _Pool:
         while self._idle and (group := self._queue.next()) is not None:
             worker = self._idle.pop()
             self._busy[worker] = group
+            self._watch(group[0].video, "starting", 0, 0)
             self._outcomes(worker, partial(worker.send, group))
         return bool(self._busy)
 
@@ -59,6 +75,20 @@ class _Pool:
         for worker in list(self._busy):
             if outcomes := self._outcomes(worker, worker.poll):
                 yield outcomes
+
+    def let_go(self) -> None:
+        """Cancel what workers are doing, and wait until they have kept what is done of it."""
+        left = [worker for worker in self._busy if worker.cancel()]
+        end = time.monotonic() + GRACE
+        while left and time.monotonic() < end:
+            wait([source for worker in left for source in worker.wakes], POLL)
+            for worker in list(left):
+                try:
+                    message = worker.poll()
+                except (FramenestError, Cancelled):
+                    message = ("done",)
+                if message is not None and message[0] == "done":
+                    left.remove(worker)
 
     def kill(self) -> None:
         for worker in (*self._idle, *self._busy):
@@ -72,6 +102,9 @@ class _Pool:
         try:
             message = step()
             if message is None:
+                return []
+            if message[0] == "progress":
+                self._watch(self._busy[worker][0].video, *message[1:])
                 return []
             outcomes = message[1]
         except WorkerLost as lost:
@@ -92,4 +125,4 @@ class _Pool:
 
 def _open(report: Report, job: BatchJob) -> Callable[[Group], list[ItemOutcome]]:
     """In the worker: a heartbeat after each item, so that each has the whole time limit."""
-    return partial(job.open(), done=partial(report, "heartbeat"))
+    return partial(job.open(), progress=partial(report, "progress"), done=partial(report, "heartbeat"))

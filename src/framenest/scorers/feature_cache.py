@@ -39,6 +39,10 @@ class LargeFeatures(CacheWarning):
     """A video's features are large: kept on disk, or not."""
 
 
+class KeptUnfinished(CacheWarning):
+    """Work on a video was interrupted; what was done by then is kept."""
+
+
 class FeatureCache:
     """One video as one scorer sees it: each frame is decoded and encoded once, then remembered.
 
@@ -91,17 +95,33 @@ class FeatureCache:
         return self.scorer.timing if isinstance(self.scorer, KeepsTime) else None
 
     def see(self, frames: NDArray[np.int64], stage: str) -> Features:
-        """Features of those of the frames that decode, in ascending order."""
+        """Features of those of the frames that decode, in ascending order.
+
+        Where the work is interrupted, what is encoded by then is kept, and the next call goes on from there.
+        """
         wanted = frames
         for part in self._parts:
             wanted = part.missing(wanted)
         if len(wanted) or not self._parts:
-            new = Features.gather([self._nothing(), *self._decode(wanted, stage)])
+            new = Features.gather(self._pieces(wanted, stage))
             if len(new.frames) or not self._parts:
                 self._add(new)
         held = [(part, np.intersect1d(frames, part.frames)) for part in self._parts]
         found = [part.take(mine) for part, mine in held if len(mine)]
         return Features.gather(found or [self._nothing()])
+
+    def _pieces(self, frames: NDArray[np.int64], stage: str) -> list[Features]:
+        pieces = [self._nothing()]
+        try:
+            for piece in self._decode(frames, stage):
+                pieces.append(piece)
+        except BaseException:  # Ctrl-C, a cancelled job, a video that breaks off
+            done = Features.gather(pieces)
+            if len(done.frames) and self._add(done):
+                text = f"{len(done.frames)} of {len(frames)} frames were done and are kept for the next run"
+                warnings.warn(text, KeptUnfinished, stacklevel=2)
+            raise
+        return pieces
 
     def see_or_replace(
         self, wanted: NDArray[np.int64], probes: NDArray[np.int64], stage: str, first: int = 0
@@ -159,16 +179,21 @@ class FeatureCache:
         with self._timing("match", self._inner_timing):
             return self.scorer.match_strength(probes.encoded, question)
 
-    def _add(self, new: Features) -> None:
-        """Remember a part, merged with the smaller ones before it, and keep it where that is wanted."""
+    def _add(self, new: Features) -> bool:
+        """Remember a part, merged with the smaller ones before it, and keep it where that is wanted.
+
+        Returns whether it was.
+        """
         while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
             new = Features.gather([self._parts.pop(), new])
-        if self._keep_all or self.nbytes + new.nbytes < KEPT_BY_DEFAULT:
+        kept = self._keep_all or self.nbytes + new.nbytes < KEPT_BY_DEFAULT
+        if kept:
             number = len(self._parts)
             other = self._part(number)  # another process may have kept something there meanwhile
             new = new if other is None else Features.gather([new, other])
             keep(self._store, self._key(number), new.header(), new.arrays())
         self._parts.append(new)
+        return kept
 
     def _tell_size(self, new: int) -> None:
         """Warn once, before the work, how large features above the default limit will be."""

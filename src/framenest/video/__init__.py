@@ -20,9 +20,9 @@ from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 __all__ = ["VIDEO_SUFFIXES", "ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video", "reopen"]
 
 VIDEO_SUFFIXES = frozenset((
-    ".3gp", ".asf", ".avi", ".divx", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf", ".m2ts",
-    ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".ogm", ".ogv", ".qt", ".rm",
-    ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m",
+    ".3gp", ".asf", ".avi", ".divx", ".dv", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf",
+    ".m2ts", ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".obu", ".ogm", ".ogv",
+    ".qt", ".rm", ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m",
 ))  # fmt: skip
 """Files of a folder that count as videos."""
 
