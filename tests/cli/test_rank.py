@@ -35,6 +35,21 @@ def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
     assert saved.scorer.startswith("table frames")
 
 
+def test_descriptions_to_look_for(capsys, clip, table, tmp_path):
+    look = ("--look-for", "a kiln", "--look-for", "cups", "--look-for-join", "all")
+    given = ("--scorer", table, "-o", tmp_path / "r.json", *FAST, *look)
+    code, out, _ = run(capsys, "rank", clip, "Where is it?", *given)
+    assert code == 0
+    assert "all of" in out
+    assert "a kiln" in out
+    saved = Ranking.load(tmp_path / "r.json")
+    assert (saved.look_for.texts, saved.look_for.join) == (("a kiln", "cups"), "all")
+    code, _, err = run(capsys, "rank", clip, "--no-question", *look, *FAST)
+    assert (code, "give a question, too" in err) == (2, True)
+    code, _, err = run(capsys, "rank", "--manifest", "asked.csv", "-o", tmp_path, "--look-for", "a kiln")
+    assert (code, "not for --manifest" in err) == (2, True)
+
+
 def test_the_installed_command_works(clip, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "framenest", "rank", str(clip), "--no-question", *FAST, "-o", "-"],

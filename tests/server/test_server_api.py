@@ -54,6 +54,14 @@ def test_a_video_is_indexed_in_the_background_with_progress(server, media):
         file.unlink()
 
 
+def test_descriptions_are_looked_for(server, video, ranking):
+    other = server.ask(video, look_for=["a kiln", "cups"], look_for_join="all")
+    assert other != ranking
+    file = server.http.get(f"/rankings/{other}/file").json()
+    assert (file["look_for"]["texts"], file["look_for"]["join"]) == (["a kiln", "cups"], "all")
+    assert server.ask(video, look_for=["a kiln", "cups"]) not in (ranking, other)
+
+
 def test_prefixes_nest_and_sixteen_more_are_only_those_added(server, ranking):
     get = server.http.get
     first = get(f"/rankings/{ranking}/prefix", params={"k": 16})
@@ -180,7 +188,15 @@ def test_unknown_things_are_404_and_bad_requests_422(server, video):
     ):
         assert server.http.get(path).status_code == 404, path
     asked = {"video": video, "question": "?"}
-    wrong = ({}, {"video": video}, asked | {"question": ""}, asked | {"k": 1}, asked | {"preset": "none"})
+    wrong = (
+        {},
+        {"video": video},
+        asked | {"question": ""},
+        asked | {"k": 1},
+        asked | {"preset": "none"},
+        asked | {"look_for": [""]},
+        asked | {"question": None, "look_for": ["a kiln"]},
+    )
     for body in wrong:
         assert server.http.post("/rankings", json=body).status_code == 422, body
 

@@ -10,7 +10,7 @@ import rich_click as click
 from framenest.cli import model_options, options
 from framenest.cli.answer_printer import AnswerPrinter, print_asked
 from framenest.cli.model_options import AnsweringModel, PictureOptions, TokenBudget
-from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, SelectorName
 from framenest.cli.terminal import NO_MATCH, note, out, say_labelled
@@ -20,6 +20,7 @@ from framenest.lmm.ladder import LADDERS, Ladder
 from framenest.lmm.ladder import ask as ask_with
 from framenest.lmm.prompt import CITE, prompt
 from framenest.lmm.styles import check_style
+from framenest.method.look_for import LookFor
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
 from framenest.selectors import load_selector
@@ -50,6 +51,7 @@ def ask(
     ),
     token_budget: TokenBudget,
     choices: tuple[str, ...] = model_options.CHOICES,
+    descriptions: Descriptions,
     output: Path | None = option(
         "Also write the ranking here as JSON, for show, report and extract.", short="-o", type=OutputFile()
     ),
@@ -87,7 +89,8 @@ def ask(
                 text = "\n".join([prompt(question, choices), *([] if choices else [CITE])])
                 every = range(1, MOST + 1)
                 budgets = [token_budget.frames(opened.info, model.style, pictures, every, text)]
-            chosen = _choose(selector, scorer.session(common, bars), opened, question, budgets)
+            session = scorer.session(common, bars)
+            chosen = _choose(selector, session, opened, question, budgets, descriptions.given())
         if output is not None:
             chosen.save(output)
         asked = ask_with(
@@ -116,7 +119,12 @@ def ask(
 
 
 def _choose(
-    name: str | None, session: Session, video: Decoder, question: str, budgets: list[int]
+    name: str | None,
+    session: Session,
+    video: Decoder,
+    question: str,
+    budgets: list[int],
+    look_for: LookFor | None,
 ) -> Ranking | Selection:
     """The frames to send; MEC's are a ranking.
 
@@ -125,8 +133,10 @@ def _choose(
     """
     selector = load_selector(name or MecSelector.name, session)
     if not isinstance(selector, MecSelector):
+        if look_for is not None:
+            raise ConfigError(f"--look-for is for the selector mec, not for {name}")
         return selector.select(video, question, budgets)
-    ranking = selector.rank(video, question)
+    ranking = selector.rank(video, question, look_for or ())
     if not ranking.pool.unmatched:
         return ranking
     if name is not None:

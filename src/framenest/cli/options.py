@@ -22,6 +22,7 @@ from framenest.cli.terminal import err, note
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError, ScorerError
 from framenest.frames import VideoInfo
+from framenest.method.look_for import Join, LookFor
 from framenest.progress_bars import Bars
 from framenest.protocols import Decoder, ManagedStore
 from framenest.scorers import choose
@@ -254,6 +255,26 @@ class ScorerChoice:
     def session(self, common: Common, bars: Bars) -> Session:
         """A session with this scorer."""
         return Session(self.resolved(common), store=common.cache, progress=bars, scoring=self.config)
+
+
+@dataclass(frozen=True)
+class Descriptions:
+    """What to look for beside the question."""
+
+    look_for: tuple[str, ...] = option(
+        "Something to look for beside the question, described as it would be seen: “a potter opens a kiln”; "
+        "may be given again.",
+        multiple=True,
+        metavar="TEXT",
+    )
+    look_for_join: Join = option(
+        "any: a frame that shows one of them is relevant. all: each of them gets its share of the ranks.",
+        default="any",
+    )
+
+    def given(self) -> LookFor | None:
+        """None where nothing is to be looked for."""
+        return LookFor(self.look_for, self.look_for_join) if self.look_for else None
 
 
 def budgets(help: str, **settings: Any) -> Any:  # noqa: A002 - the command line's word

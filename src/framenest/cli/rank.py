@@ -11,7 +11,7 @@ import rich_click as click
 from framenest.cache.directory import local_directory
 from framenest.cli import model_options, options
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
-from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import note, out, print_facts, print_prefix, print_ranks, say_labelled, short_path
 from framenest.config import IndexConfig, MECConfig
@@ -58,6 +58,7 @@ def rank(
     ),
     no_question: bool = option("Rank by change, observability, coverage and diversity alone."),
     choices: tuple[str, ...] = model_options.CHOICES,
+    descriptions: Descriptions,
     many: ManyVideos,
     video_options: VideoOptions,
     keep_features: bool = option("Keep features on disk even where they take over 64 MiB."),
@@ -74,6 +75,7 @@ def rank(
     framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json -k 8,16
     framenest rank kiln.mp4 --questions questions.txt -o rankings/
     framenest rank kiln.mp4 "What is fired?" --options cups tiles --relevance-text question+options
+    framenest rank kiln.mp4 "What happens after firing?" --look-for "a glowing kiln" --look-for "cups cooling"
     framenest rank kiln.mp4 --no-question --start 60 --end 180
     framenest rank --manifest asked.csv -o rankings/ --jobs 8
     """
@@ -81,6 +83,8 @@ def rank(
     if manifest is not None:
         if video is not None or question is not None or questions is not None or budgets:
             raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
+        if descriptions.look_for:
+            raise ConfigError("--look-for is for the question of one video, not for --manifest")
         settings = {"config": config, "scoring": scorer.config, "keep_features": keep_features}
         job = batch_job(common, video_options, name, **settings)
         return _rank_many(Path(manifest), output, job, many, common)
@@ -100,7 +104,7 @@ def rank(
         _tell_cost(opened, config.index)
     for text, target in zip(asked, targets, strict=True):
         with bars:
-            ranking = mec.rank(opened, text, options=choices)
+            ranking = mec.rank(opened, text, options=choices, look_for=descriptions.given() or ())
         if target == "-":
             out.file.write(ranking.dumps())
             continue

@@ -103,6 +103,10 @@ def print_facts(ranking: Ranking) -> None:
         "", f"{clock(video.duration)}, {video.num_frames:,} frames, {rate}, {video.width}×{video.height}"
     )
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
+    if ranking.look_for is not None:
+        by = f" (written by {ranking.look_for.written_by})" if ranking.look_for.written_by else ""
+        listed = "\n".join(ranking.look_for.texts)
+        facts.add_row("look for", escape(f"{ranking.look_for.join} of{by}\n{listed}"))
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
         facts.add_row("match", f"{stats.match.verdict} ({stats.match.value:.2f})")
@@ -158,13 +162,14 @@ _SHORT = {
     "same_event": "event",
     "same_look": "look",
     "shown_by": "by",
+    "looks_for": "for",
 }
 
 
 def _cell(name: str, value: float) -> str:
     if name == _SHORT["shown_by"]:
         return f"#{value:.0f}" if value else "–"
-    return f"{value:.3f}"
+    return f"{value:.0f}" if name == _SHORT["looks_for"] else f"{value:.3f}"
 
 
 def print_ranks(ranking: Ranking, count: int) -> None:

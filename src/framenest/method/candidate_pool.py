@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import MECConfig
 from framenest.frames import VideoInfo
+from framenest.method.look_for import LookFor
 from framenest.method.stats import Stats
 from framenest.transcript.transcript import Transcript
 
@@ -40,6 +41,9 @@ class CandidatePool:
         active: numbers of the active segments.
         anchors: frame numbers that were zoomed in on.
         stats: counts and seconds.
+        look_for: what was looked for beside the question; None where nothing was.
+        matches: (n,) float32 each, the relevance of the question and of each description by itself; empty
+            where nothing was looked for beside the question.
         transcript: what is said in the video, or what was wrong with it; None where there is none.
         appearance: (n, d) float32 unit vectors; None in a pool that was read from a file.
     """
@@ -58,6 +62,8 @@ class CandidatePool:
     active: tuple[int, ...]
     anchors: tuple[int, ...]
     stats: Stats
+    look_for: LookFor | None = None
+    matches: Cues = field(default_factory=dict)
     transcript: Transcript | None = None
     appearance: NDArray[np.float32] | None = None
 

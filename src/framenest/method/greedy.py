@@ -56,14 +56,15 @@ def greedy(
 ) -> Greedy:
     """Algorithm 1: rank the candidates, each choice seeing only those before it.
 
-    frames: (n,) ascending frame numbers; evidence: (n,); appearance: (n, d) unit vectors;
-    num_frames: N. The ranking has M = min(horizon, n) places, and the schedule runs over that M.
+    frames: (n,) ascending frame numbers; evidence: (n,), or (m, n) rows that take turns; appearance: (n, d)
+    unit vectors; num_frames: N. The ranking has M = min(horizon, n) places, over which the schedule runs.
     Ties go to the earlier frame (`argmax` takes the first, and frames ascend).
     """
     size = len(frames)
     horizon = min(config.horizon, size)
     places = frames.astype(np.float64)
-    worth = evidence.astype(np.float64)
+    worths = np.atleast_2d(evidence).astype(np.float64)
+    worth = worths[0]
     similarities = similarity_rows(appearance)
 
     order = np.empty(horizon, dtype=np.int64)
@@ -78,6 +79,7 @@ def greedy(
 
     for place in range(1, horizon):
         weight = evidence_weight(place + 1, config, horizon)
+        worth = worths[place % len(worths)]
         if config.coverage_term:
             covered = coverage(nearest, num_frames, place + 1)
         diverse = diversity(similarity)

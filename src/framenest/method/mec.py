@@ -18,6 +18,7 @@ from framenest.method import appearance, discovery
 from framenest.method.candidate_pool import CandidatePool
 from framenest.method.greedy import Greedy, greedy
 from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes, window
+from framenest.method.look_for import LookFor, each_evidence, noisy_or
 from framenest.method.observability import observability
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
@@ -102,6 +103,7 @@ class MEC:
         question: str | None,
         *,
         options: Sequence[str] = (),
+        look_for: LookFor | Sequence[str] = (),
         fps: float | None = None,
     ) -> Ranking:
         """One ranking of the video's frames for a question.
@@ -111,6 +113,8 @@ class MEC:
             question: None ranks without a question.
             options: the answers to choose from; frames are scored against them too where `relevance_text` is
                 "question+options".
+            look_for: descriptions to be scored beside the question, or a `LookFor` that says how they are
+                joined.
             fps: frames per second, for a folder of images or an array of frames.
 
         Returns:
@@ -122,7 +126,7 @@ class MEC:
             cache = self.session.features(self.session.open(video, fps), scorer, self.config.index.thumbnail)
             decoded = cache.decoded
             index, probes = self._index(cache)
-            pool = self._discover(cache, index, probes, question, tuple(options))
+            pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
         return self.order(self._measured(pool, before, cache.decoded - decoded))
 
     def index(self, video: Video, *, fps: float | None = None) -> SparseIndex:
@@ -146,7 +150,12 @@ class MEC:
         return self.session.scoring_name(question, transcript if speech is not None else None)
 
     def discover(
-        self, index: SparseIndex, question: str | None, *, options: Sequence[str] = ()
+        self,
+        index: SparseIndex,
+        question: str | None,
+        *,
+        options: Sequence[str] = (),
+        look_for: LookFor | Sequence[str] = (),
     ) -> CandidatePool:
         """Score the probes, zoom in where the evidence is, and gather all candidates."""
         before = self.session.timing.seconds
@@ -155,7 +164,7 @@ class MEC:
             cache = self.session.features(self.session.reopen(index.video), scorer, index.config.thumbnail)
             decoded = cache.decoded
             probes = cache.see(index.frames, "probes")
-            pool = self._discover(cache, index, probes, question, tuple(options))
+            pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
         return self._measured(pool, before, cache.decoded - decoded)
 
     def order(self, pool: CandidatePool) -> Ranking:
@@ -216,8 +225,11 @@ class MEC:
         probes: Features,
         question: str | None,
         options: tuple[str, ...],
+        look_for: LookFor | None,
     ) -> CandidatePool:
         session, decoder = self.session, cache.decoder
+        if question is None and look_for is not None:
+            raise ConfigError("descriptions are looked for beside a question; give a question, too")
         config = replace(self.config, index=index.config)
         if question is None:
             config = config.with_settings({"relevance_weight": 0.0})
@@ -228,8 +240,9 @@ class MEC:
         text = session.screen_text(decoder, asked, index.config.thumbnail)
         transcript, speech = session.heard(decoder, *index.span)
 
-        relevance = cache.relevance(probes, asked, probes)
-        cues = {"relevance": relevance, "change": index.change, "observability": index.observability}
+        texts = [asked, *(look_for.texts if look_for else ())]
+        matches = [cache.relevance(probes, one, probes) for one in texts]
+        cues = {"relevance": noisy_or(matches), "change": index.change, "observability": index.observability}
         if text is not None:
             cues["text"] = text.cue(index.frames)
         if speech is not None and asked is not None:
@@ -239,7 +252,8 @@ class MEC:
         anchors = discovery.anchors(scores, active, settings.segment_length, settings.anchors)
         wanted = discovery.zoom(index.frames, anchors, settings.zoom)
         zoomed, substitutes = cache.see_or_replace(wanted, index.frames, "zoom")
-        zoom_cues = {"relevance": cache.relevance(zoomed, asked, probes)}
+        zoom_matches = [cache.relevance(zoomed, one, probes) for one in texts]
+        zoom_cues = {"relevance": noisy_or(zoom_matches)}
         with session.timing("zoom"):
             vectors = appearance.encode(zoomed.thumbnails)
             zoom_cues["change"] = appearance.change(zoomed.frames, vectors, index.frames, index.appearance)
@@ -254,7 +268,9 @@ class MEC:
         frames = frames[order]
         joined = {name: np.concatenate([cue, zoom_cues[name]])[order] for name, cue in cues.items()}
         if asked is not None:
-            joined["relevance"] = self._rerank(decoder, frames, joined["relevance"], asked)
+            joined["relevance"] = self._rerank(decoder, frames, joined["relevance"], texts)
+        each = [np.concatenate(both)[order] for both in zip(matches, zoom_matches, strict=True)]
+        strengths = [cache.match_strength(probes, one) for one in texts]
         return CandidatePool(
             video=index.video,
             question=question,
@@ -277,15 +293,21 @@ class MEC:
                 substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
                 decoded=0,
                 seconds={},
-                match=cache.match_strength(probes, asked),
+                match=max(filter(None, strengths), key=lambda one: one.value, default=None),
                 read=None if text is None else text.read,
             ),
+            look_for=look_for,
+            matches={one: each[i] for i, one in enumerate(texts) if one} if look_for else {},
             transcript=transcript,
             appearance=np.concatenate([index.appearance, vectors])[order],
         )
 
     def _rerank(
-        self, decoder: Decoder, frames: NDArray[np.int64], relevance: NDArray[np.float32], asked: str
+        self,
+        decoder: Decoder,
+        frames: NDArray[np.int64],
+        relevance: NDArray[np.float32],
+        texts: Sequence[str | None],
     ) -> NDArray[np.float32]:
         """Relevance with the best candidates judged again; as it is without a second pass."""
         session, reranker = self.session, self.session.reranker
@@ -294,7 +316,7 @@ class MEC:
         again = np.sort(discovery.best(relevance, session.scoring.rerank))
         cache = session.features(decoder, reranker, self.config.index.thumbnail)
         seen = cache.see(frames[again], "rerank")
-        return refine(relevance, again, cache.relevance(seen, asked, seen))
+        return refine(relevance, again, noisy_or([cache.relevance(seen, one, seen) for one in texts]))
 
 
 def rank(
@@ -303,6 +325,7 @@ def rank(
     k: int = 8,
     *,
     options: Sequence[str] = (),
+    look_for: LookFor | Sequence[str] = (),
     fps: float | None = None,
     **settings: Any,
 ) -> Prefix:
@@ -312,7 +335,7 @@ def rank(
         video: a path, an address, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
         question: None chooses without a question.
         k: how many frames.
-        options: answers to choose from, as for `MEC.rank`.
+        options, look_for: answers to choose from and descriptions of what to look for, as for `MEC.rank`.
         fps: frames per second, for a folder of images or an array of frames.
         settings: what `MEC` takes: preset="residual", scorer="tags", max_gap=2, …
 
@@ -329,7 +352,7 @@ def rank(
     mec = MEC(**settings)
     opened = mec.session.open(video, fps)
     check_horizon([k], opened, mec.config)
-    return mec.rank(opened, question, options=options).prefix(k)
+    return mec.rank(opened, question, options=options, look_for=look_for).prefix(k)
 
 
 def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> None:
@@ -345,9 +368,18 @@ def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> 
 
 
 def _ordered(pool: CandidatePool, looks: NDArray[np.float32], config: RankingConfig) -> Greedy:
+    relevance, evidence, turns = pool.cues["relevance"], pool.evidence, 0
+    if pool.look_for is not None and pool.look_for.join == "all":
+        described = [pool.matches[text] for text in pool.look_for.texts]
+        evidence = each_evidence(evidence, relevance, described, pool.config.discovery.relevance_weight)
+        turns = len(described)
     if config.rule == "residual":
-        return residual(pool.seconds, pool.cues["relevance"], pool.evidence, looks, config)
-    return greedy(pool.frames, pool.evidence, looks, pool.num_frames, config)
+        found = residual(pool.seconds, relevance, evidence, looks, config)
+    else:
+        found = greedy(pool.frames, evidence, looks, pool.num_frames, config)
+    if turns:  # which description each rank is for, from 1
+        found.terms["looks_for"] = (np.arange(len(found.order)) % turns + 1).astype(np.float64)
+    return found
 
 
 def _stored_index(store: Store, key: str) -> SparseIndex | None:

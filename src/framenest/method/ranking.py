@@ -16,6 +16,7 @@ from framenest.config import MECConfig
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError
 from framenest.frames import VideoInfo
 from framenest.method.candidate_pool import CandidatePool, Cues
+from framenest.method.look_for import LookFor
 from framenest.method.notebook_view import ranking_html
 from framenest.method.prefix import Prefix
 from framenest.method.stats import Stats
@@ -71,6 +72,10 @@ class Ranking:
     @property
     def stats(self) -> Stats:
         return self.pool.stats
+
+    @property
+    def look_for(self) -> LookFor | None:
+        return self.pool.look_for
 
     @property
     def transcript(self) -> Transcript | None:
@@ -165,7 +170,7 @@ class Ranking:
                 **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
                 "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
             },
-        } | ({} if pool.transcript is None else {"transcript": pool.transcript.to_json()})
+        } | _beside(pool)
 
     def _rows(self) -> list[dict[str, Any]]:
         """One object per rank, for people and scripts that read the file."""
@@ -183,8 +188,9 @@ class Ranking:
     def from_json(cls, data: Mapping[str, Any]) -> Ranking:
         pool = data["pool"]
         cues = _arrays(pool["cues"], dict.fromkeys(pool["cues"], np.float32))
+        matches = data.get("look_for", {}).get("relevance", {})
         columns = _arrays(pool, _POOL_COLUMNS)
-        _same_length([*cues.values(), *columns.values()])
+        _same_length([*cues.values(), *columns.values(), *map(np.array, matches.values())])
         order = np.searchsorted(columns["frames"], [row["frame"] for row in data["ranks"]])
         if not np.array_equal(columns["frames"][order], [row["frame"] for row in data["ranks"]]):
             raise ValueError("a rank names a frame that is no candidate")
@@ -203,6 +209,8 @@ class Ranking:
                 active=tuple(pool["active"]),
                 anchors=tuple(pool["anchors"]),
                 stats=Stats.from_json(data["stats"]),
+                look_for=LookFor.from_json(data["look_for"]) if "look_for" in data else None,
+                matches=_arrays(matches, dict.fromkeys(matches, np.float32)),
                 transcript=Transcript.from_json(data["transcript"]) if "transcript" in data else None,
                 **columns,
             ),
@@ -222,6 +230,17 @@ class Ranking:
     def load(cls, path: str | Path) -> Ranking:
         """Read a ranking written by `save`."""
         return load_file(path, "ranking", RANKING_FORMAT, cls.from_json)
+
+
+def _beside(pool: CandidatePool) -> dict[str, Any]:
+    """What only some rankings have."""
+    found: dict[str, Any] = {}
+    if pool.look_for is not None:
+        each = {text: _plain(match) for text, match in pool.matches.items()}
+        found["look_for"] = pool.look_for.to_json() | {"relevance": each}
+    if pool.transcript is not None:
+        found["transcript"] = pool.transcript.to_json()
+    return found
 
 
 def _plain(array: NDArray[Any]) -> list[Any]:

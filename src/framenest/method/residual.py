@@ -93,7 +93,7 @@ def residual(
     Args:
         seconds: (n,) ascending.
         relevance: (n,) the scorer's relevance.
-        evidence: (n,) E.
+        evidence: (n,) E, or (m, n) rows that take turns.
         appearance: (n, d) unit vectors.
         config: the horizon and the constants of the rule.
 
@@ -105,7 +105,7 @@ def residual(
     size = len(seconds)
     horizon = min(config.horizon, size)
     floor = np.maximum(relevance.astype(np.float64), LEAST)
-    worth = evidence.astype(np.float64) + config.evidence_floor
+    worths = np.atleast_2d(evidence).astype(np.float64) + config.evidence_floor
     similarities = similarity_rows(appearance)
     longest = max(config.event_longest, config.scene_longest)
     first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
@@ -115,7 +115,7 @@ def residual(
     terms = np.empty((3, horizon))
     shares = np.zeros((horizon, size))
     for place in range(horizon):
-        utility = worth * new_event * new_look
+        utility = worths[place % len(worths)] * new_event * new_look
         chosen = int((utility + taken).argmax())
         order[place] = chosen
         terms[:, place] = 1.0 - new_event[chosen], 1.0 - new_look[chosen], utility[chosen]

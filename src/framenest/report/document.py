@@ -23,6 +23,8 @@ from framenest.selectors.selection import Selection
 REPORT_FORMAT = 1
 Result = Ranking | Selection
 NO_SCORER = "none"
+LONGEST_NAME = 48
+"""Characters of a description beside its curve."""
 
 
 def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -127,6 +129,15 @@ def _curves(ranking: Ranking) -> list[dict[str, Any]]:
     cues = [
         {"name": name, "weight": getattr(settings, f"{name}_weight"), "values": _rounded(values)}
         for name, values in pool.cues.items()
+    ]
+    cues += [
+        {
+            "name": text[:LONGEST_NAME],
+            "weight": None,
+            "values": _rounded(values),
+            "about": f"Relevance of: {text}",
+        }
+        for text, values in pool.matches.items()
     ]
     return [{"name": "evidence", "weight": None, "values": _rounded(pool.evidence)}, *cues]
 

@@ -13,6 +13,7 @@ import numpy as np
 from framenest.config import IndexConfig, MECConfig
 from framenest.errors import ScorerError
 from framenest.method import appearance
+from framenest.method.look_for import LookFor
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.probes import probe_grid
@@ -45,9 +46,9 @@ class MecSelector:
     def __init__(self, session: Session, config: MECConfig | None = None) -> None:
         self._mec = MEC(config, session=session)
 
-    def rank(self, video: Video, question: str | None) -> Ranking:
+    def rank(self, video: Video, question: str | None, look_for: LookFor | Sequence[str] = ()) -> Ranking:
         """The ranking that serves every budget."""
-        return self._mec.rank(video, question)
+        return self._mec.rank(video, question, look_for=look_for)
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """A prefix of one ranking for each budget."""

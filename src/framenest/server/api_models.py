@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from framenest.config import PRESETS
+from framenest.method.look_for import MOST as MOST_DESCRIPTIONS
+from framenest.method.look_for import Join
 from framenest.server.library import LibraryVideo
 
 MOST_RANKS = 1024
@@ -40,8 +42,21 @@ class RankingRequest(RequestBody):
     options: list[Text] = Field(
         [], max_length=26, description="Answers to choose from, for messages and models."
     )
+    look_for: list[Text] = Field(
+        [],
+        max_length=MOST_DESCRIPTIONS,
+        description="What to look for beside the question, described as it would be seen.",
+        examples=[["a glowing kiln", "cups cooling on a shelf"]],
+    )
+    look_for_join: Join = Field("any", description="Frames that show any of them, or ranks for all in turn.")
     preset: str = Field("paper", json_schema_extra={"enum": list(PRESETS)})
     horizon: int = Field(256, ge=1, le=MOST_RANKS, description="How many ranks.")
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.question is None and self.look_for:
+            raise ValueError("descriptions are looked for beside a question; give a question, too")
+        return self
 
 
 class AnswerRequest(RequestBody):

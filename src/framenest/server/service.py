@@ -15,6 +15,7 @@ from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
+from framenest.method.look_for import LookFor
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
 from framenest.server.frame_images import FrameImages
@@ -90,13 +91,21 @@ class Service:
         return self.jobs.submit("index", f"index:{video.id}", {"video": video.id})
 
     def ask(
-        self, video: LibraryVideo, question: str | None, options: list[str], preset: str, horizon: int
+        self,
+        video: LibraryVideo,
+        question: str | None,
+        options: list[str],
+        preset: str,
+        horizon: int,
+        look_for: LookFor | None = None,
     ) -> tuple[str, Job | None]:
         """The id of a ranking, and the job that makes it; None where it is there."""
         video.check()
         MECConfig.preset(preset)
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
         request |= {"preset": preset, "horizon": horizon}
+        if look_for is not None:
+            request["look_for"] = look_for.to_json()
         id_ = digest(request, self.scorer, self.settings.scoring.subtitles, RANKING_FORMAT)[:24]
         with self.journal.lock:  # so that the video is not removed in between
             self.library.get(video.id)
@@ -183,7 +192,8 @@ class Service:
         call = partial(worker.call, job.kind, str(video.check()))
         if job.kind == "rank":
             asked = [job.request[name] for name in ("question", "options", "preset", "horizon")]
-            call = partial(call, *asked, str(self.rankings.path(job.target)))
+            target = str(self.rankings.path(job.target))
+            call = partial(call, *asked, target, job.request.get("look_for"))
         made = call(progress=progress, cancelled=job.cancelled.is_set)
         self.metrics.decoded.inc(made.get("decoded", 0))
         if video.info is None:

@@ -18,6 +18,7 @@ from framenest.errors import ConfigError
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, messages
+from framenest.method.look_for import LookFor
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Report
@@ -54,11 +55,19 @@ class VideoTasks:
         return {"video": MEC(session=self._session).index(path).video.to_json()}
 
     def rank(
-        self, path: str, question: str | None, options: list[str], preset: str, horizon: int, target: str
+        self,
+        path: str,
+        question: str | None,
+        options: list[str],
+        preset: str,
+        horizon: int,
+        target: str,
+        look_for: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Rank a video for a question into a file; how many frames that decoded."""
         config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        ranking = MEC(config, session=self._session).rank(path, question, options=options)
+        wanted = LookFor.from_json(look_for) if look_for else ()
+        ranking = MEC(config, session=self._session).rank(path, question, options=options, look_for=wanted)
         ranking.save(target)
         return {"decoded": ranking.stats.decoded, "video": ranking.video.to_json()}
 

@@ -139,7 +139,7 @@ function timings(stats) {
   );
 }
 
-const CHOICE = ["coverage", "diversity", "same_event", "same_look", "shown_by", "utility"];
+const CHOICE = ["coverage", "diversity", "same_event", "same_look", "shown_by", "utility", "looks_for"];
 
 /** Every frame of the budget as a row; drawn when opened. */
 export function table(view) {
@@ -200,7 +200,7 @@ function tableOf(result, at, several) {
             ? [
                 el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
                 columns.map((column) =>
-                  el("td", {}, result.ranks[column][mark.place].toFixed(column === "shown_by" ? 0 : 3)),
+                  el("td", {}, result.ranks[column][mark.place].toFixed(["shown_by", "looks_for"].includes(column) ? 0 : 3)),
                 ),
               ]
             : null,

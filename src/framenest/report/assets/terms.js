@@ -31,6 +31,7 @@ export const TERMS = {
   same_event: "The share of its evidence that a better-ranked frame near in time shows already.",
   same_look: "The share of its evidence that a better-ranked frame of the same look shows already.",
   shown_by: "The rank of the frame that shows most of its evidence already; 0 where none does.",
+  looks_for: "Which of the descriptions looked for this rank is for.",
   from: "Whether the frame is a probe or a zoom frame.",
   time: "When the frame is shown, from the first frame on.",
   frame: "The frame's number in the video, from 0.",

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from framenest.lmm import STYLES
+from framenest.method.look_for import LookFor
 from framenest.report.document import document
 from framenest.server.api_models import (
     MOST_RANKS,
@@ -44,7 +45,8 @@ def ask(here: Here, body: RankingRequest, response: Response) -> RankingStatus:
     is not indexed yet is indexed first.
     """
     video = here.library.get(body.video)
-    id_, job = here.ask(video, body.question, body.options, body.preset, body.horizon)
+    look_for = LookFor(tuple(body.look_for), body.look_for_join) if body.look_for else None
+    id_, job = here.ask(video, body.question, body.options, body.preset, body.horizon, look_for)
     response.status_code = 200 if job is None else 202
     return RankingStatus.model_validate({"ranking": id_, "ready": job is None, "job": job})
 

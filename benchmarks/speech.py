@@ -1,0 +1,130 @@
+"""What the speech cue gains where answers are only spoken, and costs where they are only seen.
+
+    python benchmarks/speech.py qa.json --videos DIR --scorer tags
+
+Every video of the question set gets a made transcript: sentences of an unrelated lecture (Python's own
+documentation), and among them facts, each with a sentence on the same subject that does not answer its
+question (spoken_facts.json). *Spoken*: the questions about the facts; a hit is a frame on screen while the
+fact is said. *Seen*: the question set's own questions, whose answers nobody speaks of; a hit is a frame in
+their intervals. Both with and without the transcript. Facts 1 to 20 and the tuning half of the seen questions
+set the constants of the cue; the numbers that count are those of "report". Writes results/speech.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import tempfile
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+from machine import write
+
+from framenest import ScorerConfig, Session
+from framenest.evaluation import recall
+from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
+from framenest.evaluation.recall_run import collect
+
+BUDGETS = (2, 4, 8, 16, 32, 64)
+FACTS = json.loads((Path(__file__).parent / "spoken_facts.json").read_text())
+CHARACTERS = 15.0  # a second of speech
+ROW = 42  # characters of a subtitle
+SHORTEST = 60.0  # seconds of a video that gets facts
+
+
+def lecture() -> list[str]:
+    """Sentences about something else."""
+    prose = " ".join(" ".join(text.split()) for text in topics.values())
+    plain = re.compile(r"[A-Z][A-Za-z0-9 ,;:'()-]{28,158}[.!?]")
+    sentences = [s for s in re.split(r"(?<=[.!?])\s+", prose) if plain.fullmatch(s)]
+    return list(dict.fromkeys(sentences))
+
+
+def transcript(duration: float, seed: int) -> tuple[str, dict[int, tuple[float, float]]]:
+    """A SubRip file for a video of so many seconds, and when each fact is said."""
+    draw = random.Random(seed)
+    talk = lecture()
+    draw.shuffle(talk)
+    facts = draw.sample(range(len(FACTS)), min(len(FACTS), int(duration / 20)))
+    said: list[tuple[int | None, str]] = [(fact, FACTS[fact][0]) for fact in facts]
+    said += [(None, FACTS[fact][2]) for fact in facts]
+    while sum(len(text) / CHARACTERS + 1 for _, text in said) < 0.9 * duration:
+        said.append((None, talk[len(said) % len(talk)]))
+    draw.shuffle(said)
+    now, number, rows, when = 0.0, 0, [], {}
+    for fact, text in said:
+        began = now
+        for row in re.findall(rf".{{1,{ROW}}}(?:\s+|$)", text):
+            number += 1
+            end = now + len(row) / CHARACTERS
+            rows.append(f"{number}\n{stamp(now)} --> {stamp(end)}\n{row.strip()}\n")
+            now = end
+        if fact is not None and now < duration:
+            when[fact] = (began, now)
+        now += draw.choice([0.1, 0.3, 1.0, 2.5])
+    return "\n".join(rows), when
+
+
+def stamp(seconds: float) -> str:
+    """00:01:02,500."""
+    milliseconds = int(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d},{rest % 1000:03d}"
+
+
+def measured(outcomes: list[recall.RecallOutcome], deaf: list[recall.RecallOutcome]) -> dict[str, Any]:
+    """hit@K with the cue and without, and the paired difference with its 95 % interval."""
+    found: dict[str, Any] = {}
+    for budget in BUDGETS:
+        with_cue, without = (recall.by_question(rows, budget, "hit") for rows in (outcomes, deaf))
+        low, high = recall.interval_of_mean(with_cue - without)
+        gain = [round(float(v), 4) for v in ((with_cue - without).mean(), low, high)]
+        found[str(budget)] = {
+            "with": round(with_cue.mean(), 4),
+            "without": round(without.mean(), 4),
+            "gain": gain,
+        }
+    return {"questions": len(outcomes), **found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("questions")
+    parser.add_argument("--videos")
+    parser.add_argument("--scorer", default="tags")
+    parser.add_argument("--weight", type=float, action="append", help="λs; may be given again")
+    parser.add_argument("--rules", default="paper,residual")
+    arguments = parser.parse_args()
+    seen = load_questions(arguments.questions, videos=arguments.videos)
+    plain = Session(arguments.scorer)
+    with tempfile.TemporaryDirectory() as folder:
+        spoken: dict[str, list[GroundedQuestion]] = {"tune": [], "report": []}
+        for seed, video in enumerate(dict.fromkeys(question.video for question in seen)):
+            duration = plain.open(video).info.duration
+            text, when = transcript(duration, seed)
+            (Path(folder) / f"{Path(video).stem}.srt").write_text(text)
+            for fact, interval in when.items() if duration >= SHORTEST else ():
+                part = "tune" if fact < len(FACTS) // 2 else "report"
+                spoken[part].append(GroundedQuestion(video, FACTS[fact][1], (interval,)))
+        sets = {f"spoken {part}": asked for part, asked in spoken.items()}
+        sets |= {f"seen {part}": [q for q in seen if q.part == part] for part in ("tune", "report")}
+        hearing = Session(plain.scorer, scoring=ScorerConfig(subtitles=folder))
+        result: dict[str, Any] = {}
+        for name, asked in sets.items():
+            result[name] = {}
+            for rule in arguments.rules.split(","):
+                deaf = collect(asked, {"mec": f"mec:{rule}"}, BUDGETS, plain)["mec"]
+                for weight in arguments.weight or [0.6]:
+                    spec = f"mec:{rule}+speech_weight={weight}"
+                    outcomes = collect(asked, {"mec": spec}, BUDGETS, hearing)["mec"]
+                    row = result[name][f"{rule}, λs {weight}"] = measured(outcomes, deaf)
+                    cells = [f"{row[str(k)]['without']:.2f} → {row[str(k)]['with']:.2f}" for k in BUDGETS]
+                    print(f"| {name} ({len(asked)}) | {rule}, {weight} | {' | '.join(cells)} |", flush=True)
+    print(write("speech", {"scorer": arguments.scorer, "sets": result}))
+
+
+if __name__ == "__main__":
+    main()
