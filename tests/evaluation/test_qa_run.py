@@ -211,9 +211,19 @@ def test_no_video_at_all_is_told_before_the_work(place, capsys):
 
 def test_what_fails_for_all_stops_at_once(place, capsys):
     with ScriptedServer("A") as server:
-        assert run(*arguments(server, "--selectors", "mec:horizon=2")) == 2
+        assert run(*arguments(server, "--selectors", "mec:horizon=1")) == 2
         assert server.requests == []
-    assert "too few for a budget of 4" in capsys.readouterr().err
+    assert "too few for a budget of 2" in capsys.readouterr().err
+
+
+def test_a_short_horizon_is_asked_at_the_budgets_it_serves(place, capsys):
+    """So all of the paper's horizons fit into one command."""
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, "--selectors", "mec:horizon=2,mec", "--limit", "1")) == 0
+        assert len(server.requests) == 3
+    assert "mec:horizon=2 ranks fewer frames; not asked at 4" in capsys.readouterr().err
+    asked = {(r["selector"], r["budget"]) for r in QaResults("results.jsonl").answers()}
+    assert asked == {("mec", 2), ("mec", 4), ("mec:horizon=2", 2)}
 
 
 def test_all_four_benchmarks_fill_one_table(place, capsys):
@@ -276,6 +286,78 @@ def test_lists_are_looked_up_by_the_question_whatever_is_scored(place):
     with ScriptedServer("A") as server:
         assert run(*arguments(server, *more)) == 0
         assert pictures(server.requests[0][2]) == 2
+
+
+def test_a_plan_asks_and_selects_nothing(place, capsys):
+    more = ("--plan", "--model", "tiny", "--selectors", "mec,uniform,aks")
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more)) == 0
+        assert server.requests == []
+    assert not (place / "results.jsonl").exists()
+    printed = capsys.readouterr().out
+    rows = [line.split() for line in printed.splitlines()]
+    # six questions at K = 2 and 4 for each selector: 36 frames of 64 × 48 in 65,536 pixels, 8 × 6 cells or so
+    assert [row[:4] for row in rows if row[:1] in (["mec"], ["all"])] == [
+        ["mec", "6", "12", "36"], ["all", "18", "36", "108"],
+    ]  # fmt: skip
+    # 257 probes (⌊256 + 12/1800 · 256⌋), 4 frames in 17 segments for each of 6 questions, 13 seconds
+    assert f"at most {257 + 6 * 68 + 13:,} frames decoded and encoded, each once for all selectors" in printed
+    assert "hours: not known before some answers" in printed
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more[1:], "--limit", "2")) == 0
+        capsys.readouterr()
+        assert run(*arguments(server, *more)) == 0
+    printed = capsys.readouterr().out
+    assert "hours: not known" not in printed
+    (total,) = (line.split() for line in printed.splitlines() if line.split()[:1] == ["all"])
+    assert total[1:4] == ["12", "24", "72"]
+    assert float(total[-1]) >= 0
+
+
+def test_a_plan_names_its_model(place, capsys):
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, "--plan")) == 2
+    assert "with --plan no server is asked; name the model" in capsys.readouterr().err
+
+
+def test_the_work_is_shared_among_processes_by_video(place):
+    """Each part asks about other videos, all of a video's questions at once; together it is everything."""
+    rows = toy_benchmarks.videomme()
+    for i, row in enumerate(rows):
+        row["videoID"] = f"clip{i // 2}"
+        shutil.copy("home/videomme/data/clip.mp4", f"home/videomme/data/clip{i // 2}.mp4")
+    (place / "home/videomme.json").write_text(json.dumps(rows))
+    asked = []
+    with ScriptedServer("A") as server:
+        for part in ("1/2", "2/2"):
+            more = ("--part", part, "--results", f"r{part[0]}.jsonl", "--selectors", "uniform")
+            assert run(*arguments(server, *more)) == 0
+            asked.append({r["video"] for r in QaResults(f"r{part[0]}.jsonl").answers()})
+        assert len(server.requests) == 6 * 2
+        assert asked == [{"clip0", "clip2"}, {"clip1"}]
+        assert run(*arguments(server, "--part", "3/2")) == 2
+    runs = [QaResults(f"r{part}.jsonl").runs for part in "12"]
+    assert list(runs[0]) == list(runs[1])  # one run in two files
+
+
+def test_how_the_scorer_runs_is_part_of_the_run_where_it_changes_numbers(place):
+    with ScriptedServer("A") as server:
+        for more in ((), ("--device", "cpu", "--keep-features"), ("--precision", "float32")):
+            assert run(*arguments(server, "--limit", "1", "--selectors", "mec", *more)) == 0
+        assert len(server.requests) == 2 * 2  # the second command is the first one's run
+    scorers = [settings["scorer"] for settings in QaResults("results.jsonl").runs.values()]
+    assert [scorer.endswith(", precision float32") for scorer in scorers] == [False, True]
+
+
+@pytest.mark.parametrize(("thinking", "streams"), [("off", None), ("on", True), ("server", True)])
+def test_a_model_that_may_think_is_streamed(place, thinking, streams):
+    """So that the time limit is one on silence: reasoning may take longer than any total."""
+    more = ("--thinking", thinking, "--limit", "1", "--selectors", "uniform", "--budgets", "2")
+    with ScriptedServer("<think>hm</think>B") as server:
+        assert run(*arguments(server, *more)) == 0
+        assert server.requests[0][2].get("stream") == streams
+    (record,) = QaResults("results.jsonl").answers()
+    assert record["choice"] == "B"
 
 
 def test_each_selector_may_score_a_text_of_its_own(place, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,17 +13,19 @@ from framenest.cli.evaluate_table import print_rows
 from framenest.cli.model_options import THINKING, AnsweringModel, PictureOptions
 from framenest.cli.options import Common, option
 from framenest.cli.output_files import OutputFile
-from framenest.cli.parameter_types import Budgets, SelectorNames
-from framenest.cli.terminal import note, say_labelled
+from framenest.cli.parameter_types import Budgets, Part, SelectorNames
+from framenest.cli.terminal import note, say, say_labelled
+from framenest.config import Precision, ScorerConfig
 from framenest.errors import ConfigError, ModelError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion, load_benchmark
 from framenest.evaluation.media_folder import MediaFolder
+from framenest.evaluation.qa_plan import QaPlan
 from framenest.evaluation.qa_results import QaResults
 from framenest.evaluation.qa_run import QaRun, QaSettings
 from framenest.evaluation.qa_tables import ScoredAnswers, main_table
 from framenest.evaluation.query_text import QueryText
 from framenest.evaluation.selection_cache import SelectionCache
-from framenest.selectors import check_selector, needs_scorer
+from framenest.selectors import check_selector, needs_scorer, served_budgets
 from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES
 
 BENCHMARK_PANEL = "The benchmark"
@@ -45,6 +47,10 @@ class Benchmark:
     videos: str = option("Searched by name.", required=True, metavar="DIR")
     category: str | None = option("Only these, as long.", metavar="NAME")
     limit: int | None = option("Only the first so many questions.")
+    part: tuple[int, int] | None = option(
+        "Only the questions of every N-th video: 1/8 to 8/8 share the work among eight processes.",
+        type=Part(),
+    )
     subtitles: str | None = option("Send subtitles from here. [default: never]", metavar="DIR")
 
     def questions(self) -> list[BenchmarkQuestion]:
@@ -53,7 +59,11 @@ class Benchmark:
         found = [q for q in every if self.category in (None, q.category)][: self.limit]
         if not found:
             raise ConfigError(f"{self.annotations}: no questions of category {self.category!r}")
-        return found
+        if self.part is None:
+            return found
+        number, of = self.part
+        mine = set(sorted({question.video for question in found})[number - 1 :: of])
+        return [question for question in found if question.video in mine]
 
     def folders(self, questions: list[BenchmarkQuestion]) -> tuple[MediaFolder, MediaFolder | None]:
         """Where videos and subtitles lie; notes what is missing there."""
@@ -73,11 +83,31 @@ class Benchmark:
         return videos, subtitles
 
 
+@dataclass(frozen=True)
+class ScorerRun:
+    """How the scorer runs."""
+
+    panel: ClassVar = options.SCORER_PANEL
+    device: str = option(
+        "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", default="auto"
+    )
+    precision: Precision = option(
+        "Of the model: auto is float16 on a GPU, float32 elsewhere.", default="auto"
+    )
+    revision: str | None = option("Of its weights on the hub. [default: the pinned one]", metavar="NAME")
+    keep_features: bool = option("Keep features on disk even where they take over 64 MiB.")
+
+    @property
+    def config(self) -> ScorerConfig:
+        return ScorerConfig(device=self.device, precision=self.precision, revision=self.revision)
+
+
 @click.command("qa")
 @click.option_panel("Options")
 @click.option_panel(BENCHMARK_PANEL)
 @click.option_panel(model_options.MODEL_PANEL)
 @click.option_panel(FRAMES_PANEL)
+@click.option_panel(options.SCORER_PANEL)
 @options.from_parameters
 def qa(
     *,
@@ -110,7 +140,12 @@ def qa(
         default="question",
         panel=FRAMES_PANEL,
     ),
+    scoring: ScorerRun,
     pictures: PictureOptions = options.group(pairing={"default": "pairs"}),
+    plan: bool = option(
+        "Select and ask nothing: print what would run where, how many frames, tokens and hours. Hours come "
+        "from the answers in --results, so ask a few first, with --limit."
+    ),
     common: Common,
 ) -> None:
     """Ask a model a benchmark's questions, with each selector's frames at each budget.
@@ -127,14 +162,26 @@ def qa(
     if min(budgets) < 1 or jobs < 1:
         raise ConfigError("budgets and --jobs must be 1 or more")
     for selector in selectors:
-        check_selector(selector, max(budgets))
+        check_selector(selector, min(budgets))
+        left = [k for k in budgets if k not in served_budgets(selector, budgets)]
+        if left:
+            note(f"{selector} ranks fewer frames; not asked at {', '.join(map(str, left))}")
     text = QueryText.parse(query)
     questions = benchmark.questions()
     videos, subtitles = benchmark.folders(questions)
     file = QaResults(results)
     with model.client(may_think=True) as client, common.bars() as bars:
-        model_options.greet(client)
-        kept = SelectionCache(scorer, store=common.cache, progress=bars)
+        if not plan:
+            model_options.greet(client)
+        elif model.model is None:
+            raise ConfigError("with --plan no server is asked; name the model, as --model Qwen/Qwen3.5-9B")
+        kept = SelectionCache(
+            scorer,
+            store=common.cache,
+            progress=bars,
+            scoring=scoring.config,
+            keep_features=scoring.keep_features,
+        )
         settings = QaSettings(
             dataset=benchmark.dataset,
             model=client.model,
@@ -148,6 +195,9 @@ def qa(
             annotations=Path(benchmark.annotations).absolute().name,
             **pictures.settings,
         )
+        if plan:
+            _print_plan(settings, videos, file, questions, selectors, budgets, jobs, model, scoring)
+            return
         run = QaRun(settings, client, kept, videos, file, subtitles=subtitles, jobs=jobs, progress=bars)
         run(questions, selectors, sorted(set(budgets)))
     print_rows(main_table(ScoredAnswers([file])))
@@ -159,3 +209,34 @@ def qa(
             f"{run.failed} answers are missing yet; the same command tries them again "
             f"(the last: {run.last_error})"
         )
+
+
+def _print_plan(
+    settings: QaSettings,
+    videos: MediaFolder,
+    results: QaResults,
+    questions: list[BenchmarkQuestion],
+    selectors: list[str],
+    budgets: list[int],
+    jobs: int,
+    model: AnsweringModel,
+    scoring: ScorerRun,
+) -> None:
+    """What a run would do, and where."""
+    plan = QaPlan(settings, videos, results, run=results.name_of(asdict(settings)), jobs=jobs)
+    rows = plan.rows(questions, selectors, sorted(set(budgets)))
+    print_rows([{name: _counted(value) for name, value in row.items()} for row in rows])
+    named = len({question.video for question in questions})
+    lost = plan.unreadable(questions)
+    left = f", {lost} of them missing or unreadable and left out" if lost else ""
+    say(f"{len(questions)} questions on {named} videos{left}")
+    frames = plan.decoded(questions, selectors)
+    where = f"{settings.scorer or 'no scorer'} on device {scoring.device}, in this process"
+    say(f"selection: at most {frames:,} frames decoded and encoded, each once for all selectors; {where}")
+    say(f"answers: {settings.model} at {model.base_url}, {jobs} requests at a time, style {settings.style}")
+    if rows[-1]["Hours"] is None:
+        say("hours: not known before some answers of each selector are there; run with --limit 20 first")
+
+
+def _counted(value: object) -> object:
+    return f"{value:,}" if isinstance(value, int) else value

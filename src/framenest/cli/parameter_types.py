@@ -42,6 +42,18 @@ class CommaSeparated(click.ParamType[list[str]]):
         return found
 
 
+class Part(click.ParamType[tuple[int, int]]):
+    """2/8: the second of eight parts."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        found = re.fullmatch(r"(\d+)/(\d+)", str(value))
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            self.fail(f"{value!r} is not a part; write the second of eight as 2/8", param, ctx)
+        return int(found[1]), int(found[2])
+
+
 class SelectorName(click.ParamType[str]):
     """A selector, in the grammar of `load_selector`; refused before the work where there is none."""
 

@@ -41,9 +41,14 @@ class QaResults:
         for record in read_lines(self.path):
             self._remember(record)
 
+    @staticmethod
+    def name_of(settings: Mapping[str, Any]) -> str:
+        """The name of a run with these settings."""
+        return digest(dict(settings))[:12]
+
     def begin(self, settings: Mapping[str, Any]) -> str:
         """The name of a run with these settings; the same settings go on with the same run."""
-        run = digest(dict(settings))[:12]
+        run = self.name_of(settings)
         if run not in self.runs:
             self.append({"kind": "run", "run": run, "settings": dict(settings)})
         return run

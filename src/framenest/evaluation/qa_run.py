@@ -29,6 +29,7 @@ from framenest.lmm.styles import messages
 from framenest.lmm.times import Pairing
 from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
+from framenest.selectors import served_budgets
 from framenest.selectors.selection import Selection
 from framenest.transcript.subtitle_files import read_lines
 
@@ -92,15 +93,23 @@ class QaRun:
     def __call__(
         self, questions: Sequence[BenchmarkQuestion], selectors: Sequence[str], budgets: Sequence[int]
     ) -> str:
-        """Ask whatever is not answered yet; returns the run's name in the results."""
+        """Ask whatever is not answered yet; returns the run's name in the results.
+
+        A budget beyond MEC's horizon is left out for that selector.
+        """
         run = self.results.begin(asdict(self.settings))
+        served = {selector: served_budgets(selector, budgets) for selector in selectors}
         todo = [
             (question, selector, missing)
             for question in sorted(questions, key=lambda q: q.video)  # a video at a time
             for selector in selectors
-            if (missing := [k for k in budgets if not self.results.has(run, question.id, selector, k)])
+            if (
+                missing := [
+                    k for k in served[selector] if not self.results.has(run, question.id, selector, k)
+                ]
+            )
         ]
-        self._total = len(questions) * len(selectors) * len(budgets)
+        self._total = len(questions) * sum(map(len, served.values()))
         self._done = self._total - sum(len(missing) for *_, missing in todo)
         self._progress("answers", self._done, self._total)
         room = threading.Semaphore(2 * self._jobs)  # requests hold pictures: only so many wait
@@ -181,7 +190,10 @@ class QaRun:
     def _ask(self, question: BenchmarkQuestion, request: Request, record: Record) -> None:
         record |= {"frames": len(request.prefix)}
         try:
-            answer = self._answerer.answer(request)
+            # A model that may think is streamed: its server's time limit is then one on silence, however long
+            # the reasoning takes.
+            streamed = None if self.settings.thinking is False else lambda *_: None
+            answer = self._answerer.answer(request, on_text=streamed)
         except ModelError as error:
             self._note(record, None, error)
         else:

@@ -6,7 +6,7 @@ question holds the budgets asked for so far.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import framenest
 from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.cache.hashes import digest
+from framenest.config import ScorerConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
@@ -28,8 +29,8 @@ from framenest.session import Session
 class SelectionCache:
     """Frames for questions, from disk on a cache hit.
 
-    scorer: a scorer's name; None where no selector needs one.
-    `made` counts cache misses, selections that ran.
+    scorer: a scorer's name; None where no selector needs one. scoring: how it runs. keep_features: keep those
+    of any size on disk. `made` counts cache misses, selections that ran.
 
     >>> kept = SelectionCache("table:scores.csv")
     >>> shown = [kept.prefix("kiln.mp4", "What happens after firing?", "mec", k) for k in (8, 64)]
@@ -43,19 +44,32 @@ class SelectionCache:
         *,
         store: Store | None = None,
         progress: Progress = lambda *_: None,
+        scoring: ScorerConfig | None = None,
+        keep_features: bool = False,
     ) -> None:
         self.store = store or DirectoryStore()
         self._local = local_directory(self.store)
         self.made = 0
         self._wanted = scorer
         self._progress = progress
+        self._scoring = scoring or ScorerConfig()
+        self._keep_features = keep_features
         self._sessions: dict[str, Session] = {}
         self._loaded: Any = scorer
 
     @cached_property
     def scorer(self) -> str | None:
-        """What scores, with the revision of its weights: other weights make other selections."""
-        return None if self._wanted is None else identity(self._wanted, self._local)
+        """What scores, with the revision of its weights, and what is set otherwise than by default.
+
+        Other weights or settings make other selections; the device and the batch do not.
+        """
+        if self._wanted is None:
+            return None
+        known = identity(self._wanted, self._local, self._scoring.revision or "")
+        own, plain = asdict(self._scoring), asdict(ScorerConfig())
+        apart = ("device", "batch", "revision")
+        changed = [f"{n} {value}" for n, value in own.items() if n not in apart and value != plain[n]]
+        return ", ".join([known, *changed])
 
     def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
         """The frames that a selector chooses for a text at a budget."""
@@ -82,7 +96,15 @@ class SelectionCache:
     def session(self, video: str) -> Session:
         """The session of this video; the previous video's is evicted."""
         if video not in self._sessions:
-            self._sessions = {video: Session(self._loaded, store=self.store, progress=self._progress)}
+            self._sessions = {
+                video: Session(
+                    self._loaded,
+                    store=self.store,
+                    progress=self._progress,
+                    scoring=self._scoring,
+                    keep_features=self._keep_features,
+                )
+            }
         return self._sessions[video]
 
     def _select(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:

@@ -7,6 +7,7 @@ found as anybody's are: through the entry-point group `framenest.selectors`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 
 from framenest.config import PRESETS, MECConfig
@@ -83,6 +84,18 @@ def check_selector(spec: str, budget: int = 0) -> None:
             )
     elif not (name == "file" and argument) and spec not in selector_names():
         raise ConfigError(f"there is no selector {spec!r}; choose from {', '.join(selector_names())}")
+
+
+def served_budgets(spec: str, budgets: Sequence[int]) -> list[int]:
+    """Those of the budgets that a selector serves: MEC up to its horizon, the others all.
+
+    >>> served_budgets("mec:horizon=16", [8, 16, 32]), served_budgets("aks", [8, 512])
+    ([8, 16], [8, 512])
+    """
+    name, _, argument = spec.partition(":")
+    if name != "mec":
+        return list(budgets)
+    return [budget for budget in budgets if budget <= mec_config(argument).ranking.horizon]
 
 
 def needs_scorer(spec: str) -> bool:
