@@ -59,9 +59,9 @@ fuzz: $(VENV)/installed
 test-torchcodec: $(VENV)/test-torch system-ffmpeg system-libpython
 	$(BIN)/python -m pytest tests/video/test_conformance.py
 
-# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models.
+# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models; docs/reproduce.md with one of them.
 test-models: $(VENV)/test-models models
-	$(BIN)/python -m pytest tests/scorers
+	$(BIN)/python -m pytest tests/scorers tests/evaluation/test_reproduce_page.py
 
 # The report in a real browser; screenshots lie in screenshots/ afterwards.
 test-browser: $(VENV)/test-browser system-chromium
@@ -82,7 +82,8 @@ test-ray: $(VENV)/test-ray
 # The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
 # Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all only looks whether the
 # tests can start, where the environment is there.
-LMMS_EVAL_TESTS := tests/evaluation/test_lmms_eval_run.py tests/lmm/test_video_processors.py
+LMMS_EVAL_TESTS := tests/evaluation/test_lmms_eval_run.py tests/lmm/test_video_processors.py \
+	tests/lmm/test_frame_pixels.py
 
 test-lmms-eval: .venv-lmms-eval/installed
 	.venv-lmms-eval/bin/python -m pytest -rA $(LMMS_EVAL_TESTS)

@@ -39,6 +39,7 @@ from framenest.config import ScorerConfig
 from framenest.evaluation.benchmarks import READERS, load_benchmark
 from framenest.evaluation.grounded_questions import load_questions
 from framenest.evaluation.media_folder import MediaFolder
+from framenest.image_limits import ImageLimits
 from framenest.lmm import messages
 from framenest.lmm.client import Client
 from framenest.scorers import load_scorer
@@ -162,11 +163,12 @@ def answering(given: argparse.Namespace) -> Any:
     """Seconds of reading frames and of the model's answer; neither without a server."""
     if given.base_url is None:
         return lambda *_: (None, None)
+    limits = ImageLimits(frame_pixels=given.frame_pixels)
     client = Client(given.base_url, given.model, thinking=False, temperature=0.0, max_tokens=1024)
 
     def answer(decoder: Any, prefix: Any, prompt: str) -> tuple[float, float]:
         with Stopwatch() as reading:
-            request = messages(prefix, prompt, given.style, video=decoder)
+            request = messages(prefix, prompt, given.style, pairing="pairs", limits=limits, video=decoder)
         with Stopwatch() as asking:
             client.answer(request)
         return reading.seconds, asking.seconds
@@ -218,6 +220,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--model", help="by default the only one the server has")
     parser.add_argument("--style", default="openai")
+    parser.add_argument("--frame-pixels", type=int, help="as in `framenest evaluate qa`")
     parser.add_argument("-o", "--output", default="efficiency.json")
     given = parser.parse_args(arguments)
     if given.dataset is not None and given.videos is None:

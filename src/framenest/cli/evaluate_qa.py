@@ -168,6 +168,9 @@ def qa(
             note(f"{selector} ranks fewer frames; not asked at {', '.join(map(str, left))}")
     text = QueryText.parse(query)
     questions = benchmark.questions()
+    if not questions:
+        note("there are fewer videos than parts, and none in this one")
+        return
     videos, subtitles = benchmark.folders(questions)
     file = QaResults(results)
     with model.client(may_think=True) as client, common.bars() as bars:
