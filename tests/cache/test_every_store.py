@@ -1,13 +1,17 @@
 """What every store must do: two methods for the pipeline, the rest for upkeep."""
 
+import shutil
+import warnings
+
 import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, Store, StoreError, open_video
-from framenest.cache.directory import DamagedEntry, DirectoryStore
+from framenest.cache.directory import DamagedEntry, DirectoryStore, entry_name
 from framenest.cache.gc import collect, verify
 from framenest.cache.remote import RemoteStore
 from framenest.protocols import ManagedStore
+from media import encode_video
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 
@@ -145,6 +149,65 @@ def test_a_damaged_entry_is_none_with_a_warning(managed, tmp_path):
     assert list(verify(managed).damaged) == ["index/ab00"]
     with pytest.warns(DamagedEntry, match="made anew"):
         assert managed.get("index/ab00") is None
+
+
+def copy_entry(store, tmp_path, source, target):
+    """What a slip of a person or a file system does: one entry's file under another's name."""
+    if store.location.startswith("memory:"):
+        import fsspec
+
+        root = store.location.removeprefix("memory:/")
+        fsspec.filesystem("memory").copy(f"{root}/{entry_name(source)}", f"{root}/{entry_name(target)}")
+    else:
+        place = tmp_path / "store" / entry_name(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tmp_path / "store" / entry_name(source), place)
+
+
+@pytest.mark.parametrize(("source", "target"), [("index/ab00", "index/ef00"), ("index/ab00", "timeline/ab00"),
+                                                ("features/cd00", "features/ab00")])  # fmt: skip
+def test_an_entry_in_the_place_of_another_is_none_with_a_warning(managed, tmp_path, source, target):
+    copy_entry(managed, tmp_path, source, target)
+    assert list(verify(managed).damaged) == [target]
+    assert f"the entry of {source}" in verify(managed).damaged[target]
+    with pytest.warns(DamagedEntry, match=f"it is the entry of {source}"):
+        assert managed.get(target) is None
+    assert managed.get(source) is not None
+    managed.put(target, {"n": 3}, {})
+    assert managed.get(target) == ({"n": 3}, {})
+
+
+def test_an_entry_of_another_format_is_absent_and_not_damaged(managed, tmp_path, monkeypatch):
+    monkeypatch.setattr("framenest.cache.archive.ENTRY_FORMAT", "1")
+    managed.put("index/ef00", {"n": 1}, {})
+    monkeypatch.undo()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert managed.get("index/ef00") is None
+    assert not verify(managed).damaged
+
+
+def test_an_index_in_the_place_of_another_videos_changes_no_ranking(tmp_path):
+    """Two videos of one length: the other's index would fit, and give the wrong frames."""
+    rng = np.random.default_rng(0)
+    videos = [
+        encode_video(tmp_path / f"{name}.mp4", list(rng.integers(0, 256, (60, 64, 96, 3), dtype=np.uint8)))
+        for name in "ab"
+    ]
+    store = DirectoryStore(tmp_path / "store")
+    right = [MEC(SMALL, None, store=store).rank(video, None) for video in videos]
+    for kind in ("index", "features", "timeline", "fingerprints"):
+        files = sorted((store.root / kind).rglob("*.safetensors"))
+        contents = [file.read_bytes() for file in files]
+        for file, content in zip(files, contents[1:] + contents[:1], strict=True):
+            file.write_bytes(content)
+    store.release()
+    with pytest.warns(DamagedEntry):
+        again = [MEC(SMALL, None, store=store).rank(video, None) for video in videos]
+    for one, other in zip(right, again, strict=True):
+        assert (one.frames == other.frames).all()
+        assert one.video.fingerprint == other.video.fingerprint
+    assert not verify(store).damaged, "all were made anew"
 
 
 def test_upkeep_says_that_a_store_of_two_methods_cannot_be_listed():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -243,6 +244,10 @@ def test_rank_manifest_as_a_user_has_it(videos, tmp_path):
     assert "0 rankings done; 2 were there already; 1 failed" in again.stdout
     other = framenest(*command, "--horizon", "16", cwd=tmp_path)
     assert "2 rankings done" in other.stdout
+    where, when = (tmp_path / "out" / row["ranking"] for row in listed[:2])
+    shutil.copy(where, when)  # a ranking of this video in the place of another question's
+    assert "1 were there already" in framenest(*command, cwd=tmp_path).stdout
+    assert Ranking.load(when).question == "When?"
 
 
 def test_wrong_calls_are_refused(tmp_path):

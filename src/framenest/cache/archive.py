@@ -26,12 +26,24 @@ _KINDS = {
 }  # fmt: skip
 
 
+ENTRY_FORMAT = "2"
+"""Of entries in a store; one of another format counts as absent."""
+
+
 class DamagedFile(Exception):
-    """The bytes are not what was written."""
+    """The bytes are not what was written, or not what was asked for."""
 
 
-def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bool = False) -> bytes:
+class OtherFormat(Exception):
+    """An entry of another version of Framenest."""
+
+
+def pack(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], *, key: str | None = None, compress: bool = False
+) -> bytes:
     """One self-checking byte string; uncompressed, arrays can be mapped into memory from it.
+
+    key: of an entry in a store; part of the entry, so that it is not taken for another's.
 
     >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
     >>> header["format"], arrays["x"].tolist()
@@ -39,7 +51,8 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bo
     """
     text = json.dumps(header, sort_keys=True)  # in ASCII: a path may hold bytes that are no text
     whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
-    metadata = {"header": text, "checksum": _checksum(text, whole)}
+    bound = {} if key is None else {"entry": ENTRY_FORMAT, "key": key}
+    metadata = {"header": text, "checksum": _checksum(bound, text, whole), **bound}
     if compress:
         recipes = {}
         for name, array in whole.items():
@@ -48,10 +61,18 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, compress: bo
     return _in_order(save(whole, metadata=metadata))
 
 
-def unpack(data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and arrays of `pack`; DamagedFile where any byte has changed.
+def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and arrays of `pack`.
 
     The arrays are views of `data`: those of a memory-mapped file stay on disk until they are used.
+
+    Args:
+        data: What `pack` made.
+        key: The key that the entry must have been made with.
+
+    Raises:
+        DamagedFile: A byte has changed, or it is the entry of another key.
+        OtherFormat: It is whole, and an entry of another version.
     """
     try:
         start = 8 + int.from_bytes(data[:8], "little")
@@ -65,8 +86,13 @@ def unpack(data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, Array]]:
             arrays[name] = restore(arrays[name], recipe)
     except Exception as error:  # what a damaged header makes go wrong has no common base
         raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
-    if checksum != _checksum(text, arrays):
+    bound = {name: metadata[name] for name in ("entry", "key") if name in metadata}
+    if checksum != _checksum(bound, text, arrays):
         raise DamagedFile("its checksum does not match")
+    if key is not None and bound.get("entry") != ENTRY_FORMAT:
+        raise OtherFormat
+    if key is not None and bound.get("key") != key:
+        raise DamagedFile(f"it is the entry of {bound.get('key')}, in the place of this one")
     header: dict[str, Any] = json.loads(text)
     return header, arrays
 
@@ -92,8 +118,9 @@ def _in_order(data: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + data[end:]
 
 
-def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
-    digest = hashlib.blake2b(text.encode(), digest_size=16)
+def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) -> str:
+    digest = hashlib.blake2b(f"{json.dumps(bound)}\0".encode() if bound else b"", digest_size=16)
+    digest.update(text.encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from platformdirs import user_cache_path
 
-from framenest.cache.archive import DamagedFile, pack, unpack, write_atomic
+from framenest.cache.archive import DamagedFile, OtherFormat, pack, unpack, write_atomic
 from framenest.cache.hashes import file_hash
 from framenest.cache.in_use import InUse, note_use, remove_unused, touch
 from framenest.errors import StoreError, VideoError
@@ -62,10 +62,14 @@ def compressed(key: str) -> bool:
     return not key.startswith("features/")
 
 
-def unpack_or_warn(data: bytes | mmap.mmap, where: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-    """The value of an entry; None with a warning where it is damaged."""
+def unpack_or_warn(
+    data: bytes | mmap.mmap, key: str, where: str
+) -> tuple[dict[str, Any], dict[str, Array]] | None:
+    """The value of an entry; None where another version wrote it, and with a warning where it is damaged."""
     try:
-        return unpack(data)
+        return unpack(data, key=key)
+    except OtherFormat:
+        return None
     except DamagedFile as error:
         warnings.warn(f"{where}: damaged cache entry, made anew: {error}", DamagedEntry, stacklevel=3)
         return None
@@ -126,10 +130,10 @@ class DirectoryStore:
             return None
         except OSError as error:
             raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
-        return unpack_or_warn(data, str(path))
+        return unpack_or_warn(data, key, str(path))
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        write_atomic(self.path(key), pack(header, arrays, compress=compressed(key)))
+        write_atomic(self.path(key), pack(header, arrays, key=key, compress=compressed(key)))
         self._in_use.hold(self.path(key))
 
     def has(self, key: str) -> bool:
@@ -151,8 +155,8 @@ class DirectoryStore:
                 stat = os.fstat(file.fileno())
                 data = _contents(file, key)
                 note_use(file, stat.st_atime_ns, stat.st_mtime_ns)  # looking after it is not using it
-            unpack(data)
-        except FileNotFoundError:  # removed meanwhile
+            unpack(data, key=key)
+        except (FileNotFoundError, OtherFormat):  # removed meanwhile; whole, and never read
             return None
         except DamagedFile as error:
             return str(error)

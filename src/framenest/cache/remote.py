@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from framenest.cache.archive import DamagedFile, pack, unpack
+from framenest.cache.archive import DamagedFile, OtherFormat, pack, unpack
 from framenest.cache.directory import SUFFIX, DirectoryStore, compressed, entry_name, unpack_or_warn
 from framenest.errors import FramenestError, MissingExtra, StoreError
 from framenest.frames import Array
@@ -44,10 +44,10 @@ class RemoteStore:
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
         data = self._read(key)
-        return None if data is None else unpack_or_warn(data, f"{self.url}/{entry_name(key)}")
+        return None if data is None else unpack_or_warn(data, key, f"{self.url}/{entry_name(key)}")
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        path, data = entry_name(key), pack(header, arrays, compress=compressed(key))
+        path, data = entry_name(key), pack(header, arrays, key=key, compress=compressed(key))
         with self._failing("written", key):
             protocols = self._system.fs.protocol
             if ATOMIC.intersection([protocols] if isinstance(protocols, str) else protocols):
@@ -80,7 +80,9 @@ class RemoteStore:
         try:
             data = self._read(key)
             if data is not None:
-                unpack(data)
+                unpack(data, key=key)
+        except OtherFormat:  # whole, and never read
+            return None
         except (DamagedFile, StoreError) as error:
             return str(error)
         return None

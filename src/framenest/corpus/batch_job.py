@@ -228,15 +228,20 @@ def describe(index: SparseIndex) -> str:
 
 
 def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
-    """A ranking is finished when its file is there, of this video and this scorer."""
+    """A ranking is finished when its file is there, of this video, question, scorer and configuration."""
     target = Path(str(item.target))
     if target.exists():
         try:
             known = Ranking.load(target)
         except FramenestError:
             known = None  # of another version
-        made_by = None if known is None else (known.video.fingerprint, known.scorer)
-        if made_by == (decoder.info.fingerprint, mec.scoring_name(decoder, item.question)):
+        asked = (item.question, tuple(item.options), mec.config)
+        if (
+            known is not None
+            and (known.question, known.options, known.config) == asked
+            and known.video.fingerprint == decoder.info.fingerprint
+            and known.scorer == mec.scoring_name(decoder, item.question)
+        ):
             return "already", target.name
     mec.rank(decoder, item.question, options=item.options).save(target)
     return "done", target.name

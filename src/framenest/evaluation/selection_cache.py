@@ -83,7 +83,7 @@ class SelectionCache:
             self.made += 1
             return self._select(video, text, selector, budgets)
         file = self._file(video, text, selector)
-        kept = self._read(file)
+        kept = self._read(file, video, text)
         if isinstance(kept, Ranking) or (kept is not None and set(budgets) <= set(kept.prefixes)):
             return kept
         self.made += 1
@@ -125,11 +125,14 @@ class SelectionCache:
         )
         return self._local.root / "selections" / key[:2] / f"{key}.json"
 
-    def _read(self, file: Path) -> Ranking | Selection | None:
+    def _read(self, file: Path, video: str, text: str) -> Ranking | Selection | None:
+        """What is kept in a file; None where it belongs to another video or question."""
         if not file.exists():
             return None
         try:
-            return load_result(file)
+            kept = load_result(file)
+            ours = kept.video.fingerprint == self._local.fingerprint(video) and kept.question == text
+            return kept if ours else None
         except FramenestError as error:  # only a cache: a damaged or older file is written again
             if isinstance(error, StoreError) and "cannot be read" in str(error):
                 raise
