@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -19,6 +20,7 @@ from framenest.server.server_settings import ServerSettings, is_loopback
 COOKIE = "framenest"
 UPLOAD = "/videos/upload"
 LARGEST_BODY = 65_536  # bytes of a request that is no upload
+BODY_SECONDS = 30.0  # until they are all here
 OPEN = ("/", "/health", "/session")  # without a token; they tell nothing
 READING = ("GET", "HEAD")
 
@@ -66,7 +68,8 @@ class Guard:
             await send(message)
 
         try:
-            await (self._refusal(Request(scope)) or self._app)(scope, receive, guarded)
+            timely = receive if scope["path"] == UPLOAD else _in_time(receive)
+            await (self._refusal(Request(scope)) or self._app)(scope, timely, guarded)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")
@@ -98,6 +101,25 @@ class Guard:
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return _refuse(413, f"a request has at most {LARGEST_BODY} bytes")
         return None
+
+
+def _in_time(receive: Receive) -> Receive:
+    """A body that is not here in time counts as broken off."""
+    until, complete = time.monotonic() + BODY_SECONDS, False
+
+    async def timely() -> Message:
+        nonlocal complete
+        if complete:  # what comes now is the end of the connection
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            complete = True
+            return {"type": "http.disconnect"}
+        complete = not message.get("more_body", False)
+        return message
+
+    return timely
 
 
 def _refuse(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uvicorn
 from starlette.types import ASGIApp
 
+from framenest.server.bounded_protocol import BoundedProtocol
 from framenest.server.server_settings import ServerSettings
 
 SHUTDOWN_SECONDS = 5
@@ -17,6 +18,7 @@ def listen(app: ASGIApp, settings: ServerSettings) -> None:
         app,
         host=settings.host,
         port=settings.port,
+        http=BoundedProtocol,
         access_log=False,
         log_config=None,
         server_header=False,
