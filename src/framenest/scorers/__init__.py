@@ -102,10 +102,10 @@ def choose(store: DirectoryStore) -> tuple[str, str]:
         else:
             why = f" ({'; '.join(passed)})" if passed else ""
             return name, f"scorer {name}, the best one that is ready here{why}"
-    raise _none_ready()
+    raise _none_ready(store)
 
 
-def _none_ready() -> ScorerError:
+def _none_ready(store: DirectoryStore) -> ScorerError:
     """The real cause, and the command that mends it."""
     if any(CATALOGUE[name].installed() for name in BEST_FIRST):
         return ScorerError(
@@ -113,9 +113,10 @@ def _none_ready() -> ScorerError:
             "framenest models fetch for the best one for this machine"
         )
     least = CATALOGUE["tags"]
+    then = "" if least.here(store) else " && framenest models fetch tags"
     return ScorerError(
-        f"no scorer is ready: {least.missing()} is not installed; {install_hint(least.extra)} "
-        f"&& framenest models fetch tags (`framenest models` lists better ones)"
+        f"no scorer is ready: {least.missing()} is not installed; {install_hint(least.extra)}{then} "
+        "(`framenest models` lists better ones)"
     )
 
 
