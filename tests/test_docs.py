@@ -130,7 +130,7 @@ def test_the_evaluation_numbers_are_the_measured_ones():
         assert f"| `{name}` | " + " | ".join(f"{100 * value:.2f}" for value in row.values()) in page
     for name, row in json.loads((results / "efficiency.json").read_text())["rows"].items():
         cells = f"{row['preprocessing_seconds']:.1f} | {row['selection_seconds']:.1f}"
-        assert f"| `{name}` | {row['candidates']:,} | {row['runs']} | {cells} |" in page
+        assert f"| `{name}` | {row['candidates']:,.0f} | {row['runs']} | {cells} |" in page
     files = [results / f"recall_noisy_truth_{snr}.json" for snr in (0, 1, 2, 4)]
     noisy = [json.loads(file.read_text())["selectors"] for file in files]
     for name in noisy[0]:
