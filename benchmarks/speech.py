@@ -6,8 +6,9 @@ Every video of the question set gets a made transcript: sentences of an unrelate
 documentation), and among them facts, each with a sentence on the same subject that does not answer its
 question (spoken_facts.json). *Spoken*: the questions about the facts; a hit is a frame on screen while the
 fact is said. *Seen*: the question set's own questions, whose answers nobody speaks of; a hit is a frame in
-their intervals. Both with and without the transcript. Facts 1 to 20 and the tuning half of the seen questions
-set the constants of the cue; the numbers that count are those of "report". Writes results/speech.json.
+their intervals. Both with and without the transcript. The constants of the cue were set while looking at the
+first 40 facts ("tune") and at the similarity of all seen questions to them; the other facts ("report") were
+written afterwards and run once. A transcript holds facts of one part only. Writes results/speech.json.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import random
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -33,6 +35,7 @@ FACTS = json.loads((Path(__file__).parent / "spoken_facts.json").read_text())
 CHARACTERS = 15.0  # a second of speech
 ROW = 42  # characters of a subtitle
 SHORTEST = 60.0  # seconds of a video that gets facts
+PARTS = {"tune": range(40), "report": range(40, len(FACTS))}
 
 
 def lecture() -> list[str]:
@@ -43,12 +46,14 @@ def lecture() -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
-def transcript(duration: float, seed: int) -> tuple[str, dict[int, tuple[float, float]]]:
-    """A SubRip file for a video of so many seconds, and when each fact is said."""
+def transcript(
+    duration: float, seed: int, known: Sequence[int]
+) -> tuple[str, dict[int, tuple[float, float]]]:
+    """A SubRip file for a video of so many seconds, and when each of the known facts in it is said."""
     draw = random.Random(seed)
     talk = lecture()
     draw.shuffle(talk)
-    facts = draw.sample(range(len(FACTS)), min(len(FACTS), int(duration / 20)))
+    facts = draw.sample(known, min(len(known), int(duration / 20)))
     said: list[tuple[int | None, str]] = [(fact, FACTS[fact][0]) for fact in facts]
     said += [(None, FACTS[fact][2]) for fact in facts]
     while sum(len(text) / CHARACTERS + 1 for _, text in said) < 0.9 * duration:
@@ -100,29 +105,29 @@ def main() -> None:
     arguments = parser.parse_args()
     seen = load_questions(arguments.questions, videos=arguments.videos)
     plain = Session(arguments.scorer)
-    with tempfile.TemporaryDirectory() as folder:
-        spoken: dict[str, list[GroundedQuestion]] = {"tune": [], "report": []}
-        for seed, video in enumerate(dict.fromkeys(question.video for question in seen)):
-            duration = plain.open(video).info.duration
-            text, when = transcript(duration, seed)
-            (Path(folder) / f"{Path(video).stem}.srt").write_text(text)
-            for fact, interval in when.items() if duration >= SHORTEST else ():
-                part = "tune" if fact < len(FACTS) // 2 else "report"
-                spoken[part].append(GroundedQuestion(video, FACTS[fact][1], (interval,)))
-        sets = {f"spoken {part}": asked for part, asked in spoken.items()}
-        sets |= {f"seen {part}": [q for q in seen if q.part == part] for part in ("tune", "report")}
-        hearing = Session(plain.scorer, scoring=ScorerConfig(subtitles=folder))
-        result: dict[str, Any] = {}
-        for name, asked in sets.items():
-            result[name] = {}
-            for rule in arguments.rules.split(","):
-                deaf = collect(asked, {"mec": f"mec:{rule}"}, BUDGETS, plain)["mec"]
-                for weight in arguments.weight or [0.6]:
-                    spec = f"mec:{rule}+speech_weight={weight}"
-                    outcomes = collect(asked, {"mec": spec}, BUDGETS, hearing)["mec"]
-                    row = result[name][f"{rule}, λs {weight}"] = measured(outcomes, deaf)
-                    cells = [f"{row[str(k)]['without']:.2f} → {row[str(k)]['with']:.2f}" for k in BUDGETS]
-                    print(f"| {name} ({len(asked)}) | {rule}, {weight} | {' | '.join(cells)} |", flush=True)
+    result: dict[str, Any] = {}
+    for part, known in PARTS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            spoken: list[GroundedQuestion] = []
+            for seed, video in enumerate(dict.fromkeys(question.video for question in seen)):
+                duration = plain.open(video).info.duration
+                text, when = transcript(duration, seed, known)
+                (Path(folder) / f"{Path(video).stem}.srt").write_text(text)
+                if duration >= SHORTEST:
+                    spoken += [GroundedQuestion(video, FACTS[fact][1], (at,)) for fact, at in when.items()]
+            hearing = Session(plain.scorer, scoring=ScorerConfig(subtitles=folder))
+            for name, asked in {f"spoken, {part}": spoken, f"seen, {part}": seen}.items():
+                result[name] = {}
+                for rule in arguments.rules.split(","):
+                    deaf = collect(asked, {"mec": f"mec:{rule}"}, BUDGETS, plain)["mec"]
+                    for weight in arguments.weight or [0.6]:
+                        spec = f"mec:{rule}+speech_weight={weight}"
+                        outcomes = collect(asked, {"mec": spec}, BUDGETS, hearing)["mec"]
+                        row = result[name][f"{rule}, λs {weight}"] = measured(outcomes, deaf)
+                        cells = [f"{row[str(k)]['without']:.2f} → {row[str(k)]['with']:.2f}" for k in BUDGETS]
+                        print(
+                            f"| {name} ({len(asked)}) | {rule}, {weight} | {' | '.join(cells)} |", flush=True
+                        )
     print(write("speech", {"scorer": arguments.scorer, "sets": result}))
 
 

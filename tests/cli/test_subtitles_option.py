@@ -6,6 +6,7 @@ import pytest
 
 from command_line import FAST, run
 from media import numbered_video
+from scripted_server import ScriptedServer
 
 SRT = "1\n00:00:08,000 --> 00:00:09,500\nWe heated the kiln to twelve hundred degrees.\n"
 ASKED = "How hot did the kiln get?"
@@ -95,3 +96,37 @@ def test_recall_with_subtitles(capsys, place, tags_store):
         assert run(capsys, *command, "1", "--json", "out.json", "--quiet", *arguments)[0] == 0
         hits.append(json.loads((place / "out.json").read_text())["selectors"]["mec"]["1"]["hit"])
     assert hits == [0.0, 1.0]
+
+
+def test_export_sends_what_is_said(capsys, place, tags_store):
+    assert rank(capsys, "-o", "ranking.json")[0] == 0
+    for arguments, times in (
+        ((), 0),
+        (("--with-transcript",), 1),
+        (("--with-transcript", "--transcript-tokens", "3"), 0),
+    ):
+        code, out, _ = run(capsys, "export", "ranking.json", "-k", "4", "-o", "-", *arguments)
+        assert code == 0
+        assert out.count("twelve hundred degrees") == times
+    assert rank(capsys, "-o", "deaf.json", "--subtitles", "none")[0] == 0
+    code, _, err = run(capsys, "export", "deaf.json", "-k", "4", "-o", "-", "--with-transcript")
+    assert code == 2
+    assert "no transcript was found; rank with --subtitles FILE" in err
+
+
+def test_ask_sends_what_is_said(capsys, place, tags_store):
+    with ScriptedServer("Hot.") as server:
+        given = (
+            "ask",
+            "kiln.mp4",
+            ASKED,
+            "-k",
+            "4",
+            "--scorer",
+            "table:scores.csv",
+            "--base-url",
+            server.url,
+        )
+        assert run(capsys, *given, "--with-transcript")[0] == 0
+        text = json.dumps(server.requests[-1][2]["messages"])
+    assert text.count("twelve hundred degrees") == 1

@@ -9,7 +9,7 @@ import rich_click as click
 
 from framenest.cli import model_options, options
 from framenest.cli.answer_printer import AnswerPrinter, print_asked
-from framenest.cli.model_options import AnsweringModel, PictureOptions, TokenBudget
+from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLines, TokenBudget
 from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, SelectorName
@@ -62,6 +62,7 @@ def ask(
         type=SelectorName(),
     ),
     pictures: PictureOptions,
+    spoken: SpokenLines,
     video_options: VideoOptions,
     scorer: ScorerChoice,
     common: Common,
@@ -86,10 +87,11 @@ def ask(
         with common.bars() as bars:
             opened = video_options.open(video, common)
             if token_budget.max_tokens is not None:
-                text = "\n".join([prompt(question, choices), *([] if choices else [CITE])])
+                text = "\n".join([prompt(question, choices), *([] if choices else [CITE])]) + spoken.room
                 every = range(1, MOST + 1)
                 budgets = [token_budget.frames(opened.info, model.style, pictures, every, text)]
             session = scorer.session(common, bars)
+            said = spoken.settings(session.transcript(opened) if spoken.with_transcript else None)
             chosen = _choose(selector, session, opened, question, budgets, descriptions.given())
         if output is not None:
             chosen.save(output)
@@ -106,6 +108,7 @@ def ask(
             on_text=None if as_json else printer,
             on_step=printer.end,
             **pictures.settings,
+            **said,
         )
     if as_json:
         who = "mec" if isinstance(chosen, Ranking) else chosen.selector

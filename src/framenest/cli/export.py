@@ -11,7 +11,7 @@ import rich_click as click
 from framenest import extraction, lmm
 from framenest.cache.archive import write_atomic
 from framenest.cli import model_options, options
-from framenest.cli.model_options import PictureOptions, TokenBudget
+from framenest.cli.model_options import PictureOptions, SpokenLines, TokenBudget
 from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import note, out, say
@@ -45,6 +45,7 @@ def export(
     question: str | None = option("Ask this instead of the ranking's question."),
     choices: tuple[str, ...] = model_options.CHOICES,
     pictures: PictureOptions,
+    spoken: SpokenLines,
     token_budget: TokenBudget,
     model: str | None = option("Write this model into the request.", metavar="NAME"),
     rows: str | None = option(
@@ -86,7 +87,7 @@ def export(
             raise ConfigError("give -k or --max-tokens, not both")
         served = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
         times = {k: result.prefix(k).seconds.tolist() for k in served}
-        text = prompt(asked, choices)
+        text = prompt(asked, choices) + spoken.room
         budget = token_budget.frames(result.video, style, pictures, served, text, times.__getitem__)
     with common.bars() as bars:
         request = lmm.messages(
@@ -97,6 +98,7 @@ def export(
             video=known.reopen(result.video, common),
             progress=bars,
             **pictures.settings,
+            **spoken.settings(result.transcript if isinstance(result, Ranking) else None),
         )
     _write_request(request, output, model)
 

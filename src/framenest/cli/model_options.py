@@ -12,11 +12,13 @@ import rich_click as click
 from framenest.cli.options import option
 from framenest.cli.parameter_types import SERVER, Temperature
 from framenest.cli.terminal import note
-from framenest.errors import BudgetError
+from framenest.errors import BudgetError, ConfigError
 from framenest.frames import VideoInfo
 from framenest.lmm import FOR_SERVERS, ImageLimits, Pairing
 from framenest.lmm.client import KEY_VARIABLE, Client
-from framenest.lmm.tokens import estimate, largest_budget
+from framenest.lmm.spoken_lines import TOKENS
+from framenest.lmm.tokens import CHARACTERS, estimate, largest_budget
+from framenest.transcript.transcript import Transcript
 
 MODEL_PANEL = "The model"
 ANSWER_TOKENS = {True: 8192, False: 1024}
@@ -144,6 +146,31 @@ class PictureOptions:
     def settings(self) -> dict[str, Any]:
         """The arguments that `messages` and `ask` take for this."""
         return {"pairing": self.pairing, "limits": self.limits, "tell_times": self.tell_times}
+
+
+@dataclass(frozen=True)
+class SpokenLines:
+    """Whether what is said is sent with the frames."""
+
+    with_transcript: bool = option("Send what is said around each frame beside it.")
+    transcript_tokens: int = option(
+        "What is said takes at most so many tokens, by estimate.", default=TOKENS, type=click.IntRange(1)
+    )
+
+    def settings(self, found: Transcript | None) -> dict[str, Any]:
+        """The arguments that `messages` and `ask` take for this."""
+        if not self.with_transcript:
+            return {}
+        if found is None or not found.lines:
+            raise ConfigError(
+                "--with-transcript: no transcript was found; rank with --subtitles FILE, or leave it out"
+            )
+        return {"transcript": found, "transcript_tokens": self.transcript_tokens}
+
+    @property
+    def room(self) -> str:
+        """A text as long as what may be said, for estimates of tokens."""
+        return "." * (CHARACTERS * self.transcript_tokens) if self.with_transcript else ""
 
 
 @dataclass(frozen=True)

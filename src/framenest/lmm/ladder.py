@@ -14,12 +14,14 @@ from framenest.lmm.answer import Answer, Answerer, OnText
 from framenest.lmm.pairing_cost import PairingCost
 from framenest.lmm.prompt import CITE, OTHERWISE, cannot_tell, cited
 from framenest.lmm.request import Request
+from framenest.lmm.spoken_lines import TOKENS
 from framenest.lmm.styles import check_style, messages
 from framenest.lmm.times import FUSES, Pairing, told_seconds
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress_bars import ShowProgress
 from framenest.selectors.selection import Selection
+from framenest.transcript.transcript import Transcript
 
 Ladder = Literal["resend", "continue"]
 LADDERS: tuple[Ladder, ...] = ("resend", "continue")
@@ -119,6 +121,8 @@ def ask(
     pairing: Pairing = "auto",
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
+    transcript: Transcript | None = None,
+    transcript_tokens: int = TOKENS,
     ladder: Ladder = "resend",
     video: OpenOrPath | None = None,
     progress: ShowProgress = True,
@@ -136,7 +140,7 @@ def ask(
         question: as the model gets it.
         budgets: one frame budget, or several to try; sorted, each once.
         options: answers to choose from, asked for by letter.
-        style, pairing, limits, tell_times: as for `messages`.
+        style, pairing, limits, tell_times, transcript, transcript_tokens: as for `messages`.
         ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames
             that are new, as another turn.
         video: the open video, or where it is now; by default it is opened where the ranking says.
@@ -178,6 +182,8 @@ def ask(
             pairing=pairing,
             limits=limits,
             tell_times=tell_times,
+            transcript=transcript,
+            transcript_tokens=transcript_tokens,
             video=video,
             progress=progress,
         )

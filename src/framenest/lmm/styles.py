@@ -15,11 +15,13 @@ from framenest.lmm import times
 from framenest.lmm.pairing_cost import PairingCost
 from framenest.lmm.prompt import prompt
 from framenest.lmm.request import Message, Request, cannot_grow
+from framenest.lmm.spoken_lines import TOKENS, spoken_lines
 from framenest.lmm.times import Pairing
 from framenest.lmm.tokens import estimate, qwen_limits
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress_bars import ShowProgress, shown
 from framenest.protocols import Store
+from framenest.transcript.transcript import Transcript
 from framenest.video import reopen
 
 
@@ -38,6 +40,13 @@ class Draft:
     """Whether Framenest itself writes the times."""
     frame_pixels: int | None = None
     """As in `ImageLimits`."""
+    said: Sequence[str] = ()
+    """What is said around each frame; empty where that is not sent."""
+
+    @property
+    def beside(self) -> list[str]:
+        """A text after each frame, empty where nothing is said."""
+        return [f'Said: "{text}"' if text else "" for text in self.said or [""] * len(self.prefix)]
 
     @property
     def markers(self) -> list[str]:
@@ -104,10 +113,10 @@ def hf_video(draft: Draft) -> Parts:
 def internvl(draft: Draft) -> Parts:
     """InternVL's own "Frame1: <image>", with the time added; one tile per frame, as for video."""
     content: list[Message] = []
-    for place, second in enumerate(draft.prefix.seconds.tolist(), start=1):
+    for place, (second, said) in enumerate(zip(draft.prefix.seconds.tolist(), draft.beside, strict=True), 1):
         when = f" at {second:.1f} seconds" if draft.told else ""
         content += [{"type": "text", "text": f"Frame{place}{when}: "}, {"type": "image"}]
-        content.append({"type": "text", "text": "\n"})
+        content.append({"type": "text", "text": f"\n{said}\n" if said else "\n"})
     content[-1]["text"] += draft.text
     markers = [f"{second:.1f} seconds" for second in draft.prefix.seconds.tolist()]
     return {
@@ -154,6 +163,8 @@ def messages(
     pairing: Pairing = "auto",
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
+    transcript: Transcript | None = None,
+    transcript_tokens: int = TOKENS,
     video: OpenOrPath | None = None,
     store: Store | None = None,
     progress: ShowProgress = True,
@@ -172,6 +183,9 @@ def messages(
         limits: picture size and JPEG quality; by default the original size.
         tell_times: whether times are written as text; by default where the model's processor does not
             write them itself.
+        transcript: what is said in the video, as `Ranking.transcript` has it, to be sent beside the frames:
+            each line once, by the frame nearest to it.
+        transcript_tokens: how many tokens all lines together may take, by estimate.
         video: the open video, where it is now if it has moved, or the array that it was.
         store: the cache; by default the user's.
         progress: bars when decoding takes over a second; False for none, or a function that is called as
@@ -197,6 +211,7 @@ def messages(
     told = style not in times.FUSES or pairing == "images" if tell_times is None else tell_times
     decoder = reopen(prefix.video, video, store=store)
     text = "\n".join([prompt(question, options), *instructions])
+    said = spoken_lines(transcript, prefix.seconds.tolist(), transcript_tokens) if transcript else []
     server = style in FOR_SERVERS
     as_taken = times.pairing_of(style, pairing)
     with shown(progress) as tell:
@@ -204,11 +219,12 @@ def messages(
         read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
         packed = [encode_image(picture, quality=limits.quality) for picture in read] if server else []
         pictures = [] if server else list(read)
-        draft = Draft(prefix, pictures, packed, text, as_taken, told, limits.frame_pixels)
+        draft = Draft(prefix, pictures, packed, text, as_taken, told, limits.frame_pixels, said)
     parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
     parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)
     size = limits.size(decoder.info.width, decoder.info.height)
     seconds = prefix.seconds.tolist()
+    text = "\n".join([text, *filter(None, draft.beside)])  # what the estimates count
     return Request(
         style=style,
         prefix=prefix,
@@ -221,14 +237,15 @@ def messages(
 
 def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
     content: list[Message] = []
-    for written, image in zip(draft.markers, images, strict=True):
+    for written, image, said in zip(draft.markers, images, draft.beside, strict=True):
         if draft.told:
             content.append({"type": "text", "text": written})
-        content.append(image)
+        content += [image, *([{"type": "text", "text": said}] if said else [])]
     return [{"role": "user", "content": [*content, {"type": "text", "text": draft.text}]}]
 
 
 def _spoken(draft: Draft, video: Message) -> list[Message]:
     said = times.spoken(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
-    text = (said if draft.told else "") + draft.text
+    heard = [f"{when} {text}\n" for when, text in zip(draft.markers, draft.beside, strict=True) if text]
+    text = (said if draft.told else "") + "".join(heard) + draft.text
     return [{"role": "user", "content": [video, {"type": "text", "text": text}]}]
