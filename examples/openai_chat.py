@@ -1,6 +1,6 @@
 """Ask any OpenAI-compatible server about a video, with the official client.
 
-    pip install 'framenest[tags,ask]' && framenest models fetch tags
+    pip install '.[tags,ask]' && framenest models fetch tags
     python examples/openai_chat.py kiln.mp4 "What happens after firing?" --base-url http://localhost:8000/v1
 
 The key, if the server wants one, is read from OPENAI_API_KEY. `framenest ask` does this and more.

@@ -1,6 +1,6 @@
 """Ask Qwen3.5 (or Qwen3-VL) about a video, through transformers.
 
-    pip install 'framenest[tags,local]' torchvision && framenest models fetch tags
+    pip install '.[tags,local]' torchvision && framenest models fetch tags
     python examples/qwen_transformers.py kiln.mp4 "What happens after firing?" --device cuda
 
 What reaches the model is printed first: the times it reads are those of the frames.

@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from framenest.testing import TableScorer
+from media import numbered_video
+from scripted_server import ScriptedServer
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
@@ -31,6 +35,26 @@ def test_the_scorer_example_runs(clip):
     exec(code.replace('"kiln.mp4"', repr(str(clip))), names)
     assert names["ranking"].scorer == "brightness 1"
     assert len(names["ranking"]) == 256
+
+
+def test_the_page_on_python_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    numbered_video(tmp_path / "kiln.mp4", 300)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+    assert len(blocks) == 4
+    with ScriptedServer("Glazing, at <4.0 seconds>.") as server:
+        code = "".join(blocks).replace("http://localhost:8000/v1", server.url)
+        for name in ("fn.MEC(", "fn.rank("):  # the best scorer that is ready would be another on each machine
+            code = re.sub(re.escape(name) + r"(.*)\)", name + r"\1, scorer=SCORER)", code, count=1)
+        assert code.count("SCORER") == 2
+        names = {"SCORER": TableScorer({frame: frame / 300 for frame in range(300)})}
+        exec(code, names)
+        assert len(server.requests) >= 1
+    assert len(names["images"]) == len(names["thumbnails"]) == len(names["files"]) == 8
+    assert len(names["large"]) == 64
+    assert names["batch"].pixels[0].shape == (8, 64, 96, 3)
+    assert len(names["request"].markers) == 8
+    assert "Glazing, at <4.0 seconds>." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
