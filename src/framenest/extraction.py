@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from framenest.protocols import Store
 from framenest.video import reopen
 
 FORMATS = ("jpg", "png")
+_FRAME = re.compile(r"f\d{7,}_t[\d.]+s(_r\d+)?\.(jpg|png)")
+"""Names that `file_name` gives."""
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:
@@ -22,6 +25,13 @@ def file_name(prefix: Prefix, place: int, suffix: str) -> str:
     frame, seconds = int(prefix.frames[place]), float(prefix.seconds[place])
     rank = "" if prefix.ranks is None else f"_r{int(prefix.ranks[place]):03d}"
     return f"f{frame:07d}_t{seconds:010.3f}s{rank}.{suffix}"
+
+
+def other_frames(prefix: Prefix, folder: str | Path, suffix: str) -> list[Path]:
+    """Frames in a folder, by their names, that `extract` would not write there for this prefix."""
+    mine = {file_name(prefix, place, suffix) for place in range(len(prefix))}
+    found = Path(folder).glob("f*_t*s*.*")
+    return sorted(file for file in found if _FRAME.fullmatch(file.name) and file.name not in mine)
 
 
 def vlmevalkit_name(prefix: Prefix, place: int, suffix: str) -> str:

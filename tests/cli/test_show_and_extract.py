@@ -1,12 +1,16 @@
 """framenest show and framenest extract: files of rankings, and the frames themselves."""
 
+import csv
 import json
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from command_line import FAST, run
 from framenest import Ranking
+from framenest.report.comparison import best
 from framenest.text import clock
 from media import number_in, numbered_video
 
@@ -104,3 +108,61 @@ def test_bad_ranking_files(capsys, ranking, tmp_path):
             assert (code, message in err) == (2, True), err
     code, _, err = run(capsys, "show", ranking, "-k", "21")
     assert (code, "too few for a budget of 21" in err) == (2, True)
+
+
+def test_a_ranking_as_csv(capsys, ranking):
+    made = Ranking.load(ranking)
+    for given, count in ((["-k", "4"], 4), ([], len(made))):
+        code, out, _ = run(capsys, "show", ranking, "--csv", *given)
+        rows = list(csv.DictReader(out.splitlines()))
+        assert (code, len(rows)) == (0, count)
+        assert [int(row["frame"]) for row in rows] == made.frames[:count].tolist()
+        assert [float(row["seconds"]) for row in rows] == [round(s, 3) for s in made.seconds[:count].tolist()]
+        assert float(rows[0]["relevance"]) == pytest.approx(float(made.cues["relevance"][0]), rel=1e-5)
+
+
+def test_a_selection_as_csv(capsys, clip, tmp_path):
+    chosen = tmp_path / "uniform.json"
+    run(capsys, "select", clip, "Where?", "--selector", "uniform", "-k", "2,3", "-o", chosen)
+    _, out, _ = run(capsys, "show", chosen, "--csv")
+    assert out.splitlines() == [
+        "budget,rank,frame,seconds",
+        "2,,0,0.000", "2,,299,11.960", "3,,0,0.000", "3,,150,6.000", "3,,299,11.960",
+    ]  # fmt: skip
+
+
+def test_frames_of_another_budget_are_not_mixed_in_unless_forced(capsys, ranking, tmp_path):
+    folder = tmp_path / "frames"
+    extract = ("extract", ranking, "--to", folder, "--quiet", "-k")
+    assert run(capsys, *extract, 5)[0] == 0
+    assert run(capsys, *extract, 5)[0] == 0  # the same ones again
+    assert run(capsys, *extract, 7)[0] == 0  # a larger prefix holds the smaller
+    before = sorted(folder.iterdir())
+    code, _, err = run(capsys, *extract, 3)
+    assert (code, f"{folder}: holds 4 other frames already, as f0" in err, "--force" in err) == (
+        2,
+        True,
+        True,
+    )
+    assert sorted(folder.iterdir()) == before
+    assert run(capsys, *extract, 3, "--force")[0] == 0
+
+
+def test_a_selector_that_chooses_nothing_says_why(capsys, clip, table, tmp_path):
+    chosen = tmp_path / "aks.json"
+    given = ("--selector", "aks-released", "--scorer", table, "-k", "4", "-o", chosen)
+    code, _, err = run(capsys, "select", clip, "Where?", *given)
+    assert code == 0
+    assert "aks-released gives 0 frames for a budget of 4: as published" in err
+    code, _, err = run(capsys, "extract", chosen, "-k", "4", "--to", tmp_path / "f")
+    assert (code, "no frame was chosen for a budget of 4: as published" in err) == (2, True)
+
+
+def test_the_picture_of_a_comparison_shows_the_best_ranks(ranking):
+    prefix = Ranking.load(ranking).prefix(16)
+    shown = best(prefix)
+    assert sorted(shown.ranks.tolist()) == list(range(1, 9))
+    assert (np.diff(shown.frames) > 0).all()
+    spread = best(replace(prefix, ranks=None))
+    assert spread.frames[[0, -1]].tolist() == prefix.frames[[0, -1]].tolist()
+    assert len(spread) == 8

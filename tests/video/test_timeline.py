@@ -128,9 +128,12 @@ def test_several_video_streams(tmp_path):
         chosen = container.streams.best("video").index
     default = open_video(path)
     assert default.stream_index == chosen
+    said = f"this is stream {chosen} of the video streams 0 (48×32), 1 (96×64); --stream picks another"
+    assert default.info.notes == (said,)
     small, large = open_video(path, stream=0), open_video(path, stream=1)
     assert (small.info.num_frames, small.info.width) == (20, 48)
     assert (large.info.num_frames, large.info.width) == (40, 96)
+    assert (small.info.notes, large.info.notes) == ((), ())
     assert len({default.info.fingerprint, small.info.fingerprint, large.info.fingerprint}) == 3
     with pytest.raises(VideoError, match="stream 7 is no video; its video streams are 0, 1"):
         open_video(path, stream=7)

@@ -12,11 +12,11 @@ from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, 
 from framenest.cli.output_files import PictureFile
 from framenest.cli.parameter_types import SelectorNames
 from framenest.cli.select import NAMES
-from framenest.cli.terminal import out, say_labelled, short_path, table
+from framenest.cli.terminal import note_if_short, out, say_labelled, short_path, table
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
-from framenest.report.comparison import SHOWN, comparison
+from framenest.report.comparison import best, comparison
 from framenest.selectors import load_selector
 
 HEADINGS = ("selector", "frames", "looked at", "seconds", "largest gap", "shared with the first")
@@ -39,11 +39,14 @@ def compare(
 ) -> None:
     """Compare what selectors choose for QUESTION: one table, one picture.
 
+    The picture shows all frames on the time axis, and for each selector its eight best by rank; eight spread
+    over its choice where it does not rank.
+
     \b
     framenest compare kiln.mp4 "What happens after firing?" --selectors mec,uniform,aks -k 16
     """
     rows = table(*HEADINGS, left=["selector"], wrap=HEADINGS)
-    prefixes, thumbnails = {}, {}
+    prefixes, shown, thumbnails = {}, {}, {}
     with common.bars() as bars:
         session = scorer.session(common, bars)
         ready = [load_selector(name, session) for name in selectors]
@@ -53,8 +56,9 @@ def compare(
         for label, selector in zip(labels, ready, strict=True):
             made = selector.select(opened, question, [budget])
             prefix = prefixes[label] = made.prefixes[budget]
-            pictures = prefix.batches(opened, ImageSpec.short_side(120))
-            thumbnails[label] = [p for batch in pictures for p in batch.pixels[0]][:SHOWN]
+            shown[label] = best(prefix)
+            pictures = shown[label].batches(opened, ImageSpec.short_side(120))
+            thumbnails[label] = [picture for batch in pictures for picture in batch.pixels[0]]
             first = set(prefixes[labels[0]].frames.tolist())
             rows.add_row(
                 label,
@@ -65,6 +69,8 @@ def compare(
                 f"{len(first & set(prefix.frames.tolist()))}",
             )
     out.print(rows)
-    picture = comparison(prefixes, thumbnails, title=question)
+    for label, prefix in prefixes.items():
+        note_if_short(label, prefix)
+    picture = comparison(prefixes, shown, thumbnails, title=question)
     write_atomic(output, encode_image(picture, output.suffix[1:].lower()))
     say_labelled(f"{short_path(opened.info.path)}, K={budget}; picture in", str(output))

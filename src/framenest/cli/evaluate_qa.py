@@ -38,7 +38,7 @@ class Benchmark:
     """Which questions are asked, and where their videos lie."""
 
     panel: ClassVar = BENCHMARK_PANEL
-    dataset: str = option(type=click.Choice(list(READERS)), required=True)
+    dataset: str = option("Which benchmark.", type=click.Choice(list(READERS)), required=True)
     annotations: str = option(
         "The benchmark's own file (.parquet, .json, .jsonl), or a folder of them.",
         required=True,
@@ -123,7 +123,9 @@ def qa(
         answer_tokens={"help": "The most that an answer may take. [default: 8192, thinking off 1024]"},
         temperature={"default": 0.0},
     ),
-    budgets: list[int] = option(default=BUDGETS, type=Budgets(), panel=FRAMES_PANEL),
+    budgets: list[int] = option(
+        "Frame budgets to ask with.", default=BUDGETS, type=Budgets(), panel=FRAMES_PANEL
+    ),
     selectors: list[str] = option(
         "Names between commas; mec:no-zoom and mec:horizon=64 are MEC with a preset or settings.",
         type=SelectorNames(),

@@ -55,8 +55,12 @@ class QuestionSet:
 def recall(
     *,
     questions: str = argument(),
-    selectors: list[str] = option(type=SelectorNames(), default="mec,uniform,top-k,aks,wfs-sb"),
-    budgets: list[int] = option(default=BUDGETS, type=Budgets()),
+    selectors: list[str] = option(
+        "Names between commas; mec:residual and mec:horizon=64 are MEC with a preset or settings.",
+        type=SelectorNames(),
+        default="mec,uniform,top-k,aks,wfs-sb",
+    ),
+    budgets: list[int] = option("Frame budgets to measure at.", default=BUDGETS, type=Budgets()),
     budget_weights: str | None = option(
         "π: how much each budget counts. [default: equally]", metavar="8=2,16=1"
     ),

@@ -12,6 +12,7 @@ from framenest.cli import options
 from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import OutputFolder, PictureFile
 from framenest.cli.terminal import note, say
+from framenest.errors import StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.report import contact_sheet
@@ -25,10 +26,13 @@ def extract(
     ranking: str = argument(),
     budget: int = option("How many frames.", short="-k", required=True),
     folder: Path = option("Where the images go.", flag="--to", type=OutputFolder(), required=True),
-    kind: str = option(flag="--format", type=click.Choice(extraction.FORMATS), default="jpg"),
+    kind: str = option(
+        "Of the image files.", flag="--format", type=click.Choice(extraction.FORMATS), default="jpg"
+    ),
     sheet: Path | None = option(
         "Also draw all frames with ranks and times on one picture.", type=PictureFile()
     ),
+    force: bool = option("Write into the folder also where it holds frames of another budget or ranking."),
     known: KnownVideo,
     common: Common,
 ) -> None:
@@ -41,6 +45,12 @@ def extract(
     """
     loaded = load_result(ranking)
     prefix = loaded.prefix(budget)
+    others = extraction.other_frames(prefix, folder, kind)
+    if others and not force:
+        raise StoreError(
+            f"{folder}: holds {len(others)} other frames already, as {others[0].name}; give another folder, "
+            "or --force to write beside them"
+        )
     decoder = known.reopen(loaded.video, common)
     with common.bars() as bars:
         files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)

@@ -10,7 +10,7 @@ from framenest.cli import options
 from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import SelectorName
-from framenest.cli.terminal import note, print_prefix, say_labelled
+from framenest.cli.terminal import note, note_if_short, print_prefix, say_labelled
 from framenest.selectors import load_selector, selector_names
 
 NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
@@ -45,8 +45,7 @@ def select(
         note(f"{selector} compares frames by {made.stats['diversity']}")
     for prefix in made.prefixes.values():
         print_prefix(prefix)
-        if len(prefix) < prefix.budget:
-            note(f"{selector} gives {len(prefix)} frames for a budget of {prefix.budget}")
+        note_if_short(selector, prefix)
     if output is not None:
         made.save(output)
         say_labelled("written to", str(output))

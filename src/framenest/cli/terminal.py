@@ -195,6 +195,13 @@ def print_ranks(ranking: Ranking, count: int) -> None:
         out.print(f"[dim]{len(ranking) - count} more ranks[/]")
 
 
+def note_if_short(selector: str, prefix: Prefix) -> None:
+    """Say so, and why, where a selector chose fewer frames than it might."""
+    if len(prefix) < prefix.budget:
+        because = f": {prefix.why}" if prefix.why else ""
+        note(f"{selector} gives {len(prefix)} frames for a budget of {prefix.budget}{because}")
+
+
 def print_prefix(prefix: Prefix) -> None:
     """The frames of one budget, in time order."""
     times = " ".join(clock(float(s)) for s in prefix.seconds)

@@ -37,7 +37,8 @@ class Prefix:
     """A selection of frames, in time order.
 
     frames: (K,) int64; seconds: (K,) float64; ranks: (K,) int64 from 1, or None where the selector
-    does not rank. `complete` says that fewer than `budget` frames exist and all of them are here.
+    does not rank. `complete` says that fewer than `budget` frames exist and all of them are here; `why` says
+    why a selector chose fewer all the same.
 
     >>> for rank, second, frame in ranking.prefix(2):
     ...     print(f"rank {rank}: frame {frame} at {second:.2f} s")
@@ -51,6 +52,7 @@ class Prefix:
     seconds: NDArray[np.float64]
     ranks: NDArray[np.int64] | None
     complete: bool = False
+    why: str = ""
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -143,7 +145,8 @@ class Prefix:
     def must_hold_frames(self) -> None:
         """Refused where there is nothing to show: some selectors choose no frame at a small budget."""
         if not len(self):
-            raise BudgetError(f"no frame was chosen for a budget of {self.budget}")
+            because = f": {self.why}" if self.why else ""
+            raise BudgetError(f"no frame was chosen for a budget of {self.budget}{because}")
 
     def with_frames_of(self, other: Prefix) -> Prefix:
         """Both, in time order, under the larger budget."""
@@ -161,6 +164,7 @@ class Prefix:
             "seconds": self.seconds.tolist(),
             "ranks": None if self.ranks is None else self.ranks.tolist(),
             "complete": self.complete,
+            "why": self.why,
         }
 
     @classmethod
@@ -173,6 +177,7 @@ class Prefix:
             np.array(data["seconds"], dtype=np.float64),
             None if data["ranks"] is None else np.array(data["ranks"], dtype=np.int64),
             data["complete"],
+            data.get("why", ""),
         )
 
 

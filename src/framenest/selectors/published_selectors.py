@@ -119,6 +119,8 @@ class RuleSelector(ABC):
     """For rules that compare frames by vectors where there are some: by what they do so without."""
     exact = True
     """Whether duplicates are removed and the choice topped up to exactly K."""
+    short_because = ""
+    """For rules that are not topped up: why they give fewer than K."""
     ranks = False
     """Whether the rule takes frames one after the other, each budget extending the smaller."""
 
@@ -172,7 +174,7 @@ class RuleSelector(ABC):
         # Where the candidates of a ranking run out, what is added has no rank.
         positions = self.rule(scored, budget) if order is None else order
         if not self.exact:
-            return prefix_of(decoder, budget, scored.frames[positions])
+            return prefix_of(decoder, budget, scored.frames[positions], why=self.short_because)
         return prefix_of(decoder, budget, exactly(positions, scored, budget, decoder.info.num_frames))
 
 
@@ -201,6 +203,10 @@ class AksReleasedSelector(AksSelector):
 
     name = "aks-released"
     exact = False
+    short_because = (
+        "as published, a video whose best frames do not stand out is cut into 32 parts, and each gives "
+        "⌊K/32⌋ frames, none below K = 32; the selector aks always gives K"
+    )
 
     def rule(self, scored: ScoredCandidates, budget: int) -> Ints:
         return rules.aks(scored.scores, budget)

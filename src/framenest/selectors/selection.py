@@ -114,8 +114,20 @@ def check_budgets(budgets: Sequence[int]) -> list[int]:
 
 
 def prefix_of(
-    decoder: Decoder, budget: int, frames: NDArray[np.int64], ranks: NDArray[np.int64] | None = None
+    decoder: Decoder,
+    budget: int,
+    frames: NDArray[np.int64],
+    ranks: NDArray[np.int64] | None = None,
+    why: str = "",
 ) -> Prefix:
-    """The Prefix of some frames (n,), ascending, of an open video."""
+    """The Prefix of some frames (n,), ascending, of an open video. why: why there may be too few."""
     complete = len(frames) < budget and len(frames) == decoder.info.num_frames
-    return Prefix(decoder.info, budget, frames, decoder.seconds[frames], ranks, complete)
+    return Prefix(
+        decoder.info,
+        budget,
+        frames,
+        decoder.seconds[frames],
+        ranks,
+        complete,
+        why if len(frames) < budget else "",
+    )

@@ -23,11 +23,11 @@ from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
 from framenest.video.reader import Reader, plan
 from framenest.video.scale import Orientation, Scaler, display_size
 from framenest.video.scan import scan
-from framenest.video.source import Opened, Source, damage_as_video_error, fraction
+from framenest.video.source import Opened, Source, damage_as_video_error, fraction, moving_streams
 from framenest.video.subtitle_tracks import file_begins, read_track
 from framenest.video.timeline import Timeline
 
-TIMELINE_FORMAT = 1
+TIMELINE_FORMAT = 2
 _MEMORY = 2**30  # bytes that all decoders together may hold in reference frames
 _REFERENCES = 20  # frames that one decoder may hold
 
@@ -113,7 +113,7 @@ class PyAVDecoder(PictureDecoder):
                 codec=stream.codec_context.codec.canonical_name,
                 start=timeline.start,
                 constant_rate=timeline.constant_rate,
-                notes=_notes(timeline, opened),
+                notes=(*_loss(timeline, opened), *self._other_streams(opened)),
                 stream=self._source.stream,
                 timeline_bytes=timeline.bytes_read,
             )
@@ -124,6 +124,15 @@ class PyAVDecoder(PictureDecoder):
                 "x264": message.hex(),
             }
 
+    def _other_streams(self, opened: Opened) -> list[str]:
+        """That there are others to choose from, where nobody chose."""
+        streams = moving_streams(opened.container)
+        if self._source.stream is not None or len(streams) < 2:
+            return []
+        sizes = [f" ({s.width}×{s.height})" if s.codec_context else "" for s in streams]  # None: no decoder
+        every = ", ".join(f"{s.index}{size}" for s, size in zip(streams, sizes, strict=True))
+        return [f"this is stream {opened.stream.index} of the video streams {every}; --stream picks another"]
+
 
 def _first_frame(opened: Opened) -> av.VideoFrame | None:
     for packet in opened.packets():
@@ -132,7 +141,7 @@ def _first_frame(opened: Opened) -> av.VideoFrame | None:
     return next(iter(opened.decode(None)), None)
 
 
-def _notes(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
+def _loss(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
     """How much of the video is missing, according to its header."""
     stream, container = opened.stream, opened.container
     if stream.duration is not None and stream.time_base is not None:

@@ -131,7 +131,7 @@ class Source:
         return "a playlist, which names other files; --allow-playlists (allow_playlists=True) opens them"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
-        streams = [s for s in container.streams.video if not _is_cover_art(s)]
+        streams = moving_streams(container)
         if not streams:
             kinds = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
             raise VideoError(f"{self.path}: no video stream in this file (it holds {kinds})")
@@ -154,8 +154,10 @@ def fraction(value: Any) -> Fraction | None:
     return Fraction(value.numerator, value.denominator) if value and value.denominator else None
 
 
-def _is_cover_art(stream: av.VideoStream) -> bool:
-    return bool(stream.disposition & av.stream.Disposition.attached_pic)
+def moving_streams(container: av.container.InputContainer) -> list[av.VideoStream]:
+    """The video streams of a file without pictures on its cover."""
+    cover = av.stream.Disposition.attached_pic
+    return [stream for stream in container.streams.video if not stream.disposition & cover]
 
 
 def check_file(path: str) -> None:
