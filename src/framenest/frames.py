@@ -70,13 +70,17 @@ class VideoInfo:
     stream: int | None = None
     timeline_bytes: int = field(default=0, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    from_file: bool = field(default=False, compare=False, repr=False)
+    """Whether this was read from a ranking or index file, which may come from anyone."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"notes": list(self.notes)}
+        known = asdict(self) | {"notes": list(self.notes)}
+        del known["from_file"]
+        return known
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> VideoInfo:
-        return cls(**{**data, "notes": tuple(data.get("notes", ()))})
+    def from_json(cls, data: dict[str, Any], *, from_file: bool = False) -> VideoInfo:
+        return cls(**{**data, "notes": tuple(data.get("notes", ())), "from_file": from_file})
 
 
 @dataclass(frozen=True)

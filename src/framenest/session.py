@@ -27,7 +27,7 @@ from framenest.scorers.speech import Passage, Speech
 from framenest.timing import Timing
 from framenest.transcript.find import AUTO, NONE, find_transcript
 from framenest.transcript.transcript import Transcript
-from framenest.video import open_video
+from framenest.video import must_not_fetch_unasked, open_video
 
 MEMORY = 4 * 2**30
 """Bytes of open videos, indexes and features that a session keeps."""
@@ -154,6 +154,8 @@ class Session:
     def reopen(self, video: VideoInfo) -> Decoder:
         """A video seen before; refused where it is not the same any more."""
         key = ("video", video.fingerprint, video.path)
+        if key not in self._kept:
+            must_not_fetch_unasked(video)
         if key in self._kept and not (Path(video.path).is_file() and video.stream is None):
             known: Decoder = self._kept[key]
             return self.keep(key, lambda: known)

@@ -18,6 +18,30 @@ def one_line(value: object, longest: int = 300) -> str:
     return " ".join(str(value).split())[:longest] or type(value).__name__
 
 
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def harmless(text: str) -> str:
+    """A text for a terminal: control characters, which move the cursor, write to the clipboard or turn the
+    direction of what follows, as their codes. Line ends and tabs stay.
+
+    >>> harmless("a\\x1b]0;title\\x07b")
+    'a\\\\x1b]0;title\\\\x07b'
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def harmless_json(text: str) -> str:
+    """The same for JSON text, which stays the same JSON.
+
+    >>> harmless_json('"\\x9b"')
+    '"\\\\u009b"'
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def slug(text: str, otherwise: str) -> str:
     """A text as part of a file name; `otherwise` if no letter or digit is left.
 

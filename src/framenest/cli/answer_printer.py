@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from rich.markup import escape
 from rich.text import Text
 
 from framenest.cli.terminal import err, facts_grid, note, out, table
 from framenest.lmm.answer import Kind
 from framenest.lmm.ladder import Asked, Step
-from framenest.text import clock
+from framenest.text import clock, harmless
 
 
 class AnswerPrinter:
@@ -23,7 +21,7 @@ class AnswerPrinter:
         if self._open not in (None, kind):
             err.print()
         self._open = kind
-        shown = _harmless(piece)
+        shown = harmless(piece)
         if kind == "answer":
             out.file.write(shown)
             out.file.flush()
@@ -35,11 +33,6 @@ class AnswerPrinter:
         if self._open is not None:
             out.print()
         self._open = None
-
-
-def _harmless(text: str) -> str:
-    """Without control characters, which a model has no business sending to a terminal."""
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
 def print_asked(asked: Asked) -> None:

@@ -13,7 +13,7 @@ from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLi
 from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, SelectorName
-from framenest.cli.terminal import NO_MATCH, note, out, say_labelled
+from framenest.cli.terminal import NO_MATCH, note, say_labelled, write_json
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ladder import LADDERS, Ladder
@@ -114,7 +114,7 @@ def ask(
         who = "mec" if isinstance(chosen, Ranking) else chosen.selector
         about = {"video": opened.info.path, "selector": who, "scorer": chosen.scorer}
         where = {"base_url": client.base_url, "options": list(choices)}
-        out.file.write(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
+        write_json(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
     else:
         print_asked(asked)
         if output is not None:

@@ -14,7 +14,7 @@ from framenest.cli import model_options, options
 from framenest.cli.model_options import PictureOptions, SpokenLines, TokenBudget
 from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
-from framenest.cli.terminal import note, out, say
+from framenest.cli.terminal import note, say, write_json
 from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
 from framenest.method.prefix import Prefix
@@ -105,7 +105,7 @@ def export(
 
 def _write_request(request: lmm.Request, output: str | None, model: str | None) -> None:
     if output == "-":
-        out.file.write(request.dumps(model=model))
+        write_json(request.dumps(model=model))
         return
     tokens = request.tokens
     if request.prefix.complete:
@@ -146,7 +146,7 @@ def _write_list(
     )
     text = json.dumps(made, ensure_ascii=False) + "\n"
     if output == "-":
-        out.file.write(text)
+        write_json(text)
         return
     write_atomic(Path(output), text.encode(errors="surrogatepass"))
     say(f"{len(made)} rows written to {output}")

@@ -13,7 +13,15 @@ from framenest.cli import model_options, options
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
-from framenest.cli.terminal import note, out, print_facts, print_prefix, print_ranks, say_labelled, short_path
+from framenest.cli.terminal import (
+    note,
+    print_facts,
+    print_prefix,
+    print_ranks,
+    say_labelled,
+    short_path,
+    write_json,
+)
 from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import ranking_groups
@@ -106,7 +114,7 @@ def rank(
         with bars:
             ranking = mec.rank(opened, text, options=choices, look_for=descriptions.given() or ())
         if target == "-":
-            out.file.write(ranking.dumps())
+            write_json(ranking.dumps())
             continue
         if target is not None:
             ranking.save(target)

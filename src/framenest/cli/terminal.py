@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
 from framenest.cache.directory import CacheWarning
@@ -20,11 +21,27 @@ from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.stats import Stats
 from framenest.scorers.truncation import CutQuestion
-from framenest.text import clock
+from framenest.text import clock, harmless, harmless_json
 
 TOLD = (CacheWarning, CutQuestion)
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+
+class SafeConsole(Console):
+    """Texts from files, videos and servers reach the terminal without control characters."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Every segment, whoever asked for it."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+
+out = SafeConsole(highlight=False)
+err = SafeConsole(stderr=True, highlight=False)
+
+
+def write_json(text: str) -> None:
+    """JSON text on stdout, as it is but for control characters, which become escapes."""
+    out.file.write(harmless_json(text))
 
 
 def say(text: str) -> None:

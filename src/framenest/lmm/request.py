@@ -128,7 +128,7 @@ class Request:
     def _from_json(cls, data: Mapping[str, Any]) -> Request:
         return cls(
             style=data["style"],
-            prefix=Prefix.from_json(VideoInfo.from_json(data["video"]), data),
+            prefix=Prefix.from_json(VideoInfo.from_json(data["video"], from_file=True), data),
             messages=data["messages"],
             extra_body={},
             pictures=[from_data_url(url) for url in data["pictures"]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,8 @@ class SparseIndex:
     def load(cls, path: str | Path) -> SparseIndex:
         """Read an index written by `save`."""
         try:
-            return cls.from_parts(*unpack(Path(path).read_bytes()))
+            made = cls.from_parts(*unpack(Path(path).read_bytes()))
+            return replace(made, video=replace(made.video, from_file=True))
         except OSError as error:
             raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
         except DamagedFile as error:

@@ -19,8 +19,10 @@ from framenest.method.candidate_pool import CandidatePool, Cues
 from framenest.method.look_for import LookFor
 from framenest.method.notebook_view import ranking_html
 from framenest.method.prefix import Prefix
+from framenest.method.result_fields import BadField, check_ranking
 from framenest.method.stats import Stats
 from framenest.scorers.speech import REACH
+from framenest.text import one_line
 from framenest.transcript.transcript import Transcript
 
 RANKING_FORMAT = 1
@@ -186,6 +188,7 @@ class Ranking:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ranking:
+        check_ranking(data)
         pool = data["pool"]
         cues = _arrays(pool["cues"], dict.fromkeys(pool["cues"], np.float32))
         matches = data.get("look_for", {}).get("relevance", {})
@@ -199,7 +202,7 @@ class Ranking:
         terms = {name: np.array([row[name] for row in data["ranks"]], dtype=np.float64) for name in names}
         return cls(
             CandidatePool(
-                video=VideoInfo.from_json(data["video"]),
+                video=VideoInfo.from_json(data["video"], from_file=True),
                 question=data["question"],
                 options=tuple(data["options"]),
                 scorer=data["scorer"],
@@ -278,8 +281,10 @@ def load_file(
         )
     try:
         return make(data)
+    except BadField as error:
+        raise StoreError(f"{path}: damaged {kind} file: {error}") from error
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ConfigError) as error:
-        raise StoreError(f"{path}: damaged {kind} file ({error!r})") from error
+        raise StoreError(f"{path}: damaged {kind} file ({one_line(repr(error))})") from error
 
 
 def read_file(path: str | Path) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _title(made: Mapping[str, Any]) -> str:
 
 def _inert(data: Any) -> str:
     """JSON without characters that HTML could take for markup."""
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -16,6 +16,7 @@ from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking, load_file, read_file
+from framenest.method.result_fields import check_selection
 from framenest.protocols import Decoder
 from framenest.session import Video
 
@@ -84,7 +85,8 @@ class Selection:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
         """From the object that `save` writes."""
-        video = VideoInfo.from_json(data["video"])
+        check_selection(data)
+        video = VideoInfo.from_json(data["video"], from_file=True)
         prefixes = {int(budget): Prefix.from_json(video, entry) for budget, entry in data["budgets"].items()}
         return cls(video, data["question"], data["selector"], data["scorer"], prefixes, data["stats"])
 

@@ -85,6 +85,15 @@ def open_video(
     raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder or an array of frames")
 
 
+def must_not_fetch_unasked(known: VideoInfo) -> None:
+    """Refuse an address that only a ranking or index file names, since such a file may come from anyone."""
+    if known.from_file and (is_remote(known.path) or known.path.startswith(("\\\\", "//"))):
+        raise VideoError(
+            f"{known.path}: an address that a file names is not fetched by itself; "
+            "give it with --video (in Python video=)"
+        )
+
+
 def reopen(
     known: VideoInfo,
     video: str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | None = None,
@@ -115,6 +124,8 @@ def reopen(
         where = os.fspath(where)
         if where == ArrayDecoder.PATH:
             raise VideoError("this video was an array of frames in memory; give it again: video=")
+        if video is None:
+            must_not_fetch_unasked(known)
         if not is_remote(where) and not Path(where).exists():
             raise VideoError(
                 f"{where}: no such file; say where the video is now with --video (in Python video=)"

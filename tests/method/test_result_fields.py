@@ -1,0 +1,206 @@
+"""Ranking and selection files from elsewhere: what is wrong in them is named."""
+
+import copy
+import json
+import math
+
+import pytest
+
+from command_line import run
+from framenest import MEC, IndexConfig, MECConfig, Ranking, SparseIndex, VideoError
+from framenest.errors import StoreError
+from framenest.selectors import load_selector
+from framenest.selectors.selection import Selection, load_result
+from framenest.session import Session
+from framenest.video import reopen
+
+SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
+EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
+"""Writes to the clipboard, clears the screen, turns the direction of writing."""
+
+
+@pytest.fixture
+def saved(clip, tmp_path):
+    """(file, its content) of a ranking."""
+    file = tmp_path / "ranking.json"
+    MEC(SMALL, None).rank(clip, None).save(file)
+    return file, json.loads(file.read_text())
+
+
+@pytest.fixture
+def selected(clip, tmp_path):
+    file = tmp_path / "selection.json"
+    load_selector("uniform", Session(None)).select(clip, None, [2, 4]).save(file)
+    return file, json.loads(file.read_text())
+
+
+def put(data, place, value):
+    """The file with another value at a place such as "pool.seconds[3]"."""
+    changed = copy.deepcopy(data)
+    *path, last = place.replace("[", ".").replace("]", "").split(".")
+    at = changed
+    for step in path:
+        at = at[int(step)] if isinstance(at, list) else at[step]
+    at[int(last) if isinstance(at, list) else last] = value
+    return changed
+
+
+NUMBERS = [
+    "video.num_frames", "video.duration", "video.fps", "video.width", "video.height", "video.start",
+    "stats.candidates", "stats.decoded", "stats.largest_gap_seconds", "pool.num_frames", "pool.frames[1]",
+    "pool.seconds[3]", "pool.evidence[0]", "pool.cues.change[2]", "ranks[0].rank", "ranks[1].frame",
+    "ranks[2].seconds", "ranks[0].evidence", "ranks[0].coverage",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", NUMBERS)
+def test_every_number_of_a_ranking_is_checked_and_named(saved, place):
+    file, data = saved
+    for value in (math.nan, math.inf, -math.inf, 1e300, 10**30, "7", None, [], True):
+        file.write_text(json.dumps(put(data, place, value)))
+        with pytest.raises(StoreError) as refused:
+            Ranking.load(file)
+        assert f"damaged ranking file: {place} must be" in str(refused.value), value
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("video", [], "video must be an object"),
+        ("video.path", 3, "video.path must be a text"),
+        ("video.path", "", "video.path is empty"),
+        ("video.width", 0, "video.width must be a whole number, 1 or more"),
+        ("video.duration", -1.0, "video.duration must be a finite number, 0 or more"),
+        ("question", 5, "question must be a text"),
+        ("options", "ab", "options must be a list"),
+        ("options", [1], r"options\[0\] must be a text"),
+        ("scorer", None, "scorer must be a text"),
+        ("pool.is_zoom[1]", 1, r"pool.is_zoom\[1\] must be true or false"),
+        ("pool.frames[1]", -1, r"pool.frames\[1\] must be a whole number, 0 or more"),
+        ("pool.frames[1]", 10**9, r"pool.frames\[1\] must be a whole number.* at most"),
+        ("pool.frames[1]", 0, "pool.frames must ascend"),
+        ("pool.seconds[1]", 1e9, r"pool.seconds\[1\] must be a finite number.* at most"),
+        ("pool.seconds", [], "pool.seconds holds 0 values"),
+        ("pool.cues.change", [0.5], "pool.cues.change holds 1 values"),
+        ("pool.anchors", [0.5], r"pool.anchors\[0\] must be a whole number"),
+        ("ranks", [], "ranks is empty: there is nothing to show"),
+        ("ranks[1].rank", 1, r"ranks\[1\].rank must be a whole number"),
+        ("ranks[0].from", 1, r"ranks\[0\].from must be a text"),
+        ("stats.seconds", {"order": "fast"}, "stats.seconds.order must be a finite number"),
+        ("stats.match", {"value": 2, "verdict": "none"}, "stats.match.value must be a finite number"),
+        ("stats.match", {"value": 0.5, "verdict": "x"}, "stats.match.verdict must be strong, weak or none"),
+    ],
+)
+def test_every_field_of_a_ranking_is_checked_and_named(saved, place, value, said):
+    file, data = saved
+    file.write_text(json.dumps(put(data, place, value)))
+    with pytest.raises(StoreError, match=f"damaged ranking file: {said}"):
+        load_result(file)
+
+
+@pytest.mark.parametrize(
+    "name", ["video", "question", "options", "scorer", "config", "stats", "ranks", "pool"]
+)
+def test_a_missing_field_is_named(saved, name):
+    file, data = saved
+    del data[name]
+    file.write_text(json.dumps(data))
+    with pytest.raises(StoreError, match=f"{name} is missing"):
+        Ranking.load(file)
+
+
+def test_a_frame_that_is_ranked_twice_or_is_no_candidate(saved):
+    file, data = saved
+    for frame, said in ((data["ranks"][0]["frame"], "is ranked twice"), (1, "is no candidate")):
+        file.write_text(json.dumps(put(data, "ranks[1].frame", frame)))
+        with pytest.raises(StoreError, match=rf"ranks\[1\].frame {said}"):
+            Ranking.load(file)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("budgets", {}, "budgets is empty: there is nothing to show"),
+        ("budgets", {"-1": {}}, "is no budget"),
+        ("budgets.2.frames", [0, math.nan], r"frames\[1\] must be a whole number"),
+        ("budgets.2.frames", [5, 3], "frames must ascend"),
+        ("budgets.2.seconds", [0.0], "seconds holds 1 values"),
+        ("budgets.2.seconds", [0.0, math.inf], r"seconds\[1\] must be a finite number"),
+        ("budgets.2.ranks", [1, "2"], r"ranks\[1\] must be a whole number"),
+        ("budgets.2.complete", 1, "complete must be true or false"),
+        ("selector", 3, "selector must be a text"),
+        ("video.num_frames", 0, "video.num_frames must be a whole number"),
+    ],
+)
+def test_every_field_of_a_selection_is_checked_and_named(selected, place, value, said):
+    file, data = selected
+    file.write_text(json.dumps(put(data, place, value)))
+    with pytest.raises(StoreError, match=f"damaged selection file: .*{said}"):
+        Selection.load(file)
+
+
+@pytest.mark.parametrize("place", ["ranks", "pool.seconds[0]", "video.duration"])
+def test_a_report_is_refused_rather_than_blank(saved, capsys, tmp_path, place):
+    file, data = saved
+    file.write_text(json.dumps(put(data, place, [] if place == "ranks" else math.nan)))
+    code, _, err = run(capsys, "report", file, "-o", tmp_path / "report.html")
+    assert code == 2
+    assert place in err
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("place", ["question", "scorer", "video.path", "video.notes"])
+def test_control_characters_of_a_ranking_do_not_reach_the_terminal(saved, capsys, place):
+    file, data = saved
+    file.write_text(json.dumps(put(data, place, [EVIL] if place == "video.notes" else f"/tmp/{EVIL}")))
+    code, out, err = run(capsys, "show", file)
+    assert code == 0
+    assert not set(EVIL) & set("\x1b\x07\x9b\u202e") & set(out + err)
+    code, _, err = run(capsys, "extract", file, "-k", 2, "--to", file.parent / "frames")
+    assert not set("\x1b\x07\x9b\u202e") & set(err)
+
+
+def test_control_characters_of_names_and_errors_do_not_reach_the_terminal(saved, selected, capsys):
+    for file, data, place in ((*selected, "selector"), (*saved, f"pool.cues.{EVIL}")):
+        file.write_text(json.dumps(put(data, place, f"x{EVIL}")))
+        _, out, err = run(capsys, "show", file)
+        assert not set("\x1b\x07\x9b\u202e") & set(out + err)
+
+
+def test_an_address_in_a_ranking_file_is_not_fetched_unless_asked(saved, selected, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr("framenest.video.find", lambda url, *_, **__: asked.append(url) or 1 / 0)
+    address = "http://127.0.0.1:9/clip.mp4"
+    for file, data in (saved, selected):
+        file.write_text(json.dumps(put(put(data, "video.path", address), "question", "What?")))
+        with pytest.raises(VideoError, match=r"is not fetched by itself; give it with --video"):
+            reopen(load_result(file).video)
+        with pytest.raises(VideoError, match="is not fetched by itself"):
+            Session(None).reopen(load_result(file).video)
+        for command in (
+            ("extract", file, "-k", 2, "--to", file.parent / "frames"),
+            ("report", file, "-o", file.parent / "report.html"),
+            ("export", file, "-k", 2, "-o", file.parent / "request.json"),
+        ):
+            code, _, err = run(capsys, *command)
+            assert (code, "is not fetched by itself" in err) == (2, True), command
+    assert asked == []
+    run(capsys, "extract", file, "-k", 2, "--to", file.parent / "frames", "--video", address)
+    assert asked == [address]
+
+
+def test_an_address_in_an_index_file_is_not_fetched_either(clip, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    index = MEC(SMALL, None).index(clip)
+    replace(index, video=replace(index.video, path="http://127.0.0.1:9/clip.mp4")).save(tmp_path / "index")
+    with pytest.raises(VideoError, match="is not fetched by itself"):
+        MEC(SMALL, None).discover(SparseIndex.load(tmp_path / "index"), None)
+
+
+def test_a_file_cannot_say_that_it_is_no_file(saved):
+    file, data = saved
+    data["video"]["from_file"] = False
+    file.write_text(json.dumps(data))
+    assert Ranking.load(file).video.from_file
