@@ -18,7 +18,7 @@ LOCKED := $(call constrained,constraints.txt)
 MINUTES ?= 5
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo screenshot test lint types core-tests fuzz test-all test-torchcodec test-models test-browser \
+.PHONY: demo docs screenshot test lint types core-tests fuzz test-all test-torchcodec test-models test-browser \
 	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest wheel constraints \
 	models system-ffmpeg system-libpython system-chromium clean
 
@@ -48,7 +48,11 @@ core-tests: $(VENV)/installed models
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
 
-test-all: test wheel test-torchcodec test-models test-browser test-server test-ask test-ray collect-lmms-eval
+test-all: test docs wheel test-torchcodec test-models test-browser test-server test-ask test-ray collect-lmms-eval
+
+# The documentation site, in build/site; a link or an anchor that leads nowhere fails.
+docs: $(VENV)/docs
+	$(BIN)/python docs/site/build.py
 
 # Damaged files of many kinds; every seed is printed, and a failing one can be run again (tests/video/fuzz.py).
 fuzz: $(VENV)/installed
@@ -106,7 +110,7 @@ COMPILE := .venv-tools/bin/uv pip compile --quiet --upgrade --universal --fork-s
 
 constraints: .venv-tools/installed
 	$(COMPILE) -o constraints.txt --group tools --extra test --extra test-torch --extra test-models --extra test-browser \
-		--extra test-server --extra test-lmm --extra test-ray --extra bench --extra bench-server
+		--extra test-server --extra docs --extra test-lmm --extra test-ray --extra bench --extra bench-server
 	$(COMPILE) -o constraints-lmms-eval.txt --group tools --extra test-lmms-eval
 
 test-newest:
@@ -126,6 +130,10 @@ test-oldest: .venv-tools/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(LOCKED) $(BIN)/python $(INSTALL) --editable '.[test]'
+	touch $@
+
+$(VENV)/docs: $(VENV)/installed
+	$(LOCKED) $(BIN)/python $(INSTALL) --editable '.[docs]'
 	touch $@
 
 $(VENV)/test-%: $(VENV)/installed

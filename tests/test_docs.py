@@ -57,6 +57,16 @@ def test_the_page_on_python_runs(tmp_path, monkeypatch, capsys):
     assert "Glazing, at <4.0 seconds>." in capsys.readouterr().out
 
 
+def test_the_site_has_every_page_and_every_public_name():
+    import framenest
+
+    site = ROOT / "docs" / "site"
+    listed = set(re.findall(r": (docs/[\w-]+\.md)$", (site / "mkdocs.yml").read_text(), re.M))
+    assert listed - {"docs/api.md"} == {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    named = set(re.findall(r"^::: framenest\.(\w+)$", (site / "api.md").read_text(), re.M))
+    assert named == set(framenest.__all__) - {"PRESETS", "errors", "lmm"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
