@@ -2,7 +2,7 @@
 
 import pytest
 
-from framenest.lmm.prompt import cannot_tell, cited, lettered
+from framenest.lmm.prompt import cannot_tell, citations, cited, lettered
 from framenest.lmm.tokens import QWEN_VIDEO, estimate, image_cells, largest_budget
 
 
@@ -92,6 +92,12 @@ def test_cited():
 def test_times_are_recognised_as_they_were_sent(answer, places):
     assert cited(answer, [0.04, 9.93, 61.0]) == places
     assert cited(answer, []) == []
+
+
+def test_citations_say_where_they_stand():
+    answer = "A kiln 🔥 [9.9s, 61.0 seconds], for 30 s; it ends at 1:01."
+    found = [(answer[start:end], places) for start, end, places in citations(answer, [0.04, 9.93, 61.0])]
+    assert found == [("9.9s", [1]), ("61.0 seconds", [2]), ("1:01", [2])]
 
 
 def test_frames_of_one_told_time_are_cited_together():

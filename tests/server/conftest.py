@@ -61,18 +61,19 @@ def server(tmp_path_factory, media, scores):
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint that says the same to everybody; `asked` holds what it was sent."""
+    """An OpenAI-compatible endpoint that `says` the same to everybody; `asked` holds what it was sent."""
 
     def __init__(self) -> None:
         self.asked: list[dict] = []
         self.keys: list[str] = []
+        self.says = "a canned answer"
         endpoint = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 endpoint.keys.append(self.headers["Authorization"])
-                message = {"role": "assistant", "content": "a canned answer"}
+                message = {"role": "assistant", "content": endpoint.says}
                 choice = {"index": 0, "finish_reason": "stop", "message": message}
                 reply = {"id": "1", "object": "chat.completion", "created": 1, "model": "canned"}
                 data = json.dumps(reply | {"choices": [choice]}).encode()

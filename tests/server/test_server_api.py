@@ -42,11 +42,11 @@ def test_a_video_is_indexed_in_the_background_with_progress(server, media):
     file = numbered_video(media / "new.mp4", 100)  # whose content no other test has had indexed
     try:
         made = server.register("new.mp4")
-        assert made["video"]["indexed"] is False
+        assert made["video"]["state"] in ("queued", "indexing")
         job = server.wait(made["job"])
         assert (job["kind"], job["stage"], job["done"], job["total"]) == ("index", "probes", 100, 100)
         video = server.http.get(f"/videos/{made['video']['id']}").json()
-        assert (video["indexed"], video["num_frames"], video["duration"]) == (True, 100, 4.0)
+        assert (video["state"], video["num_frames"], video["duration"]) == ("ready", 100, 4.0)
         again = server.register("new.mp4")
         assert again["job"] is None
         assert again["video"]["id"] == made["video"]["id"]
@@ -149,6 +149,23 @@ def test_without_a_question_and_with_another_horizon(server, video):
     assert (facts["question"], facts["length"]) == (None, 12)
 
 
+def test_a_video_tells_how_often_it_was_asked_about(server, media):
+    (media / "asked.mp4").write_bytes((media / "more" / "short.mp4").read_bytes())
+    try:
+        video = server.indexed("asked.mp4")
+        for question in ("Where?", "When?"):
+            server.ask(video, question)
+        assert server.http.get(f"/videos/{video}").json()["questions"] == 2
+        listed = {entry["id"]: entry for entry in server.http.get("/videos").json()}
+        assert (listed[video]["questions"], listed[video]["state"]) == (2, "ready")
+        asked = server.http.get("/rankings", params={"video": video}).json()
+        assert [entry["question"] for entry in asked] == ["When?", "Where?"]
+        assert all(entry["ready"] for entry in asked)
+        assert server.http.delete(f"/videos/{video}").status_code == 204
+    finally:
+        (media / "asked.mp4").unlink()
+
+
 def test_a_removed_video_is_gone_with_its_rankings(server, media):
     (media / "gone.mp4").write_bytes((media / "more" / "short.mp4").read_bytes())
     video = server.indexed("gone.mp4")
@@ -173,6 +190,8 @@ def test_a_changed_file_is_refused_until_registered_again(server, media):
     ):
         assert answer.status_code == 409
         assert "has changed" in answer.json()["detail"]
+    assert server.http.get(f"/videos/{video}").json()["state"] == "gone"
+    assert server.http.post(f"/videos/{video}/index").status_code == 409
     assert server.indexed("changing.mp4") != video
     file.unlink()
 
@@ -228,7 +247,7 @@ def test_the_documentation_needs_nothing_from_elsewhere(server):
         (["--scorer", "none-such"], "there is no scorer 'none-such'"),
         (["--scorer", "tags"], "framenest models fetch tags"),
         (["--videos", "nowhere"], "not a folder"),
-        (["--port", "99999"], "not a port"),
+        (["--port", "99999"], "must be a port"),
         (["--queue", "0"], "must be 1 or more"),
         (["--answer-url", "http://127.0.0.1:9/v1"], "needs both"),
         (["--answer-url", "ftp://x", "--answer-model", "m"], "must begin with http"),

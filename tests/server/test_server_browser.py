@@ -1,12 +1,16 @@
 """The live page in a real browser."""
 
+import json
 import re
+import shutil
 import time
 
 import pytest
 
 from browser import DESKTOP, PHONE, Watched, chromium
 from framenest import Ranking
+from framenest.lmm import STYLES
+from framenest.lmm.prompt import CITE
 from media import encode_video, numbered_picture
 from processes import children, standing_still
 from served import Server
@@ -23,13 +27,15 @@ def browser():
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory):
-    """A folder with a video that browsers play, and one that takes a while to index; one to upload."""
+    """A folder with a video that browsers play, and two that take a while to index; two to upload."""
     folder = tmp_path_factory.mktemp("films")
     pictures = [numbered_picture(i, 320, 192) for i in range(300)]
     (folder / "folder").mkdir()
     encode_video(folder / "folder" / "film.mp4", pictures, options={"g": "50"})
     encode_video(folder / "folder" / "long.mp4", pictures * 16, options={"g": "3000", "preset": "ultrafast"})
+    encode_video(folder / "folder" / "slow.mp4", pictures * 15, options={"g": "3000", "preset": "ultrafast"})
     encode_video(folder / "mine.mp4", pictures[:150])
+    encode_video(folder / "unwanted.mp4", pictures[:50])
     return folder
 
 
@@ -75,7 +81,19 @@ def shown(page):
 
 def saved(server, page):
     """The ranking that the page shows, as a file of the server."""
-    return Ranking.load(server.data / "rankings" / f"{page.url.rpartition('#')[2]}.json")
+    return Ranking.load(server.data / "rankings" / f"{identity(page)}.json")
+
+
+def identity(page):
+    """The id of the ranking that the address of the page names."""
+    return page.url.rpartition("#")[2].partition("&")[0]
+
+
+def row(page, video):
+    """A video in the list of videos, which is opened for it."""
+    if not page.locator("#videos").evaluate("list => list.open"):
+        page.locator("#videos > summary").click()
+    return page.locator("#videos > ul > li").filter(has=page.locator(".name", has_text=video))
 
 
 def until(page, expression):
@@ -129,9 +147,145 @@ def test_progress_is_shown_and_work_can_be_cancelled(visit, live):
     live.at_work()
     with standing_still(children(live.process.pid)):  # the work would be over too soon
         page.get_by_text(re.compile(r"looking at probes, \d+ of \d+")).wait_for(timeout=60_000)
-        page.get_by_role("button", name="Cancel").click()
+        page.locator("#cancel").click()  # and felt at once, though the process does not hear of it
         page.get_by_role("alert").filter(has_text="this was cancelled").wait_for(timeout=60_000)
-    assert not page.locator("#work").is_visible()
+        assert not page.locator("#work").is_visible()
+        page.locator("#queue").wait_for(state="hidden")
+        row(page, "long.mp4").locator(".state").filter(has_text="not indexed").wait_for()
+
+
+def test_the_queue_says_what_runs_and_what_waits_for_it(visit, live):
+    watched = visit(live)
+    page = watched.page
+    row(page, "slow.mp4").get_by_role("button", name="Index").click()
+    live.at_work()
+    with standing_still(children(live.process.pid)):
+        page.locator("#video").select_option(index=option(page, "slow.mp4"))
+        page.locator("#question").fill("And in the slow one?")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        page.locator("#stage").filter(
+            has_text=re.compile(r"the video is indexed first: looking at probes, \d+ of \d+")
+        ).wait_for(timeout=60_000)
+        queued = page.locator("#queue li")
+        queued.nth(1).wait_for()
+        texts = queued.all_inner_texts()
+        assert re.search(r"Index slow.mp4\s+looking at probes, \d+ of \d+", texts[0])
+        assert "And in the slow one?" in texts[1]
+        assert "waiting for the index" in texts[1]
+        row(page, "slow.mp4").locator(".state").filter(has_text=re.compile(r"indexing \d+ %")).wait_for()
+        watched.screenshot("live-queue")
+        other = visit(live)  # someone else sees it as well, and may cancel it
+        other.page.get_by_role("button", name="Cancel: And in the slow one?").click()
+        other.page.locator("#queue li").nth(1).wait_for(state="detached")
+        page.get_by_role("alert").filter(has_text="this was cancelled").wait_for(timeout=60_000)
+        page.get_by_role("button", name="Cancel: Index slow.mp4").click()
+        page.locator("#queue").wait_for(state="hidden")
+    asked = row(page, "slow.mp4")
+    asked.get_by_role("button", name="1 question").click()
+    asked.locator(".questions").get_by_text("not made").wait_for()
+    page.locator("#question").fill("")
+    asked.locator(".questions").get_by_role("button", name="And in the slow one?").click()
+    assert page.locator("#question").input_value() == "And in the slow one?"
+
+
+def option(page, video):
+    """The place of a video among those to choose from."""
+    texts = page.locator("#video option").all_inner_texts()
+    return next(place for place, text in enumerate(texts) if text.startswith(video))
+
+
+def test_earlier_questions_are_links_to_their_rankings(visit, live):
+    page = visit(live).page
+    ask(page, "An earlier one?")
+    first = shown(page)
+    ask(page, "A later one?")
+    film = row(page, "film.mp4")
+    assert "ready" in film.inner_text()
+    assert "0:12" in film.inner_text()
+    film.get_by_role("button", name=re.compile(r"\d+ questions")).click()
+    link = film.get_by_role("link", name="An earlier one?")
+    link.click()
+    page.locator("#report h1").filter(has_text="An earlier one?").wait_for()
+    assert shown(page) == first
+
+
+def test_a_deleted_video_is_gone_with_its_questions(visit, live, films):
+    watched = visit(live)
+    watched.excused = ["404", "422"]  # of pictures that are on their way when their video goes
+    page = watched.page
+    page.locator("#file").set_input_files(films / "unwanted.mp4")
+    ask(page, "Who wants it?", "unwanted.mp4")
+    unwanted = row(page, "unwanted.mp4")
+    unwanted.get_by_role("button", name="Delete unwanted.mp4").click()
+    assert "Delete unwanted.mp4 and its question? The uploaded file is deleted." in unwanted.inner_text()
+    watched.screenshot("live-delete")
+    unwanted.get_by_role("button", name="Keep").click()
+    assert not unwanted.locator(".sure").is_visible()
+    unwanted.get_by_role("button", name="Delete unwanted.mp4").click()
+    ranking = identity(page)
+    unwanted.get_by_role("button", name="Delete", exact=True).click()
+    unwanted.wait_for(state="detached")
+    assert page.locator("#report h1").count() == 0
+    assert page.locator("#result").is_hidden()
+    assert "#" not in page.url
+    assert live.http.get(f"/rankings/{ranking}").status_code == 404
+    assert not [file for file in (live.data / "uploads").iterdir() if "unwanted" in file.name]
+
+
+def test_a_changed_file_is_offered_again(visit, live, films):
+    file = films / "folder" / "changing.mp4"
+    shutil.copy(films / "unwanted.mp4", file)
+    try:
+        live.indexed("changing.mp4")
+        shutil.copy(films / "mine.mp4", file)
+        page = visit(live).page
+        both = row(page, "changing.mp4")
+        assert both.locator(".state").all_inner_texts() == ["file changed or gone", "not indexed"]
+        both.last.get_by_role("button", name="Index").click()
+        both.locator(".state").filter(has_text="ready").wait_for(timeout=60_000)
+        both.filter(has_text="gone").get_by_role("button", name="Delete changing.mp4").click()
+        both.filter(has_text="gone").get_by_role("button", name="Delete", exact=True).click()
+        both.filter(has_text="gone").wait_for(state="detached")
+        assert both.count() == 1
+    finally:
+        file.unlink()
+
+
+def test_the_budget_outlives_a_reload(visit, live):
+    page = visit(live).page
+    ask(page, "Where is it?")
+    page.get_by_role("button", name="16 more").click()
+    assert len(shown(page)) == 24
+    assert page.locator(".tiles .added").count() == 16
+    page.reload()
+    page.locator("#report h1").wait_for()
+    assert len(shown(page)) == 24
+    page.goto(live.url)  # without an address that names it, the last one is taken
+    page.locator("#ask").wait_for()
+    ask(page, "Where else is it?")
+    assert len(shown(page)) == 24
+    page.go_back()
+
+
+def test_the_ranking_is_downloaded_and_exported_in_every_style(visit, live, tmp_path):
+    page = visit(live).page
+    ask(page, "Where is it?")
+    with page.expect_download() as kept:
+        page.get_by_role("button", name="Download the ranking").click()
+    assert kept.value.suggested_filename == "film.json"
+    kept.value.save_as(tmp_path / "film.json")
+    assert Ranking.load(tmp_path / "film.json").frames.tolist() == saved(live, page).frames.tolist()
+    styles = page.locator("#style option").evaluate_all("all => all.map(option => option.value)")
+    assert styles == list(STYLES)
+    page.get_by_role("button", name="16", exact=True).click()
+    for style in styles:
+        page.locator("#style").select_option(style)
+        with page.expect_download() as kept:
+            page.get_by_role("button", name="Export").click()
+        assert kept.value.suggested_filename == f"film-16-{style}.json"
+        kept.value.save_as(tmp_path / "messages.json")
+        made = json.loads((tmp_path / "messages.json").read_text())
+        assert made["messages"][0]["role"] == "user"
 
 
 def test_an_upload_can_be_asked_about(visit, live, films):
@@ -176,7 +330,7 @@ def test_the_video_plays_at_the_chosen_frame(visit, live):
 def test_a_link_brings_the_ranking_back(visit, live):
     first = visit(live).page
     ask(first, "Where is it?")
-    again = visit(live, path=f"/#{first.url.rpartition('#')[2]}").page
+    again = visit(live, path=f"/#{identity(first)}").page
     again.locator("#report h1").filter(has_text="Where is it?").wait_for()
     assert shown(again) == shown(first)
     assert again.locator("#question").input_value() == "Where is it?"
@@ -200,6 +354,9 @@ def test_a_token_is_asked_for_once(visit, tmp_path, films, scores):
         page.locator("#token").fill("not the token, surely")
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("alert").filter(has_text="this is not the token").wait_for()
+        width = page.locator("#sign-in").bounding_box()["width"]
+        assert 300 < width < 500
+        watched.screenshot("live-sign-in")
         page.locator("#token").fill(TOKEN)
         page.get_by_role("button", name="Sign in").click()
         page.locator("#ask").wait_for()
@@ -208,6 +365,11 @@ def test_a_token_is_asked_for_once(visit, tmp_path, films, scores):
         cookies = watched.context.cookies()
         assert [(c["httpOnly"], c["sameSite"]) for c in cookies] == [(True, "Strict")]
         assert TOKEN not in cookies[0]["value"]
+        page.get_by_role("button", name="Sign out").click()
+        page.locator("#sign-in").wait_for()
+        assert not page.locator("#ask").is_visible()
+        assert watched.context.cookies() == []
+        assert page.url == f"{server.url}/"
     finally:
         server.stop()
 
@@ -221,9 +383,52 @@ def test_an_answer_is_shown_beside_the_frames(visit, tmp_path, films, scores, en
         page = visit(server).page
         ask(page, "Where is it?")
         page.get_by_role("button", name="16", exact=True).click()
-        page.get_by_role("button", name="Answer").click()
+        assert not page.locator("#answered").is_visible()
+        page.get_by_role("button", name="Answer", exact=True).click()
         page.locator("#answered").filter(has_text="a canned answer").wait_for(timeout=60_000)
         assert "16 frames" in page.locator("#answered").inner_text()
+        asked = json.dumps(endpoint.asked[-1])
+        assert CITE in asked
+        assert "Answer with the option's letter" not in asked
+        page.locator("#cite").uncheck()
+        page.locator("#choices summary").click()
+        page.locator("#options").fill("a cup\n\n a kiln \n")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        page.locator("#report .options li").nth(1).wait_for(timeout=60_000)
+        page.get_by_role("button", name="Answer", exact=True).click()
+        page.locator("#answered").filter(has_text="a canned answer").wait_for(timeout=60_000)
+        asked = json.dumps(endpoint.asked[-1])
+        assert "A. a cup\\nB. a kiln" in asked
+        assert CITE not in asked
+        page.reload()
+        page.locator("#report h1").wait_for()
+        assert page.locator("#options").input_value() == "a cup\na kiln"
+    finally:
+        server.stop()
+
+
+def test_times_in_an_answer_play_the_video(visit, tmp_path, films, scores, endpoint):
+    server = Server(
+        tmp_path, "--scorer", scores, "--answer-url", endpoint.url, "--answer-model", "canned",
+        videos=films / "folder",
+    ).start()  # fmt: skip
+    try:
+        watched = visit(server)
+        page = watched.page
+        ask(page, "Where is it?")
+        prefix = saved(server, page).prefix(8)
+        second = float(prefix.seconds[5])
+        endpoint.says = f"🔥 <b>It</b> is there [{second:.1f}s], for 3 hours."
+        page.get_by_role("button", name="Answer", exact=True).click()
+        link = page.locator("#answered button")
+        link.wait_for(timeout=60_000)
+        assert page.locator("#answered").inner_text().startswith(endpoint.says)
+        assert page.locator("#answered b").count() == 0
+        assert link.all_inner_texts() == [f"{second:.1f}s"]
+        link.click()
+        until(page, "document.querySelector('#player video').readyState >= 2")
+        assert page.locator("#player p").inner_text() == f"from frame {prefix.frames[5]}"
+        watched.screenshot("live-answer")
     finally:
         server.stop()
 
@@ -238,6 +443,10 @@ def test_fits_and_is_accessible(visit, live, size, name, scheme):
     page = watched.page
     watched.screenshot(f"live-empty-{name}-{scheme}")
     ask(page, "Where is it?")
+    film = row(page, "film.mp4")
+    film.get_by_role("button", name=re.compile(r"\d+ question")).click()
+    film.locator(".questions li").first.wait_for()
+    film.get_by_role("button", name="Delete film.mp4").click()
     page.get_by_role("button", name="32", exact=True).click()
     loaded(page)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -12,6 +12,7 @@ import pytest
 from framenest.errors import StoreError
 from framenest.server.jobs import ATTEMPTS, Jobs
 from framenest.server.journal import Journal
+from framenest.server.rankings import Rankings
 from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
 from processes import PATIENCE, children, standing_still
@@ -99,12 +100,43 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_finished_one_not(journal):
     assert jobs.counts() == {"queued": 0, "running": 0}
 
 
+def test_a_running_job_is_over_as_soon_as_it_is_cancelled(journal):
+    told = []
+    jobs = Jobs(journal, limit=5, finished=lambda job: told.append(job.state))
+    job = jobs.submit("rank", "a", {})
+    assert jobs.take() is job
+    assert jobs.cancel(job.id).state == "cancelled"
+    assert job.cancelled.is_set()  # what its worker looks at
+    assert jobs.counts() == {"queued": 0, "running": 0}
+    assert jobs.submit("rank", "a", {}) is not job
+    for late in (lambda: jobs.finish(job), lambda: jobs.finish(job, "failed"), lambda: jobs.put_back(job)):
+        late()
+        assert jobs.get(job.id).state == "cancelled"
+    assert told == ["cancelled"]
+
+
+def test_jobs_of_a_removed_video_are_cancelled_and_their_questions_forgotten(journal):
+    jobs = Jobs(journal, limit=5)
+    done, running, waiting, other = (
+        jobs.submit("rank", name, {"video": video, "question": f"{name}?"})
+        for name, video in (("a", "v"), ("b", "v"), ("c", "v"), ("d", "w"))
+    )
+    assert [jobs.take(), jobs.take()] == [done, running]
+    jobs.finish(done)
+    jobs.forget("v")
+    found = [jobs.get(job.id) for job in (done, running, waiting, other)]
+    assert [job.state for job in found] == ["done", "cancelled", "cancelled", "queued"]
+    assert [(job.video, job.question) for job in found] == [("v", None)] * 3 + [("w", "d?")]
+
+
 def test_questions_wait_for_the_index_of_their_video(journal):
     jobs = Jobs(journal, limit=5)
     index = jobs.submit("index", "index:v", {"video": "v"})
     question, other = (jobs.submit("rank", name, {"video": name}) for name in ("v", "w"))
+    assert [jobs.waits_for(job) for job in (index, question, other)] == [None, index.id, None]
     assert [jobs.take(), jobs.take()] == [index, other]
     jobs.finish(index)
+    assert jobs.waits_for(question) is None
     assert jobs.take() is question
 
 
@@ -159,6 +191,56 @@ def test_a_full_server_answers_429_with_retry_after(serve, long_media):
     assert {answer.status_code for answer in answers} == {202, 429}
     assert upload.status_code == 429
     assert not list((server.data / "uploads").iterdir())  # refused before it was taken in
+
+
+def test_a_question_says_which_index_it_waits_for_and_a_cancel_is_felt_at_once(serve, long_media):
+    server = serve(videos=long_media)
+    get = server.http.get
+    video, standing = stalled(server, "long.mp4")
+    with standing:  # the worker cannot hear of it
+        asked = server.http.post("/rankings", json={"video": video, "question": "And then?"}).json()
+        active = get("/jobs", params={"active": True}).json()
+        assert [(job["kind"], job["video"], job["question"]) for job in active] == [
+            ("rank", video, "And then?"),
+            ("index", video, None),
+        ]
+        index = get(f"/jobs/{asked['job']['waits_for']}").json()
+        assert (index["kind"], index["state"], index["waits_for"]) == ("index", "running", None)
+        assert get(f"/videos/{video}").json()["state"] == "indexing"
+        for job in (asked["job"], index):
+            assert server.http.delete(f"/jobs/{job['id']}").json()["state"] == "cancelled"
+        assert get("/jobs", params={"active": True}).json() == []
+        assert get(f"/videos/{video}").json()["state"] == "new"
+    again = server.http.post(f"/videos/{video}/index").json()
+    assert again["job"]["id"] != index["id"]
+    server.wait(again["job"])
+    assert get(f"/videos/{video}").json()["state"] == "ready"
+    assert server.http.post(f"/videos/{video}/index").json()["job"] is None
+
+
+def test_a_video_is_removed_in_the_middle_of_its_work(serve, long_media):
+    server = serve(videos=long_media)
+    video = server.indexed("short.mp4")
+    made = server.register("long.mp4")
+    server.at_work(made["job"])
+    body = {"video": made["video"]["id"], "question": "A private one?"}
+    asked = server.http.post("/rankings", json=body).json()
+    assert server.http.delete(f"/videos/{made['video']['id']}").status_code == 204
+    assert server.http.get(f"/videos/{made['video']['id']}").status_code == 404
+    for job in (made["job"], asked["job"]):
+        found = server.http.get(f"/jobs/{job['id']}").json()
+        assert (found["state"], found["question"]) == ("cancelled", None)
+    kept = server.ask(video)  # the worker goes on
+    assert [file.stem for file in (server.data / "rankings").iterdir()] == [kept]
+
+
+def test_what_a_cancelled_job_writes_after_its_video_was_removed_does_not_stay(journal, tmp_path):
+    rankings = Rankings(tmp_path, journal, Jobs(journal, limit=5))
+    rankings.ask("known", {"video": "v"})
+    for id_ in ("known", "removed"):
+        rankings.path(id_).write_text("{}")
+        rankings.tidy(id_)
+    assert (rankings.has("known"), rankings.has("removed")) == (True, False)
 
 
 def test_a_running_job_is_cancelled_and_can_be_asked_again(serve, long_media):

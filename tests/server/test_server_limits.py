@@ -139,17 +139,17 @@ def test_a_file_that_cannot_be_looked_at_in_time_may_come_again(tmp_path, monkey
     assert (refused.value.status, refused.value.retry_after) == (503, 60)
 
 
-def test_a_video_with_work_under_way_is_not_removed(here):
+@pytest.mark.parametrize("begun", [False, True], ids=["waiting", "running"])
+def test_a_video_with_work_under_way_is_removed_and_the_work_cancelled(here, begun):
     video = here.library.add_path("clip.mp4")
-    _, job = here.ask(video, "Where is it?", [], "paper", 64)
-    with pytest.raises(Refusal, match="indexed or ranked"):
-        here.remove(video)
-    assert here.jobs.take() is job
-    with pytest.raises(Refusal, match="indexed or ranked"):
-        here.remove(video)
-    here.jobs.finish(job)
+    ranking, job = here.ask(video, "Where is it?", [], "paper", 64)
+    if begun:
+        assert here.jobs.take() is job
     here.remove(video)
+    assert (job.state, job.cancelled.is_set()) == ("cancelled", True)
     assert here.library.all() == []
+    with pytest.raises(Refusal, match="no such ranking"):
+        here.rankings.request(ranking)
 
 
 def test_a_ranking_of_another_format_is_another_ranking(here, monkeypatch):

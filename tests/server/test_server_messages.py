@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from framenest.lmm import FOR_SERVERS, STYLES
+from framenest.lmm.prompt import CITE
 from media import number_in
 
 KEY = "key-of-the-endpoint-42"
@@ -78,11 +79,22 @@ def test_the_configured_model_answers(serve, media, endpoint):
     )
     assert server.http.get("/health").json()["answers"] is True
     ranking = server.ask(server.indexed("clip.mp4"))
-    answer = server.http.post(f"/rankings/{ranking}/answer", json={"k": 5})
-    assert answer.json() == {"answer": "a canned answer", "model": "canned", "k": 5}
     prefix = server.http.get(f"/rankings/{ranking}/prefix?k=5").json()["frames"]
+    time = f"{prefix[3]['seconds']:.1f}s"
+    endpoint.says = f"🔥 It is there [{time}], for 3 hours."
+    answer = server.http.post(f"/rankings/{ranking}/answer", json={"k": 5}).json()
+    assert answer.pop("seconds") >= 0
+    frame, seconds = prefix[3]["frame"], prefix[3]["seconds"]
+    start = endpoint.says.index(time)
+    cited = [{"start": start, "end": start + len(time), "frame": frame, "seconds": seconds}]
+    assert answer == {"answer": endpoint.says, "model": "canned", "k": 5, "cited": cited}
+    assert CITE not in str(endpoint.asked[0])
+    answered = server.http.post(f"/rankings/{ranking}/answer", json={"k": 5, "cite": True, "max_side": 48})
+    assert answered.status_code == 200
+    assert CITE in str(endpoint.asked[1])
+    assert len(str(endpoint.asked[1])) < len(str(endpoint.asked[0]))  # smaller pictures
     assert frames_in(endpoint.asked[0]) == [entry["frame"] for entry in prefix]
-    assert endpoint.keys == [f"Bearer {KEY}"]
+    assert set(endpoint.keys) == {f"Bearer {KEY}"}
     assert KEY not in server.log
 
 

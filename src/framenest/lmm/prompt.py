@@ -17,7 +17,7 @@ OTHERWISE = f"If these frames do not show the answer, reply only with: {CANNOT_T
 _LETTERED = re.compile(r"^\(?([A-Z])[.):]\s*")
 _UNIT = r"s(?:ec(?:ond)?s?)?\b"
 _ONE = r"(?<![\d.:])\d+(?::[0-5]?\d){0,2}(?:\.\d+)?(?![\d:])"
-_NUMBER = re.compile(_ONE)
+_TIME = re.compile(rf"(?P<number>{_ONE})(?:\s*{_UNIT})?", re.IGNORECASE)
 _TIMES = re.compile(
     rf"[\[<](?P<inside>[^\[\]<>]*\d[^\[\]<>]*)[\]>]|(?P<bare>{_ONE})(?:\s*{_UNIT}|(?<=:\d\d)|(?<=:\d\d\.\d))",
     re.IGNORECASE,
@@ -71,7 +71,18 @@ def cannot_tell(answer: str) -> bool:
 
 
 def cited(answer: str, *told: Sequence[float]) -> list[int]:
-    """Places of the frames whose times an answer gives, ascending.
+    """Places of the frames whose times an answer gives, ascending; see `citations`.
+
+    >>> cited("A kiln <12.3 seconds>, then shelves [82s].", [12.34, 50.0, 81.0])
+    [0, 2]
+    >>> cited("A kiln at 12.3 s; it burns for 30 s, see [1].", [12.34, 50.0, 81.0])
+    [0]
+    """
+    return sorted({place for _, _, places in citations(answer, *told) for place in places})
+
+
+def citations(answer: str, *told: Sequence[float]) -> list[tuple[int, int, list[int]]]:
+    """The times of frames in an answer, in its order: where each begins and ends, and the frames' places.
 
     A time is one in any form that models are told or asked for: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`.
     In brackets it stands for the nearest frame. In running text it may as well be a length ("for 30 s"), and
@@ -82,21 +93,20 @@ def cited(answer: str, *told: Sequence[float]) -> list[int]:
         told: the time of each frame that it was told, in seconds; equal for frames that were fused. Several
             lists where it was told several times of each.
 
-    >>> cited("A kiln <12.3 seconds>, then shelves [82s].", [12.34, 50.0, 81.0])
-    [0, 2]
-    >>> cited("A kiln at 12.3 s; it burns for 30 s, see [1].", [12.34, 50.0, 81.0])
-    [0]
+    >>> citations("A kiln [12.3s].", [12.34])
+    [(8, 13, [0])]
     """
     tenths = [{round(second, 1) for second in of_one} for of_one in zip(*told, strict=True)]
     every = sorted(set().union(*tenths))
-    named: set[float] = set()
+    made = []
     for found in _TIMES.finditer(answer):
-        inside, bare = found["inside"], found["bare"]
+        inside = found["inside"]
         sure = inside is not None and _IS_TIME.search(inside) is not None
-        for text in _NUMBER.findall(bare if inside is None else inside):
-            second = seconds_of(text)
+        for time in _TIME.finditer(answer, *found.span()):
+            second = seconds_of(time["number"])
             nearest = min(every, key=lambda tenth: abs(tenth - second), default=second)
-            near = TENTH if "." in text or inside is not None else WHOLE
+            near = TENTH if "." in time["number"] or inside is not None else WHOLE
             if sure or abs(nearest - second) <= near:
-                named.add(nearest)
-    return [place for place, mine in enumerate(tenths) if mine & named]
+                places = [place for place, mine in enumerate(tenths) if nearest in mine]
+                made.append((*time.span(), places))
+    return [one for one in made if one[2]]

@@ -63,6 +63,8 @@ class AnswerRequest(RequestBody):
     """How a model shall answer."""
 
     k: int = Field(16, ge=1, le=MOST_SHOWN, description="How many frames the model is shown.")
+    max_side: int = Field(768, ge=16, le=2160, description="Longer side of the pictures; never enlarged.")
+    cite: bool = Field(False, description="Ask for the times of the frames that show what it says.")
 
 
 class SignIn(RequestBody):
@@ -79,6 +81,8 @@ class JobOut(BaseModel):
     id: str
     kind: Literal["index", "rank"]
     target: str
+    video: str = Field(description="Id of the video.")
+    question: str | None = Field(description="Of a ranking; null once its video was removed.")
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     stage: str | None = Field(description="What it is doing: probes, zoom, …")
     done: int
@@ -87,6 +91,9 @@ class JobOut(BaseModel):
     created: float = Field(description="Seconds since 1970, as all times here.")
     started: float | None
     finished: float | None
+    waits_for: str | None = Field(
+        None, description="Id of the job that must end first: the index of its video, whose progress counts."
+    )
 
 
 class VideoOut(BaseModel):
@@ -96,7 +103,12 @@ class VideoOut(BaseModel):
     name: str
     origin: Literal["folder", "upload", "url"]
     created: float
-    indexed: bool
+    state: Literal["new", "queued", "indexing", "ready", "failed", "gone"] = Field(
+        description="ready: it is indexed. new: it is not, and no job is at it; a question indexes it. "
+        "gone: the file has changed or is not there any more."
+    )
+    error: str | None = Field(None, description="Why indexing failed.")
+    questions: int = Field(description="How many rankings were asked for.")
     duration: float | None = Field(None, description="Seconds; this and what follows once it is indexed.")
     num_frames: int | None = None
     fps: float | None = None
@@ -106,9 +118,9 @@ class VideoOut(BaseModel):
     notes: list[str] = []
 
     @classmethod
-    def of(cls, video: LibraryVideo) -> VideoOut:
-        """What clients may know of a video: not where it lies."""
-        return cls(**(video.info or {}) | vars(video), indexed=video.info is not None)
+    def of(cls, video: LibraryVideo, **known: Any) -> VideoOut:
+        """What clients may know of a video: not where it lies. known: state, error and questions."""
+        return cls(**(video.info or {}) | vars(video) | known)
 
 
 class RegisteredVideo(BaseModel):
@@ -176,12 +188,23 @@ class PrefixOut(BaseModel):
     frames: list[FrameOut] = Field(description="In time order.")
 
 
+class CitedTime(BaseModel):
+    """A time that an answer gives, and the frame that it stands for."""
+
+    start: int = Field(description="Where it begins in the answer, in Unicode characters.")
+    end: int
+    frame: int
+    seconds: float
+
+
 class AnswerOut(BaseModel):
     """A model's answer."""
 
     answer: str
     model: str
     k: int
+    cited: list[CitedTime] = Field(description="Times of frames in the answer, in its order.")
+    seconds: float = Field(description="What it took.")
 
 
 class Health(BaseModel):
@@ -193,6 +216,7 @@ class Health(BaseModel):
     answers: bool = Field(description="Whether a model endpoint for answers is configured.")
     uploads: int = Field(description="The largest upload in bytes.")
     folder: bool = Field(description="Whether the server offers a folder of videos.")
+    token: bool = Field(description="Whether requests need a token.")
     queued: int
     running: int
 

@@ -48,6 +48,16 @@ class Job:
         """Whether it waits or runs."""
         return self.state in ACTIVE
 
+    @property
+    def video(self) -> str:
+        """The id of the video it works on."""
+        return str(self.request.get("video", ""))
+
+    @property
+    def question(self) -> str | None:
+        """The question of a ranking; None where there is none, or it was forgotten with its video."""
+        return self.request.get("question")
+
 
 _COLUMNS = [field.name for field in fields(Job) if field.name != "cancelled"]
 
@@ -109,17 +119,27 @@ class Jobs:
 
     def _may_begin(self, job: Job) -> bool:
         """Whether it waits for nothing but a worker; questions wait for the index of their video."""
-        indexing = {j.request.get("video") for j in self._active.values() if j.kind == "index"}
-        return job.state == "queued" and (job.kind == "index" or job.request.get("video") not in indexing)
+        return job.state == "queued" and self.waits_for(job) is None
+
+    def waits_for(self, job: Job) -> str | None:
+        """The id of the job that must end before this one may begin: the index of its video."""
+        with self._ready:
+            if job.state != "queued" or job.kind == "index":
+                return None
+            mine = (j.id for j in self._active.values() if j.kind == "index" and j.video == job.video)
+            return next(mine, None)
 
     def put_back(self, job: Job) -> None:
         """A job that the end of the server interrupted; it runs again after the next start."""
         with self._ready:
-            self._change(job, started=None, state="queued")
+            if job.active:
+                self._change(job, started=None, state="queued")
 
     def finish(self, job: Job, error: str | None = None, *, cancelled: bool = False) -> None:
-        """Mark a job as done, failed or cancelled."""
+        """Mark a job as done, failed or cancelled. One that is over already stays as it is."""
         with self._ready:
+            if not job.active:
+                return
             old = "delete from jobs where state not in ('queued', 'running') and number <= ?"
             self._journal.write(old, [job.number - KEPT])
             state, now = "cancelled" if cancelled else "failed" if error else "done", time.time()
@@ -131,14 +151,13 @@ class Jobs:
         self._tell(job)
 
     def cancel(self, id_: str) -> Job:
-        """Stop a job, for everyone who waits for it."""
+        """Stop a job, for everyone who waits for it. It is over at once; its worker stops when it can."""
         with self._ready:
             job = self.get(id_)
             if not job.active:
                 raise Refusal(409, f"this job is over ({job.state})")
             job.cancelled.set()
-            if job.state == "queued":
-                self.finish(job, cancelled=True)
+            self.finish(job, cancelled=True)
             return job
 
     def get(self, id_: str) -> Job:
@@ -155,15 +174,28 @@ class Jobs:
         with self._ready:
             return next((job for job in self._active.values() if job.target == target), None)
 
-    def busy_with(self, video: str) -> bool:
-        """Whether a job of this video waits or runs."""
+    def of_video(self, video: str) -> list[Job]:
+        """The jobs of a video that wait or run, oldest first."""
         with self._ready:
-            return any(job.request.get("video") == video for job in self._active.values())
+            return [job for job in self._active.values() if job.video == video]
+
+    def forget(self, video: str) -> None:
+        """Cancel the jobs of a video that is removed, and forget the questions of all."""
+        with self._ready:
+            for job in self.of_video(video):
+                self.cancel(job.id)
+            statement = "update jobs set request = ? where json_extract(request, '$.video') = ?"
+            self._journal.write(statement, [json.dumps({"video": video}), video])
 
     def latest(self, target: str) -> Job | None:
         """The job that last made, or tried to make, a target."""
         found = self._journal.row("select * from jobs where target = ? order by number desc", [target])
         return self.active(target) or (_from_row(found) if found else None)
+
+    def waiting_or_running(self) -> list[Job]:
+        """Oldest first."""
+        with self._ready:
+            return list(self._active.values())
 
     def recent(self, count: int) -> list[Job]:
         """Newest first."""

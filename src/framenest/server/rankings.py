@@ -94,6 +94,17 @@ class Rankings:
             self._prefixes.clear()
         self.path(id_).unlink(missing_ok=True)
 
+    def tidy(self, id_: str) -> None:
+        """Delete a file that a cancelled job wrote after its ranking was removed."""
+        with self._journal.lock:
+            if self._journal.row("select id from rankings where id = ?", [id_]) is None:
+                self.path(id_).unlink(missing_ok=True)
+
+    def asked(self) -> dict[str, int]:
+        """How many rankings were asked for, by video."""
+        rows = self._journal.rows("select video, count(*) as asked from rankings group by video")
+        return {row["video"]: row["asked"] for row in rows}
+
     def cached_prefix(self, id_: str, k: int, after: int) -> bytes | None:
         """A prefix that was asked for lately."""
         with self._lock:

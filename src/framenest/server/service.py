@@ -15,6 +15,7 @@ from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
+from framenest.lmm.prompt import CITE
 from framenest.method.look_for import LookFor
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
@@ -29,7 +30,6 @@ from framenest.server.server_settings import ServerSettings
 from framenest.server.uploads import Uploads
 from framenest.server.video_worker import VideoWorker
 
-ANSWER_SIDE = 768  # pixels of the longer side of pictures sent to the model
 ANSWER_SECONDS = 120.0
 ANSWERS_AT_ONCE = 4
 PICTURE_SECONDS = 120.0  # for one batch of pictures, or the messages for one model
@@ -90,6 +90,20 @@ class Service:
             return None
         return self.jobs.submit("index", f"index:{video.id}", {"video": video.id})
 
+    def state(self, video: LibraryVideo) -> tuple[str, str | None]:
+        """The state of a video as clients see it, and why indexing failed."""
+        try:
+            video.check()
+        except Refusal:
+            return "gone", None
+        if video.info is not None:
+            return "ready", None
+        active = self.jobs.of_video(video.id)  # a question indexes its video where nothing else does
+        if active:
+            return ("indexing" if any(job.state == "running" for job in active) else "queued"), None
+        last = self.jobs.latest(f"index:{video.id}")
+        return ("failed", last.error) if last and last.state == "failed" else ("new", None)
+
     def ask(
         self,
         video: LibraryVideo,
@@ -133,12 +147,15 @@ class Service:
             text: str = self.picture_worker.call("messages", path, k, style, max_side)
             return text
 
-    def answer(self, ranking: str, k: int) -> Answer:
-        """What the configured model answers; refused where none is configured or too many wait for it."""
+    def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
+        """What the configured model answers; refused where none is configured or too many wait for it.
+
+        cite: ask it for the times of the frames that show what it says.
+        """
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-url")
         with self._packable(ranking, k) as path:
-            request = self.picture_worker.call("request", path, k, "openai", ANSWER_SIDE)
+            request = self.picture_worker.call("request", path, k, "openai", max_side, [CITE] if cite else [])
         with self._answering():
             return self._model.answer(request)
 
@@ -151,10 +168,9 @@ class Service:
             yield str(self.rankings.path(ranking))
 
     def remove(self, video: LibraryVideo) -> None:
-        """Forget a video and all that was made of it here."""
+        """Forget a video and all that was made of it here; what is being made of it is cancelled."""
         with self.journal.lock:
-            if self.jobs.busy_with(video.id):
-                raise Refusal(409, "this video is being indexed or ranked; cancel that first")
+            self.jobs.forget(video.id)
             for id_ in self.library.remove(video):
                 self.rankings.remove(id_)
 
@@ -172,6 +188,8 @@ class Service:
                 log.exception("job %s", job.id)
                 end = partial(end, f"unexpected {type(error).__name__}")
             self._retry(end)
+            if job.kind == "rank":
+                self._retry(partial(self.rankings.tidy, job.target))
             log.info("job %s %s %s", job.id, job.kind, job.state)
 
     def _retry(self, step: Callable[[], Result]) -> Result | None:

@@ -6,7 +6,7 @@ nothing else, a cancelled job can be killed, and requests are answered while wor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -99,7 +99,9 @@ class VideoTasks:
                 found[number] = encode_image(pixels, quality=QUALITY)
         return found
 
-    def request(self, ranking: str, k: int, style: str, max_side: int | None) -> Request:
+    def request(
+        self, ranking: str, k: int, style: str, max_side: int | None, instructions: Sequence[str] = ()
+    ) -> Request:
         """The question of a ranking file and its first k frames, as a request for a model."""
         loaded = Ranking.load(ranking)
         if loaded.question is None:
@@ -109,6 +111,7 @@ class VideoTasks:
             loaded.question,
             style,
             options=loaded.options,
+            instructions=instructions,
             limits=ImageLimits(max_side=max_side),
             store=self._store,
             progress=False,

@@ -16,6 +16,17 @@ export async function call(method, path, body) {
   return said(answer.status, await answer.text(), answer.headers.get("retry-after"));
 }
 
+/** Saves what the server answers as a file of that name. */
+export async function save(path, name) {
+  const answer = await fetch(path);
+  if (!answer.ok) said(answer.status, await answer.text(), answer.headers.get("retry-after"));
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await answer.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser may still be reading it
+}
+
 /** Sends a file; tell(share) is called with how much of it is there. */
 export function upload(file, tell) {
   return new Promise((done, failed) => {
@@ -34,14 +45,24 @@ export function upload(file, tell) {
   });
 }
 
-/** Looks at a job until it is over; tell(job) is called each time. */
+/** Looks at a job until it is over; tell(job, first) is called each time, first: the job that it waits for. */
 export async function over(job, tell) {
   while (job.state === "queued" || job.state === "running") {
-    tell(job);
+    tell(job, job.waits_for ? await call("GET", `/jobs/${job.waits_for}`) : null);
     await new Promise((later) => setTimeout(later, 250));
     job = await call("GET", `/jobs/${job.id}`);
   }
   if (job.state !== "done") throw new Refused(409, job.error ?? `this was ${job.state}`);
+}
+
+const DOING = { probes: "looking at probes", zoom: "zooming in" };
+
+/** What a job does, in words, and how far it is, from 0 to 1; null where that is not known. */
+export function progressOf(job) {
+  if (job.state === "queued") return { text: "waiting for its turn", share: null };
+  const stage = DOING[job.stage] ?? job.stage ?? "beginning";
+  if (!job.total) return { text: stage, share: null };
+  return { text: `${stage}, ${job.done} of ${job.total}`, share: job.done / job.total };
 }
 
 function said(status, text, wait) {

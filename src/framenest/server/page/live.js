@@ -1,40 +1,68 @@
-// The live page: choose or upload a video, ask, watch it work, look at the ranking.
-import { call, over, Refused, upload } from "./api.js";
+// The live page: choose or upload a video, ask, watch it work, look at the ranking and use it.
+import { call, over, progressOf, Refused, save, upload } from "./api.js";
+import { library, queue, unregistered } from "./lists.js";
 import { player } from "./player.js";
 import { clock, el, render } from "./view.js";
 
 const at = (id) => document.getElementById(id);
 const form = at("ask");
+const intro = [...at("report").children];
 const SIZES = { small: 180, large: 480 };
+const BUSY = 1000; // milliseconds between looks at the queue while something is in it
+const IDLE = 15_000;
 let view = null;
-let shown = null; // {ranking, video} on the page
+let shown = null; // {ranking, video, name, play} on the page
 let current = 0; // counts what was asked for, so that late answers to earlier questions are dropped
 let working = null; // the job that Cancel would cancel
+let known = { videos: [], files: [] };
+let active = []; // jobs that wait or run, oldest first
+let look = () => {}; // looks at the queue now
+
+const showQueue = queue(at("queue"), (job) => attempt(() => cancel(job)));
+const showVideos = library(at("videos"), {
+  choose: (video, entry) => attempt((still) => pick(video, entry, still)),
+  index: (item) => attempt((still) => begin(item, still)),
+  remove: (video) => attempt(() => remove(video)),
+});
 
 start();
 
 async function start() {
   at("sign-in").addEventListener("submit", signIn);
+  at("sign-out").addEventListener("click", signOut);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     attempt(ask);
   });
   at("video").addEventListener("change", () => attempt(choose));
   at("file").addEventListener("change", () => attempt(take));
-  at("cancel").addEventListener("click", () => working && call("DELETE", `/jobs/${working.id}`).catch(() => {}));
+  at("cancel").addEventListener("click", () => {
+    const job = working; // which is nobody's once the attempt begins
+    if (job) attempt(() => cancel(job));
+  });
   at("answer").addEventListener("click", answer);
+  at("download").addEventListener("click", () => keep("", "file"));
+  at("export").addEventListener("click", () => {
+    const [k, style] = [view.state.budget, at("style").value];
+    keep(`-${k}-${style}`, `messages?k=${k}&style=${style}`);
+  });
   addEventListener("hashchange", () => attempt(fromAddress));
   try {
     await list();
   } catch (error) {
-    if (error.status === 401) at("sign-in").hidden = false;
-    else trouble(error);
+    if (error.status !== 401) return trouble(error);
+    at("sign-in").hidden = false;
+    at("report").hidden = true;
     return;
   }
   const health = await call("GET", "/health");
   at("status").textContent = `scorer ${health.scorer}`;
-  at("answering").dataset.offered = health.answers;
+  at("sign-out").hidden = !health.token;
+  at("answering").hidden = !health.answers;
   form.hidden = false;
+  at("videos").hidden = false;
+  at("videos").open = !location.hash;
+  watch();
   if (location.hash) await attempt(fromAddress);
 }
 
@@ -48,10 +76,17 @@ async function signIn(event) {
   }
 }
 
+async function signOut() {
+  await call("DELETE", "/session");
+  history.replaceState(null, "", "/"); // the address names a question
+  location.reload();
+}
+
 /** Run a step; only the latest one may change the page. */
 async function attempt(step) {
   const mine = ++current;
   trouble(null);
+  work(null);
   try {
     await step(() => mine === current);
   } catch (error) {
@@ -66,28 +101,60 @@ function trouble(error) {
   if (error && !(error instanceof Refused)) console.error(error);
 }
 
+/** Look at the queue, often while something is in it; look at the videos when something has left it. */
+async function watch() {
+  for (;;) {
+    try {
+      const before = active.map((job) => `${job.id} ${job.state}`).join();
+      active = (await call("GET", "/jobs?active=true&limit=1000")).reverse();
+      if (active.map((job) => `${job.id} ${job.state}`).join() !== before) await list(at("video").value);
+      else draw();
+    } catch (error) {
+      if (error.status === 401) return location.reload(); // signed out in another window
+    }
+    const pause = new Promise((later) => setTimeout(later, active.length ? BUSY : IDLE));
+    await Promise.race([pause, new Promise((now) => (look = now))]);
+    while (document.hidden) await new Promise((now) => document.addEventListener("visibilitychange", now, { once: true }));
+  }
+}
+
+function draw() {
+  const names = new Map(known.videos.map((video) => [video.id, video.name]));
+  showQueue(active, (video) => names.get(video) ?? "a removed video");
+  showVideos(known.videos, known.files, active);
+}
+
 /** The videos to choose from: registered ones, then files of the folder that are not registered yet. */
 async function list(chosen = null) {
   const [videos, files] = await Promise.all([call("GET", "/videos"), call("GET", "/files")]);
-  const known = new Set(videos.filter((video) => video.origin === "folder").map((video) => video.name));
+  known = { videos, files };
+  draw();
   const option = (value, text) => el("option", { value, selected: value === chosen }, text);
   const length = (video) => (video.duration === null ? "" : ` (${clock(video.duration, true)})`);
-  const ready = videos.map((video) => option(`id:${video.id}`, video.name + length(video)));
-  const others = files.filter((file) => !known.has(file.path)).map((file) => option(`path:${file.path}`, file.path));
-  at("video").replaceChildren(
+  const ready = videos.filter((video) => video.state !== "gone").map((video) => option(`id:${video.id}`, video.name + length(video)));
+  const others = unregistered(files, videos).map((file) => option(`path:${file.path}`, file.path));
+  const wanted = el("select", {},
     option("", ready.length + others.length ? "choose a video" : "no video yet; upload one"),
     ready.length ? el("optgroup", { label: "Videos" }, ready) : "",
     others.length ? el("optgroup", { label: "In the folder" }, others) : "");
+  const value = wanted.value;
+  const said = (select) => [...select.options].map((one) => `${one.value} ${one.text}`).join("\n");
+  if (said(wanted) !== said(at("video"))) at("video").replaceChildren(...wanted.childNodes); // else it may be open
+  at("video").value = value;
 }
 
 /** The id of the chosen video; a file of the folder is registered, and indexed while the user types. */
 async function chosenVideo() {
   const [kind, value] = at("video").value.split(/:(.*)/s);
   if (!kind) throw new Refused(0, "choose a video first, or upload one");
-  if (kind === "id") return value;
-  const made = await call("POST", "/videos", { path: value });
+  return kind === "id" ? value : (await register(value)).video.id;
+}
+
+async function register(path) {
+  const made = await call("POST", "/videos", { path });
   await list(`id:${made.video.id}`);
-  return made.video.id;
+  look();
+  return made;
 }
 
 async function choose(still) {
@@ -98,82 +165,193 @@ async function choose(still) {
 async function take(still) {
   const [file] = at("file").files;
   if (!file) return;
-  const made = await upload(file, (share) => still() && work({ stage: "uploading", done: Math.round(share * 100), total: 100 }, false));
+  const tell = (share) => still() && progress(`uploading, ${Math.round(100 * share)} of 100`, share);
+  const made = await upload(file, tell);
   at("file").value = "";
   await list(`id:${made.video.id}`);
+  look();
   await indexed(made.video.id, still);
 }
 
-/** Show the index being made, and the questions asked before. */
+/** A video of the list becomes the chosen one; so does an earlier question that has no ranking. */
+async function pick(video, entry, still) {
+  at("video").value = `id:${video.id}`;
+  if (entry) fill(entry);
+  at("question").focus();
+  await indexed(video.id, still);
+}
+
+/** Index a video of the list, or a file of the folder. */
+async function begin(item, still) {
+  const made = item.path ? await register(item.path) : await call("POST", `/videos/${item.id}/index`);
+  look();
+  if (made.job) await over(made.job, (job) => still() && work(job));
+  look();
+}
+
+async function remove(video) {
+  await call("DELETE", `/videos/${video.id}`);
+  if (shown?.video === video.id) clear();
+  await list(at("video").value);
+  look();
+}
+
+async function cancel(job) {
+  await call("DELETE", `/jobs/${job.id}`);
+  look();
+  throw new Refused(0, "this was cancelled");
+}
+
+/** Show the index being made, which begins now where none is, and the questions asked before. */
 async function indexed(video, still) {
+  if (known.videos.find(({ id }) => id === video)?.state === "new") await call("POST", `/videos/${video}/index`);
+  look();
   const asked = await call("GET", `/rankings?video=${video}`);
   const questions = new Set(asked.filter((entry) => entry.ready && entry.question).map((entry) => entry.question));
   at("asked").replaceChildren(...[...questions].map((value) => el("option", { value })));
-  const jobs = await call("GET", "/jobs");
-  const job = jobs.find((entry) => entry.target === `index:${video}` && ["queued", "running"].includes(entry.state));
+  const jobs = await call("GET", "/jobs?active=true");
+  const job = jobs.find((entry) => entry.target === `index:${video}`);
   if (job) await over(job, (state) => still() && work(state));
-  await list(`id:${video}`);
+  look();
+  if (still()) await list(`id:${video}`);
 }
 
 async function ask(still) {
   const question = at("question").value.trim();
   if (!question) throw new Refused(0, "type a question first");
+  const options = at("options").value.split("\n").map((line) => line.trim()).filter(Boolean);
   const video = await chosenVideo();
-  const asked = await call("POST", "/rankings", { video, question });
-  if (asked.job) await over(asked.job, (state) => still() && work(state));
+  const asked = await call("POST", "/rankings", { video, question, options });
+  look();
+  if (asked.job) await over(asked.job, (job, first) => still() && work(job, first));
+  look();
   if (!still()) return;
   history.pushState(null, "", `#${asked.ranking}`);
-  await show(asked.ranking, still);
+  await show(asked.ranking, null, still);
 }
 
-/** The ranking that the address names, so that a link or a reload brings it back. */
+/** The ranking and the budget that the address names, so that a link or a reload brings them back. */
 async function fromAddress(still) {
-  const id = location.hash.slice(1);
-  if (id && id !== shown?.ranking) await show(id, still);
+  const [id, k] = location.hash.slice(1).split("&k=");
+  if (id && id !== shown?.ranking) await show(id, Number(k) || null, still);
+  else if (id && Number(k)) view.setBudget(Number(k));
 }
 
-async function show(id, still) {
+function fill({ question, options }) {
+  at("question").value = question ?? "";
+  at("options").value = options.join("\n");
+  at("choices").open = options.length > 0;
+}
+
+async function show(id, budget, still) {
   const [facts, data] = await Promise.all([call("GET", `/rankings/${id}`), call("GET", `/rankings/${id}/report`)]);
   if (!still()) return;
-  const budget = view?.state.budget ?? 8;
+  const first = budget ?? view?.state.budget ?? lastBudget();
   view?.destroy();
-  shown = { ranking: id, video: facts.video };
-  at("question").value = facts.question ?? "";
-  await list(`id:${facts.video}`);
   const play = player(at("player"), `/videos/${facts.video}/file`, data.video);
+  shown = { ranking: id, video: facts.video, name: data.video.name, play };
+  fill(facts);
+  await list(`id:${facts.video}`);
   view = render(at("report"), data, {
     image: (frame, size) => `/videos/${facts.video}/frames/${frame}?size=${SIZES[size]}`,
     play,
-    budget,
+    budget: first,
+    changed: remember,
   });
-  at("answering").hidden = at("answering").dataset.offered !== "true" || !facts.question;
-  at("answered").textContent = "";
+  remember(view.state.budget);
+  at("videos").open = false;
+  at("result").hidden = false;
+  at("answer").disabled = !facts.question;
+  at("answered").hidden = true;
+  at("saved").textContent = "";
   document.title = `${facts.question ?? data.video.name} · Framenest`;
 }
 
+/** Keep the budget: in the address for this ranking, and for the next visit. */
+function remember(budget) {
+  history.replaceState(null, "", `#${shown.ranking}&k=${budget}`);
+  lastBudget(budget);
+}
+
+/** The budget of the last visit; 8 where there was none, or the browser keeps nothing. */
+function lastBudget(set) {
+  try {
+    if (set) localStorage.setItem("framenest.budget", set);
+    return Number(localStorage.getItem("framenest.budget")) || 8;
+  } catch {
+    return 8;
+  }
+}
+
+/** Back to the empty page. */
+function clear() {
+  view.destroy();
+  [view, shown] = [null, null];
+  at("report").replaceChildren(...intro);
+  at("player").querySelector("button").click();
+  at("result").hidden = true;
+  history.replaceState(null, "", "/");
+  document.title = "Framenest";
+}
+
 async function answer() {
-  const [{ ranking }, k] = [shown, view.state.budget];
+  const [{ ranking, play }, k] = [shown, view.state.budget];
+  const body = { k, max_side: Number(at("side").value), cite: at("cite").checked };
   at("answer").disabled = true;
+  at("answered").hidden = false;
   at("answered").textContent = `Asking with ${k} frames…`;
   try {
-    const said = await call("POST", `/rankings/${ranking}/answer`, { k });
-    if (shown.ranking === ranking) at("answered").textContent = `${said.answer} — ${said.model}, ${k} frames`;
+    const said = await call("POST", `/rankings/${ranking}/answer`, body);
+    if (shown?.ranking !== ranking) return;
+    const note = el("small", { class: "quiet" }, `${said.model}, ${k} frames, ${said.seconds.toFixed(1)} s`);
+    at("answered").replaceChildren(...linked(said, play), " ", note);
   } catch (error) {
-    at("answered").textContent = error.message;
+    if (shown?.ranking === ranking) at("answered").textContent = error.message;
   } finally {
     at("answer").disabled = false;
   }
 }
 
-/** Show how far a job is; null hides it. */
-function work(job, cancellable = true) {
+/** An answer whose times play the video from there. */
+function linked({ answer: text, cited }, play) {
+  const letters = [...text]; // as the server counts: characters, not halves of them
+  const parts = [];
+  let from = 0;
+  for (const { start, end, frame, seconds } of cited) {
+    const time = letters.slice(start, end).join("");
+    parts.push(letters.slice(from, start).join(""));
+    parts.push(el("button", { type: "button", class: "link", title: `Play from ${clock(seconds)}`, onclick: () => play(frame, seconds) }, time));
+    from = end;
+  }
+  return [...parts, letters.slice(from).join("")];
+}
+
+/** Save something of the ranking as a file. */
+async function keep(ending, what) {
+  const name = `${shown.name.replace(/^.*\//, "").replace(/\.[^.]*$/, "")}${ending}.json`;
+  at("saved").textContent = "making it…";
+  try {
+    await save(`/rankings/${shown.ranking}/${what}`, name);
+    at("saved").textContent = name;
+  } catch (error) {
+    at("saved").textContent = error.message;
+  }
+}
+
+/** Show how far a job is, or the one that it waits for; null hides it. */
+function work(job, first = null) {
   at("work").hidden = job === null;
-  working = cancellable ? job : null;
+  working = job;
   if (job === null) return;
-  const doing = { queued: "waiting for its turn", probes: "looking at probes", zoom: "zooming in" };
-  const stage = job.state === "queued" ? "queued" : job.stage ?? "beginning";
-  if (job.total) at("bar").value = job.done / job.total;
-  else at("bar").removeAttribute("value");
-  at("cancel").hidden = !cancellable;
-  at("stage").textContent = `${doing[stage] ?? stage}${job.total ? `, ${job.done} of ${job.total}` : ""}`;
+  const { text, share } = progressOf(first ?? job);
+  progress(first ? `the video is indexed first: ${text}` : text, share);
+  at("cancel").hidden = false;
+}
+
+function progress(text, share) {
+  at("work").hidden = false;
+  at("cancel").hidden = true;
+  if (share === null) at("bar").removeAttribute("value");
+  else at("bar").value = share;
+  at("stage").textContent = text;
 }

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from framenest.server.api_models import ErrorBody
+from framenest.server.api_models import ErrorBody, JobOut
+from framenest.server.jobs import Job
 from framenest.server.service import Service
 
 
@@ -30,6 +31,12 @@ _MEANINGS = {
     502: "The model endpoint did not answer.",
     507: "The server's disk cannot take it.",
 }
+
+
+def told(here: Service, job: Job) -> JobOut:
+    """A job as clients see it."""
+    seen = JobOut.model_validate(job)
+    return seen.model_copy(update={"waits_for": here.jobs.waits_for(job)})
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:

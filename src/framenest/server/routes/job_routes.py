@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from framenest.server.api_models import JobOut
-from framenest.server.routes import Here, problems
+from framenest.server.routes import Here, problems, told
 
 router = APIRouter(tags=["jobs"])
 Id = Annotated[str, Path(max_length=64, description="Id of a job.")]
@@ -17,9 +17,14 @@ POLL = 0.1  # seconds between looks at a job that is waited for
 
 
 @router.get("/jobs")
-def jobs(here: Here, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> list[JobOut]:
+def jobs(
+    here: Here,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    active: Annotated[bool, Query(description="Only what waits or runs.")] = False,
+) -> list[JobOut]:
     """The latest jobs, newest first."""
-    return [JobOut.model_validate(job) for job in here.jobs.recent(limit)]
+    found = here.jobs.waiting_or_running()[::-1][:limit] if active else here.jobs.recent(limit)
+    return [told(here, job) for job in found]
 
 
 @router.get("/jobs/{job}", responses=problems(404))
@@ -36,10 +41,10 @@ async def job(
     while found.active and time.monotonic() < until:
         await asyncio.sleep(POLL)
         found = here.jobs.get(job)
-    return JobOut.model_validate(found)
+    return told(here, found)
 
 
 @router.delete("/jobs/{job}", responses=problems(404, 409))
 def cancel(here: Here, job: Id) -> JobOut:
-    """Cancel a job, for everyone who waits for it. One that runs stops within a few seconds."""
-    return JobOut.model_validate(here.jobs.cancel(job))
+    """Cancel a job, for everyone who waits for it. It is over at once; its process stops within seconds."""
+    return told(here, here.jobs.cancel(job))

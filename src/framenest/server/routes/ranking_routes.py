@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from framenest.lmm import STYLES
+from framenest.lmm.prompt import citations
 from framenest.method.look_for import LookFor
 from framenest.report.document import document
 from framenest.server.api_models import (
@@ -17,13 +18,14 @@ from framenest.server.api_models import (
     MOST_SHOWN,
     AnswerOut,
     AnswerRequest,
+    CitedTime,
     PrefixOut,
     RankingOut,
     RankingRequest,
     RankingStatus,
     RankingSummary,
 )
-from framenest.server.routes import Here, problems
+from framenest.server.routes import Here, problems, told
 
 router = APIRouter(tags=["rankings"])
 Id = Annotated[str, Path(max_length=64, description="Id of a ranking.")]
@@ -48,7 +50,7 @@ def ask(here: Here, body: RankingRequest, response: Response) -> RankingStatus:
     look_for = LookFor(tuple(body.look_for), body.look_for_join) if body.look_for else None
     id_, job = here.ask(video, body.question, body.options, body.preset, body.horizon, look_for)
     response.status_code = 200 if job is None else 202
-    return RankingStatus.model_validate({"ranking": id_, "ready": job is None, "job": job})
+    return RankingStatus(ranking=id_, ready=job is None, job=job if job is None else told(here, job))
 
 
 @router.get("/rankings")
@@ -119,8 +121,16 @@ def messages(
 @router.post("/rankings/{ranking}/answer", responses=problems(404, 409, 411, 413, 429, 502))
 def answer(here: Here, ranking: Id, body: AnswerRequest) -> AnswerOut:
     """Let the configured model look at k frames and answer the question."""
-    said = here.answer(ranking, body.k)
-    return AnswerOut(answer=said.text, model=said.model, k=body.k)
+    said = here.answer(ranking, body.k, body.max_side, cite=body.cite)
+    shown = here.rankings.get(ranking).prefix(body.k)
+    frames, seconds = shown.frames.tolist(), shown.seconds.tolist()
+    times = [
+        CitedTime(start=start, end=end, frame=frames[places[0]], seconds=seconds[places[0]])
+        for start, end, places in citations(said.text, seconds)
+    ]
+    return AnswerOut(
+        answer=said.text, model=said.model, k=body.k, cited=times, seconds=round(said.usage.seconds, 2)
+    )
 
 
 @router.get("/rankings/{ranking}/report", responses=problems(404, 409))

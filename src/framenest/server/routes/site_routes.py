@@ -33,6 +33,7 @@ def health(here: Here) -> Health:
         answers=settings.answer_url is not None,
         uploads=settings.max_upload,
         folder=bool(settings.videos),
+        token=settings.token is not None,
         **here.jobs.counts(),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -12,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from framenest.server.api_models import FolderFile, RegisteredVideo, VideoAddress, VideoOut, VideoPath
 from framenest.server.library import LibraryVideo
 from framenest.server.refusals import Refusal
-from framenest.server.routes import Here, problems
+from framenest.server.routes import Here, problems, told
 from framenest.server.service import Service
 
 router = APIRouter(tags=["videos"])
@@ -34,7 +35,8 @@ def files(here: Here) -> list[FolderFile]:
 @router.get("/videos")
 def videos(here: Here) -> list[VideoOut]:
     """Registered videos, newest first."""
-    return [VideoOut.of(video) for video in here.library.all()]
+    asked = here.rankings.asked()
+    return [_seen(here, video, asked) for video in here.library.all()]
 
 
 @router.post("/videos", status_code=201, responses=problems(404, 409, 411, 413, 429))
@@ -73,18 +75,37 @@ async def upload(
 
 
 def _registered(here: Service, video: LibraryVideo) -> RegisteredVideo:
-    return RegisteredVideo.model_validate({"video": VideoOut.of(video), "job": here.index(video)})
+    job = here.index(video)
+    return RegisteredVideo(
+        video=_seen(here, video, here.rankings.asked()), job=job if job is None else told(here, job)
+    )
+
+
+def _seen(here: Service, video: LibraryVideo, asked: Mapping[str, int]) -> VideoOut:
+    state, error = here.state(video)
+    return VideoOut.of(video, state=state, error=error, questions=asked.get(video.id, 0))
 
 
 @router.get("/videos/{video}", responses=problems(404))
 def video(here: Here, video: Id) -> VideoOut:
     """One video, with its facts once it is indexed."""
-    return VideoOut.of(here.library.get(video))
+    return _seen(here, here.library.get(video), here.rankings.asked())
 
 
-@router.delete("/videos/{video}", status_code=204, responses=problems(404, 409))
+@router.post("/videos/{video}/index", responses=problems(404, 409, 411, 413, 429))
+def index(here: Here, video: Id) -> RegisteredVideo:
+    """Index a video again, where that failed or was cancelled. A question does so as well."""
+    found = here.library.get(video)
+    found.check()
+    return _registered(here, found)
+
+
+@router.delete("/videos/{video}", status_code=204, responses=problems(404))
 def remove(here: Here, video: Id) -> None:
-    """Forget a video and its rankings. A file in the server's folder stays; an uploaded one is deleted."""
+    """Forget a video and its rankings; what is being made of it is cancelled.
+
+    A file in the server's folder stays; an uploaded one is deleted.
+    """
     here.remove(here.library.get(video))
 
 
