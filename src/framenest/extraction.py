@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from framenest.cache.archive import write_atomic
 from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
 from framenest.method.prefix import OpenOrPath, Prefix
@@ -87,7 +88,7 @@ def extract(
                 for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
                     place = int(np.searchsorted(prefix.frames, number))
                     file = target / name(prefix, place, format)
-                    file.write_bytes(encode_image(pixels, format, quality=quality, subsampled=False))
+                    write_atomic(file, encode_image(pixels, format, quality=quality, subsampled=False))
                     files.append(file)
                     tell("extracting", len(files), len(prefix))
     except OSError as error:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -166,3 +168,19 @@ def test_the_picture_of_a_comparison_shows_the_best_ranks(ranking):
     spread = best(replace(prefix, ranks=None))
     assert spread.frames[[0, -1]].tolist() == prefix.frames[[0, -1]].tolist()
     assert len(spread) == 8
+
+
+def test_extract_leaves_no_cut_picture_on_a_full_disk(ranking, tmp_path):
+    folder = tmp_path / "out"
+    script = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
+        "from framenest.cli import main; main(sys.argv[1:])"
+    )
+    command = ["extract", str(ranking), "-k", "3", "--to", str(folder), "--format", "png", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "cannot be written (File too large)" in done.stderr
+    assert not list(folder.iterdir())

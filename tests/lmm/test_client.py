@@ -3,7 +3,8 @@
 import logging
 import socket
 import sys
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
@@ -406,3 +407,42 @@ def test_without_the_extra(connect, monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(MissingExtra, match=r"run.* install .*\[ask\]"):
         connect("http://127.0.0.1:1/v1")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_that_drips_is_ended_in_time(connect, request_of, streamed):
+    """A byte at a time, each long before a read times out; the server has an hour of them."""
+    stop = threading.Event()
+
+    def drip(handler, _):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
+        handler.end_headers()
+        with suppress(OSError):
+            while not stop.wait(0.05):
+                handler.wfile.write(b":\n" if streamed else b" ")
+        handler.close_connection = True
+
+    with ScriptedServer(drip) as server:
+        client = connect(server.url, "m", timeout=1.0, retries=0)
+        try:
+            with pytest.raises(ModelError, match=r"no answer within 1 s|Request timed out"):
+                heard(client, request_of(1)) if streamed else client.answer(request_of(1))
+        finally:
+            stop.set()
+
+
+def test_a_redirect_carries_no_frames_elsewhere(connect, request_of):
+    with ScriptedServer("never asked") as other:
+
+        def elsewhere(handler, _):
+            handler.send_response(307)
+            handler.send_header("Location", f"{other.url}/chat/completions")
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+
+        with ScriptedServer(elsewhere) as server:
+            client = connect(server.url, "m", retries=0)
+            with pytest.raises(ModelError, match=r"sends on to .*; give that address if frames may go there"):
+                client.answer(request_of(1))
+        assert other.requests == []

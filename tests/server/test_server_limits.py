@@ -244,3 +244,17 @@ def test_hosts_are_the_same_in_any_case(here):
     allowed._check_address("https://EXAMPLE.org/kiln.mp4")
     with pytest.raises(Refusal, match="only from hosts"):
         allowed._check_address("https://example.com/kiln.mp4")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x00\xff", b'{"format": 99}'])
+def test_a_ranking_that_cannot_be_read_is_made_again(serve, media, content):
+    server = serve(videos=media)
+    ranking = server.ask(server.indexed("clip.mp4"))
+    whole = server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4}).json()
+    server.stop()
+    (server.data / "rankings" / f"{ranking}.json").write_bytes(content)
+    server.start()
+    answer = server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4})
+    assert answer.status_code == 409, answer.text
+    assert server.ask(server.indexed("clip.mp4")) == ranking
+    assert server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4}).json() == whole

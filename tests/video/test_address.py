@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from framenest import MEC, IndexConfig, MECConfig, VideoError, open_video
+from framenest import MEC, ConfigError, IndexConfig, MECConfig, VideoError, open_video
 from framenest.cache.directory import DirectoryStore
+from framenest.video import address
 from media import number_in, numbered_video
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
@@ -105,3 +106,29 @@ def test_a_changed_remote_video_is_another_video(tmp_path):
         memory.pipe("/bucket/v.mp4", path.read_bytes())
         found = open_video("memory://bucket/v.mp4", store=DirectoryStore(tmp_path / "s")).info
         assert found.num_frames == count
+
+
+@pytest.mark.parametrize("server", [False], indirect=True)
+def test_a_download_has_a_limit_and_leaves_nothing_behind(server, cache, monkeypatch):
+    url, _ = server
+    monkeypatch.setenv("FRAMENEST_MAX_DOWNLOAD", "1000")
+    with pytest.raises(VideoError, match=r"more than the 1000 B .* \$FRAMENEST_MAX_DOWNLOAD sets"):
+        open_video(f"{url}/clip.mp4")
+    assert not list((cache / "remote").iterdir())
+    monkeypatch.setenv("FRAMENEST_MAX_DOWNLOAD", "1 GB")
+    with pytest.raises(ConfigError, match="give a number of bytes"):
+        open_video(f"{url}/clip.mp4")
+
+
+@pytest.mark.parametrize("server", [False], indirect=True)
+@pytest.mark.parametrize(
+    "fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("?")]
+)
+def test_a_download_that_any_error_ends_leaves_nothing_behind(server, cache, monkeypatch, fault):
+    def broken(_):
+        raise fault
+
+    monkeypatch.setattr(address, "share", broken)  # in the midst of it
+    with pytest.raises((VideoError, KeyboardInterrupt, ValueError)):
+        open_video(f"{server[0]}/clip.mp4")
+    assert not list((cache / "remote").iterdir())

@@ -128,6 +128,9 @@ def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) 
     return digest.hexdigest()
 
 
+_TRIES = 10
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file atomically: others see the old one or the whole new one.
 
@@ -138,15 +141,25 @@ def write_atomic(path: Path, data: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                share(file)  # so that the garbage collector leaves it alone
-                file.write(data)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        for left in reversed(range(_TRIES)):
+            try:
+                _write_beside(path, data)
+                return
+            except FileNotFoundError:  # somebody is clearing this folder
+                if not left:
+                    raise
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def _write_beside(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            share(file)  # so that the garbage collector leaves it alone
+            file.write(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 import tempfile
 import time
 import warnings
@@ -25,6 +24,8 @@ from framenest.protocols import Store, StoreEntry
 SUFFIX = ".safetensors"
 DOWNLOADS = "remote/"
 """Videos downloaded whole, from servers without range requests."""
+PART = ".part"
+"""How names of downloads end that are not complete."""
 ABANDONED = 3600.0
 """Seconds after which a temporary file that nobody has locked counts as left behind."""
 
@@ -141,7 +142,11 @@ class DirectoryStore:
 
     def entries(self) -> Iterator[StoreEntry]:
         now = self._now()
-        for path in (*self.root.glob(f"*/??/*{SUFFIX}"), *self.root.glob(f"{DOWNLOADS}*")):
+        for path in self._files():
+            kind, *between, name = path.relative_to(self.root).parts
+            download = f"{kind}/" == DOWNLOADS and not name.endswith(PART)
+            if not download and not (between == [name[:2]] and path.suffix == SUFFIX):
+                continue
             with suppress(OSError):  # gone meanwhile
                 stat = path.stat()
                 key = f"{path.parts[-3]}/{path.stem}" if path.suffix == SUFFIX else f"{DOWNLOADS}{path.name}"
@@ -168,14 +173,18 @@ class DirectoryStore:
         return remove_unused(self.path(key))
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        """Remove temporary files of killed processes, and fingerprints of files that are gone."""
+        """Remove temporary files and partial downloads of killed processes, and fingerprints of files that
+        are gone."""
         now, count, freed = self._now(), 0, 0
-        notes = self.root.glob(f"fingerprints/??/*{SUFFIX}")
-        stale = [path for path in notes if _is_stale(path)]
-        for path in (*self.root.glob("*/??/.*.tmp"), *stale):
+        for path in self._files():
+            kind = path.relative_to(self.root).parts[0]
+            partial = path.name.startswith(".") and path.suffix == ".tmp"
+            partial = partial or (f"{kind}/" == DOWNLOADS and path.suffix == PART)
+            if not partial and not (kind == "fingerprints" and path.suffix == SUFFIX and _is_stale(path)):
+                continue
             with suppress(OSError):  # gone meanwhile
                 stat = path.stat()
-                if path.suffix == ".tmp" and now - stat.st_mtime < ABANDONED:
+                if partial and now - stat.st_mtime < ABANDONED:
                     continue
                 if dry_run or remove_unused(path):
                     count, freed = count + 1, freed + stat.st_size
@@ -187,18 +196,35 @@ class DirectoryStore:
 
     def size(self) -> dict[str, tuple[int, int]]:
         sizes: dict[str, tuple[int, int]] = {}
-        for kind in sorted(p for p in self.root.glob("*") if p.is_dir()):
-            files = [f.stat().st_size for f in kind.rglob("*") if f.is_file()]
-            sizes[kind.name] = (len(files), sum(files))
-        return sizes
+        for path in self._files():
+            with suppress(OSError):  # gone meanwhile
+                size = path.stat().st_size
+                kind = path.relative_to(self.root).parts[0]
+                count, total = sizes.get(kind, (0, 0))
+                sizes[kind] = (count + 1, total + size)
+        return dict(sorted(sizes.items()))
 
     def clear(self, kinds: tuple[str, ...]) -> int:
+        self.release()  # others' locks count, its own do not
         freed = 0
-        for kind, (_, size) in self.size().items():
-            if kind in kinds:
-                shutil.rmtree(self.root / kind, ignore_errors=True)
-                freed += size
+        for kind in kinds:
+            folder = self.root / kind
+            if folder.is_symlink():  # somebody else's
+                continue
+            for path in _files_below(folder):
+                with suppress(OSError):  # gone meanwhile, or not ours
+                    size = path.stat().st_size
+                    if remove_unused(path):
+                        freed += size
+            for below, _, _ in os.walk(folder, topdown=False):
+                with suppress(OSError):  # something is in there
+                    Path(below).rmdir()
         return freed
+
+    def _files(self) -> Iterator[Path]:
+        """All files in folders of kinds."""
+        kinds = sorted(self.root.iterdir()) if self.root.is_dir() else []
+        return (path for kind in kinds for path in _files_below(kind))
 
     def fingerprint(self, path: str) -> str:
         """Hash of a video's whole content, remembered; VideoError where it cannot be read."""
@@ -219,6 +245,12 @@ class DirectoryStore:
 def local_directory(store: Store | None) -> DirectoryStore:
     """This machine's own directory: the store itself where it is a directory, else the user's cache."""
     return store if isinstance(store, DirectoryStore) else DirectoryStore()
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Others may remove files and folders meanwhile; that ends nothing here."""
+    for below, _, names in os.walk(folder):
+        yield from (Path(below) / name for name in sorted(names))
 
 
 def _is_stale(note: Path) -> bool:

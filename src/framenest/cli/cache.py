@@ -59,7 +59,10 @@ def clear(
 ) -> None:
     """Remove all that is kept of videos; it is made again when needed."""
     kinds = (*KINDS, "models", "text") if with_models else KINDS
-    say(f"{size_text(common.cache.clear(kinds))} freed in {common.cache.location}")
+    freed = common.cache.clear(kinds)
+    left = sum(size for kind, (_, size) in common.cache.size().items() if kind in kinds)
+    stays = f"; {size_text(left)} could not go: in use, or not yours" if left else ""
+    say(f"{size_text(freed)} freed in {common.cache.location}{stays}")
 
 
 @cache.command("verify")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
@@ -63,10 +65,20 @@ class Client:
         self.thinking = thinking
         self._openai = openai
         key = os.environ.get(key_variable) or None
+        self._timeout = timeout
+        self._until = threading.local()
+        """When the answer that a thread waits for must be complete."""
         self._errors = ServerErrors(self, key, key_variable, timeout, retries)
         with self._errors.translated():
             self._client = openai.OpenAI(
-                base_url=base_url, api_key=key or _NO_KEY, timeout=timeout, max_retries=retries
+                base_url=base_url,
+                api_key=key or _NO_KEY,
+                timeout=timeout,
+                max_retries=retries,
+                # A redirect would carry the frames to wherever the server says.
+                http_client=openai.DefaultHttpxClient(
+                    follow_redirects=False, event_hooks={"response": [self._bound]}
+                ),
             )
         self.base_url = without_password(str(self._client.base_url))
         self._settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
@@ -136,10 +148,18 @@ class Client:
                 `fits` the number of frames that fits where the context was too long.
         """
         began = time.perf_counter()
+        self._until.time = time.monotonic() + self._timeout
         with self._errors.translated(request):
             if on_text is None:
                 return self._whole(request, began)
             return self._streamed(request, on_text, began)
+
+    def _bound(self, response: Any) -> None:
+        """End an answer that is not complete in time, however steadily its bytes drip."""
+        until = getattr(self._until, "time", None)
+        if until is not None:
+            library = importlib.import_module(type(response).__module__.partition(".")[0])
+            response.stream = _bounded(library, response.stream, until)
 
     def _whole(self, request: Request, began: float) -> Answer:
         response = self._create(request, {})
@@ -220,6 +240,22 @@ class Client:
             given["stream_options"] = {"include_usage": True}
         body = request.create
         return given | {"messages": body["messages"], "extra_body": self._extra | body.get("extra_body", {})}
+
+
+def _bounded(library: Any, stream: Any, until: float) -> Any:
+    """A stream of bytes that times out at `until`; library: httpx, as the openai package has it."""
+
+    class Bounded(library.SyncByteStream):  # type: ignore[misc]  # known only when it runs
+        def __iter__(self) -> Iterator[bytes]:
+            for part in stream:
+                if time.monotonic() > until:
+                    raise library.ReadTimeout("the answer is not complete in time")
+                yield part
+
+        def close(self) -> None:
+            stream.close()
+
+    return Bounded()
 
 
 def without_password(url: str) -> str:

@@ -111,6 +111,9 @@ class ServerErrors:
         if not isinstance(error, openai.APIStatusError):
             return ModelError(f"{where}: {self._clean(str(error))}")
         said, status = self._said(error), error.status_code
+        if 300 <= status < 400:
+            there = self._clean(error.response.headers.get("location", "elsewhere"))
+            return ModelError(f"{where} sends on to {there}; give that address if frames may go there")
         if status in (401, 403):
             hint = "is not accepted" if self._key else "is not set"
             return ModelError(f"{where} refused access ({status}); the key in ${self._variable} {hint}")

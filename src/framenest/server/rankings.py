@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cachetools import LRUCache
 
+from framenest.errors import FramenestError
 from framenest.method.ranking import Ranking
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
 from framenest.server.refusals import Refusal
 
+log = logging.getLogger("framenest.server")
 LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
 
 
@@ -35,7 +39,7 @@ class Rankings:
             "insert or ignore into rankings values (?, ?, ?, ?)",
             [id_, request["video"], json.dumps(request), time.time()],
         )
-        if self.has(id_):
+        if self._load(id_) is not None:
             return None
         try:
             return self._jobs.submit("rank", id_, request)
@@ -55,17 +59,28 @@ class Rankings:
 
     def get(self, id_: str) -> Ranking:
         """A ranking that is there; refused with the reason where it is not."""
-        with self._lock:
-            known = self._loaded.get(id_)
-        if known is not None:
-            return known
-        self.request(id_)
-        if not self.has(id_):
+        loaded = self._load(id_)
+        if loaded is None:
+            self.request(id_)
             job = self._jobs.latest(id_)
             why = "this ranking is being made" if job and job.active else "this ranking was not made"
             told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
             raise Refusal(409, why + told)
-        loaded = Ranking.load(self.path(id_))
+        return loaded
+
+    def _load(self, id_: str) -> Ranking | None:
+        """A ranking that is there; one whose file cannot be read counts as absent, and goes."""
+        with self._lock:
+            known = self._loaded.get(id_)
+        if known is not None or not self.path(id_).is_file():
+            return known
+        try:
+            loaded = Ranking.load(self.path(id_))
+        except FramenestError as error:
+            log.warning("%s; it is made again when it is asked for", error)
+            with suppress(OSError):
+                self.path(id_).unlink()
+            return None
         with self._lock:
             self._loaded[id_] = loaded
         return loaded

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import http.client
 import io
+import os
 import re
-import shutil
 import tempfile
 import urllib.error
 import urllib.parse
@@ -19,15 +19,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from framenest.cache.directory import DOWNLOADS, DirectoryStore
+from framenest.cache.directory import DOWNLOADS, PART, DirectoryStore
 from framenest.cache.hashes import digest
-from framenest.cache.in_use import InUse
+from framenest.cache.in_use import InUse, share
 from framenest.cache.remote import file_system
-from framenest.errors import VideoError
+from framenest.errors import ConfigError, VideoError
+from framenest.text import size_text
 from framenest.video.formats import begins_a_playlist
 from framenest.video.source import Source
 
 TIMEOUT = 30.0
+LARGEST = 20 * 2**30
+LARGEST_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
+_CHUNK = 2**20
 
 
 def is_remote(path: str) -> bool:
@@ -66,18 +70,42 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
     return Source(url, content, stream, str(target), in_use=in_use)
 
 
+def largest_download() -> int:
+    """Bytes of a video that is downloaded whole, at most.
+
+    >>> largest_download() > 2**30
+    True
+    """
+    given = os.environ.get(LARGEST_VARIABLE, "")
+    if given and not given.isdecimal():
+        raise ConfigError(f"${LARGEST_VARIABLE} is {given!r}; give a number of bytes")
+    return int(given) if given else LARGEST
+
+
 def _download(url: str, answer: Any, target: Path) -> None:
-    """Download a whole file; a partial one is not kept."""
+    """Download a whole file; a partial one is not kept, whatever ends it."""
+    most = largest_download()
     promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
-            shutil.copyfileobj(answer, part)
-            size = part.tell()
-        if promised is not None and size != int(promised):
-            Path(part.name).unlink()
-            raise VideoError(f"{url}: the connection broke off after {size} of {promised} bytes")
-        Path(part.name).replace(target)
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART, delete=False) as part:
+            try:
+                share(part)  # so that the garbage collector leaves it alone
+                while chunk := answer.read(_CHUNK):
+                    if part.tell() + len(chunk) > most:
+                        raise VideoError(
+                            f"{url}: more than the {size_text(most)} that are downloaded at most; "
+                            f"${LARGEST_VARIABLE} sets another limit"
+                        )
+                    part.write(chunk)
+                part.flush()
+                size = part.tell()
+                if promised is not None and size != int(promised):
+                    raise VideoError(f"{url}: the connection broke off after {size} of {promised} bytes")
+                Path(part.name).replace(target)
+            except BaseException:
+                Path(part.name).unlink(missing_ok=True)
+                raise
     except (OSError, http.client.HTTPException) as error:
         raise VideoError(f"{url}: could not be fetched ({error})") from error
 
