@@ -62,6 +62,7 @@ def test_folders_that_vanish_end_no_upkeep(tmp_path, monkeypatch, step):
         "clear": lambda: store.clear(KINDS),
     }
     steps[step]()
+    assert not store.root.exists()
 
 
 def test_a_write_beside_a_clear_is_done_again(tmp_path, monkeypatch):
