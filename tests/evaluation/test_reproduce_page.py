@@ -224,7 +224,7 @@ def run(call, pretended, monkeypatch):
     program, *arguments = call
     if program == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-        for wanted in re.findall(r"framenest\[(.*?)\]", " ".join(arguments)):
+        for wanted in re.findall(r"\.\[(.*?)\]", " ".join(arguments)):
             assert set(wanted.split(",")) <= set(extras)
     elif program == "vllm":
         sizes = json.loads(arguments[arguments.index("--mm-processor-kwargs") + 1])["size"]
