@@ -27,6 +27,18 @@ def says(page: str, number: str) -> bool:
     return re.search(rf"(?<![\d.,]){re.escape(number)}", page) is not None
 
 
+def test_every_promise_of_the_security_page_names_tests_that_exist():
+    page = (ROOT / "docs" / "security.md").read_text()
+    promised, _, _ = page.partition("## Not promised")
+    promises = re.findall(r"^- .*$", promised, re.M)
+    assert len(promises) > 20
+    for promise in promises:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", promise)
+        assert named, promise
+        for file, test in named:
+            assert re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.M), f"{file}::{test}"
+
+
 def test_the_scorer_example_runs(clip):
     page = (ROOT / "docs" / "scorers.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.S).group(1)
