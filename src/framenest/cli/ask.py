@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import rich_click as click
@@ -19,6 +20,7 @@ from framenest.errors import ConfigError
 from framenest.lmm.ladder import LADDERS, Ladder
 from framenest.lmm.ladder import ask as ask_with
 from framenest.lmm.prompt import CITE, prompt
+from framenest.lmm.rewriting import rewrite as rewritten
 from framenest.lmm.styles import check_style
 from framenest.method.look_for import LookFor
 from framenest.method.ranking import Ranking
@@ -52,6 +54,10 @@ def ask(
     token_budget: TokenBudget,
     choices: tuple[str, ...] = model_options.CHOICES,
     descriptions: Descriptions,
+    rewrite: bool = option(
+        "First have the model write two to four descriptions of what to look for: one short call without "
+        "pictures. They come beside those of --look-for."
+    ),
     output: Path | None = option(
         "Also write the ranking here as JSON, for show, report and extract.", short="-o", type=OutputFile()
     ),
@@ -76,6 +82,7 @@ def ask(
     \b
     framenest ask kiln.mp4 "What happens after firing?" -k 16 --base-url http://localhost:8000/v1 -o kiln.json
     framenest ask kiln.mp4 "What is fired?" --options cups tiles --budget-ladder 8,16,32 --base-url …
+    framenest ask kiln.mp4 "What happens after firing?" --rewrite --with-transcript --base-url …
     """
     if sum(given is not None for given in (budget, budget_ladder, token_budget.max_tokens)) > 1:
         raise ConfigError("give one of -k, --budget-ladder and --max-tokens, not several")
@@ -92,7 +99,15 @@ def ask(
                 budgets = [token_budget.frames(opened.info, model.style, pictures, every, text)]
             session = scorer.session(common, bars)
             said = spoken.settings(session.transcript(opened) if spoken.with_transcript else None)
-            chosen = _choose(selector, session, opened, question, budgets, descriptions.given())
+            look_for = descriptions.given()
+            if rewrite and selector not in (None, MecSelector.name):
+                raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
+            if rewrite:
+                written = rewritten(client, opened.info, question, choices)
+                texts = (*descriptions.look_for, *written.texts)
+                look_for = replace(written, texts=texts, join=descriptions.look_for_join)
+                note(f"looking for: {'; '.join(texts)}")
+            chosen = _choose(selector, session, opened, question, budgets, look_for)
         if output is not None:
             chosen.save(output)
         asked = ask_with(
@@ -113,7 +128,8 @@ def ask(
     if as_json:
         who = "mec" if isinstance(chosen, Ranking) else chosen.selector
         about = {"video": opened.info.path, "selector": who, "scorer": chosen.scorer}
-        where = {"base_url": client.base_url, "options": list(choices)}
+        where: dict[str, object] = {"base_url": client.base_url, "options": list(choices)}
+        where |= {} if look_for is None else {"look_for": look_for.to_json()}
         write_json(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
     else:
         print_asked(asked)

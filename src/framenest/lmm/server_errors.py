@@ -152,6 +152,10 @@ class ServerErrors:
                 f"{asked}; take fewer frames with -k, or smaller ones with --max-side ({said[:_SHOWN]})"
             )
         used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
+        if not count:
+            return ModelError(
+                f"{self._where}: the question alone is too long for the context ({limit} tokens)"
+            )
         pictures = request.tokens.frames + request.tokens.times
         if used:
             answer = server.max_tokens if _find(_COMPLETION_COUNTED, said) else 0
