@@ -1,0 +1,195 @@
+"""Faults at random, for some minutes: what is lost? (The goal: nothing.)
+
+    python benchmarks/faults.py --minutes 10 [--seed 1]
+
+Kills rank, index, rank --manifest and serve at random moments, damages and swaps cache entries, fills disks,
+and hands over bombs and fuzzed videos. After every fault all videos are asked for again: each ranking must be
+the one from an untouched cache. Needs Linux and the extras `server` and `test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from machine import write
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from media import numbered_video
+from served import Server
+
+FAST = ["--base-probes", "16", "--extra-probes", "8", "--scorer", "none"]
+VIDEOS = 3
+
+
+class Run:
+    """The videos, one cache that is never cleaned, the true rankings, and what happened."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.folder, self.rng = folder, rng
+        self.cache, self.media = folder / "cache", folder / "media"
+        self.media.mkdir()
+        self.videos = [numbered_video(self.media / f"{n}.mp4", 90 + 40 * n) for n in range(VIDEOS)]
+        self.counts: Counter[str] = Counter()
+        self.lost: list[str] = []
+        self.truth = [self.frames(video, folder / "clean") for video in self.videos]
+        wrong = [truth for truth in self.truth if isinstance(truth, str)]
+        if wrong:
+            sys.exit(f"nothing to compare with: {wrong[0]}")
+        rows = [json.dumps({"video": str(video), "question": None}) for video in self.videos]
+        (folder / "asked.jsonl").write_text("\n".join(rows))
+
+    def command(self, *arguments: object, cache: Path | None = None) -> list[str]:
+        return [sys.executable, "-m", "framenest", *map(str, arguments), "--cache", str(cache or self.cache)]
+
+    def rank(self, video: Path, cache: Path | None = None) -> list[str]:
+        target = self.folder / "ranking.json"
+        return self.command("rank", video, "--no-question", "-o", target, "--quiet", *FAST, cache=cache)
+
+    def frames(self, video: Path, cache: Path | None = None) -> list[int] | str:
+        """The ranks of a video; a line where there are none."""
+        (self.folder / "ranking.json").unlink(missing_ok=True)
+        done = subprocess.run(self.rank(video, cache), capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"exit {done.returncode}: {done.stderr[-300:]}"
+        rows = json.loads((self.folder / "ranking.json").read_text())["ranks"]
+        return [row["frame"] for row in rows]
+
+    def check(self, after: str) -> None:
+        """Every ranking is the true one."""
+        for video, truth in zip(self.videos, self.truth, strict=True):
+            found = self.frames(video)
+            if found != truth:
+                self.lost.append(f"after {after}: {video.name}: {found}")
+
+    def killed(self, command: list[str]) -> None:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(self.rng.uniform(0.3, 4.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def refused(self, command: list[str], codes: tuple[int, ...], full: bool = False) -> None:
+        """A command that must end by itself, with one of these codes and no traceback."""
+
+        def limit() -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+
+        before = limit if full else None
+        done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=before)
+        if done.returncode not in codes or "Traceback" in done.stderr:
+            self.lost.append(f"{command[3]} ended with {done.returncode}: {done.stderr[-300:]}")
+
+    def kill_rank(self) -> None:
+        self.killed(self.rank(self.rng.choice(self.videos)))
+
+    def kill_index(self) -> None:
+        self.killed(
+            self.command("index", self.media, "--jobs", 2, *FAST, "--failures", self.folder / "f.jsonl")
+        )
+
+    def kill_manifest(self) -> None:
+        out, failures = self.folder / "rankings", self.folder / "f.jsonl"
+        given = [
+            "--manifest",
+            self.folder / "asked.jsonl",
+            "--no-question",
+            "-o",
+            out,
+            "--failures",
+            failures,
+        ]
+        self.killed(self.command("rank", *given, *FAST))
+        for file in out.glob("*.json") if out.exists() else ():
+            json.loads(file.read_text())  # whole, or not there
+
+    def kill_serve(self) -> None:
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "scores.csv").write_text("frame,score\n9,1\n")
+        server = Server(folder, "--scorer", f"table:{folder / 'scores.csv'}", videos=self.media).start()
+        video = server.register("0.mp4")["video"]["id"]
+        server.http.post("/rankings", json={"video": video, "question": "Where?"})
+        time.sleep(self.rng.uniform(0, 2))
+        server.stop(signal.SIGKILL)
+        server.start()
+        try:
+            ranking = server.ask(video, "Where?")
+            if len(server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4}).json()["frames"]) != 4:
+                self.lost.append("serve: a prefix after a kill")
+        except AssertionError as error:
+            self.lost.append(f"serve: {error}")
+        finally:
+            server.stop()
+
+    def damage(self) -> None:
+        for file in self.some_entries(3):
+            data = bytearray(file.read_bytes())
+            data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
+            file.write_bytes(data)
+
+    def swap(self) -> None:
+        entries = self.some_entries(2)
+        if len(entries) == 2:
+            one, other = (file.read_bytes() for file in entries)
+            entries[0].write_bytes(other)
+            entries[1].write_bytes(one)
+
+    def some_entries(self, count: int) -> list[Path]:
+        every = sorted(self.cache.rglob("*.safetensors"))
+        return self.rng.sample(every, min(count, len(every)))
+
+    def full_disk(self) -> None:
+        self.refused(self.rank(self.rng.choice(self.videos), self.folder / "full"), (0, 2), full=True)
+
+    def bomb(self) -> None:
+        path = self.folder / "bomb.gif"
+        Image.new("P", (self.rng.choice([1, 2]), 32000)).save(path)
+        self.refused(self.rank(path), (2,))
+
+    def fuzzed(self) -> None:
+        data = bytearray(self.rng.choice(self.videos).read_bytes())
+        for _ in range(self.rng.randint(1, 200)):
+            data[self.rng.randrange(len(data))] = self.rng.randrange(256)
+        path = self.folder / "fuzzed.mp4"
+        path.write_bytes(data)
+        self.refused(self.rank(path), (0, 2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder), random.Random(given.seed))
+        faults: list[Callable[[], None]] = [
+            run.kill_rank, run.kill_index, run.kill_manifest, run.kill_serve, run.damage, run.swap,
+            run.full_disk, run.bomb, run.fuzzed,
+        ]  # fmt: skip
+        until = time.monotonic() + 60 * given.minutes
+        while time.monotonic() < until:
+            fault = run.rng.choice(faults)
+            fault()
+            run.counts[fault.__name__] += 1
+            run.check(fault.__name__)
+        counts = dict(sorted(run.counts.items()))
+        print(counts, f"; lost: {len(run.lost)}", *run.lost, sep="\n")
+        result = {"minutes": given.minutes, "seed": given.seed, "faults": counts, "lost": run.lost}
+        write("faults", result)
+
+
+if __name__ == "__main__":
+    main()
