@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import warnings
+
 import numpy as np
 import pytest
 
@@ -9,6 +13,7 @@ from framenest import MEC, FrameBatch, MECConfig, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig, ScorerConfig
 from framenest.models.hub import from_folder
+from framenest.scorers.truncation import CutQuestion
 from framenest.video import open_video
 
 torch = pytest.importorskip("torch", reason="needs the extra `blip2`")
@@ -59,6 +64,49 @@ def test_logits_equal_the_full_forward(checkpoint):
     store.put("features/ab", {}, {k: np.asarray(v) for k, v in encoded.items()})
     assert (scorer.logits(store.get("features/ab")[1], QUESTION) == logits).all()
     assert scorer.match(encoded, QUESTION) == pytest.approx(probabilities, abs=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_features_of_half_precision_equal_transformers(checkpoint, precision):
+    """Bit for bit: the same operations in the same order."""
+    from transformers import Blip2ForImageTextRetrieval
+
+    _, weights = checkpoint
+    scorer = scorer_of(weights, ScorerConfig(device="cpu", precision=precision))
+    theirs = Blip2ForImageTextRetrieval.from_pretrained(weights.path, dtype=getattr(torch, precision)).eval()
+    pixels = scorer._on.pixels(tiny.noise(5), torch.device("cpu"))
+    with torch.inference_mode():
+        expected = theirs.vision_model(pixel_values=pixels).last_hidden_state
+        assert torch.equal(scorer._models[0].vision(pixels), expected)
+    assert expected.float().std() > 0.1
+
+
+def test_tokens_are_those_of_transformers(checkpoint):
+    processor, weights = checkpoint
+    scorer = scorer_of(weights)
+    for question in (QUESTION, "", "the kiln ?", "red dog " * 20):
+        expected = processor.tokenizer(question, truncation=True, max_length=24)["input_ids"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CutQuestion)
+            assert scorer._tokens(question, 24).tolist() == [expected]
+
+
+def test_no_import_of_transformers(checkpoint):
+    """It takes longer than reading the weights."""
+    _, weights = checkpoint
+    code = (
+        "import sys, numpy as np\n"
+        "from framenest import FrameBatch, ScorerConfig\n"
+        "from framenest.cache.directory import DirectoryStore\n"
+        "from framenest.scorers import load_scorer\n"
+        f"store = DirectoryStore({str(weights.path.parent)!r})\n"
+        f"scorer = load_scorer('blip2:{weights.path}', store, ScorerConfig(device='cpu'))\n"
+        "pixels = np.zeros((1, 28, 28, 3), 'u1')\n"
+        "scorer.match(scorer.encode(FrameBatch(np.arange(1), np.zeros(1), (pixels,))), 'red')\n"
+        "print([m for m in ('transformers', 'sklearn', 'torch.distributed.tensor') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_relevance_is_one_softmax_not_two(checkpoint):
@@ -184,16 +232,16 @@ def test_memory_that_runs_out_halves_the_batch(checkpoint):
     """A vision model that takes two frames at most stands for a GPU that is too small."""
     _, weights = checkpoint
     scorer = scorer_of(weights, ScorerConfig(device="cpu", batch=8))
-    real = scorer._models[0].vision_model.forward
+    real = scorer._models[0].vision
     sizes = []
 
-    def forward(pixel_values, **named):
-        sizes.append(len(pixel_values))
-        if len(pixel_values) > most:
+    def vision(pixels):
+        sizes.append(len(pixels))
+        if len(pixels) > most:
             raise torch.OutOfMemoryError("CUDA out of memory (made up)")
-        return real(pixel_values=pixel_values, **named)
+        return real(pixels)
 
-    scorer._models[0].vision_model.forward = forward
+    scorer._models[0].vision = vision
     most = 2
     pictures = frames_of(tiny.noise(7))
     assert len(scorer.encode(pictures)["vision"]) == 7
@@ -236,11 +284,11 @@ def test_one_batch_is_shared_by_all_devices(checkpoint):
 
 
 def test_a_model_that_does_not_fit_is_said_so(checkpoint, monkeypatch):
-    from transformers import Blip2ForImageTextRetrieval
+    from framenest.scorers.blip2_network import Blip2Network
 
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory (made up)")
 
-    monkeypatch.setattr(Blip2ForImageTextRetrieval, "from_pretrained", full)
+    monkeypatch.setattr(Blip2Network, "load", full)
     with pytest.raises(ScorerError, match="out of GPU memory: the model does not fit; try --device cpu"):
         scorer_of(checkpoint[1])

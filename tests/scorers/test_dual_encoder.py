@@ -16,7 +16,7 @@ from framenest.config import ScorerConfig
 from framenest.models.hub import from_folder
 
 torch = pytest.importorskip("torch", reason="needs the extra `siglip2`")
-pytest.importorskip("transformers", reason="needs the extra `siglip2`")
+transformers = pytest.importorskip("transformers", reason="needs the extra `siglip2`")
 import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
@@ -65,6 +65,38 @@ def test_siglip_equals_its_forward(siglip):
     encoded = scorer.encode(frames_of(pictures))
     assert scorer.scores(encoded, QUESTION, encoded) == pytest.approx(logits, abs=1e-5)
     assert scorer.match(encoded, QUESTION) == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("kind", ["siglip", "clip"])
+def test_vectors_equal_those_of_transformers(kind, precision, tmp_path):
+    """Bit for bit: the same operations in the same order."""
+    make, scorer = {"siglip": (tiny.random_siglip, SiglipScorer), "clip": (tiny.random_clip, ClipScorer)}[
+        kind
+    ]
+    *_, tokenizer, _ = make(tmp_path / "m")
+    weights = from_folder(tmp_path / "m", DirectoryStore(tmp_path / "s"))
+    ours = scorer(weights, ScorerConfig(device="cpu", precision=precision))
+    theirs = transformers.AutoModel.from_pretrained(weights.path, dtype=getattr(torch, precision)).eval()
+    pixels = ours._on.pixels(tiny.noise(5), torch.device("cpu"))
+    length = theirs.config.text_config.max_position_embeddings
+    tokens = tokenizer([QUESTION], padding="max_length", max_length=length, return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        pictures = theirs.get_image_features(pixel_values=pixels).pooler_output
+        assert torch.equal(ours._models[0].picture(pixels), pictures)
+        text = theirs.get_text_features(input_ids=tokens).pooler_output
+        assert torch.equal(ours._models[0].text(tokens), text)
+    unit = text.float()[0] / text.float()[0].norm()
+    assert ours.text_vector(QUESTION) == pytest.approx(unit.numpy(), abs=1e-6)
+    assert pictures.float().std(dim=0).min() > 0
+
+
+def test_another_kind_of_model_is_refused(siglip):
+    _, weights = siglip
+    config = json.loads((weights.path / "config.json").read_text())
+    (weights.path / "config.json").write_text(json.dumps(config | {"model_type": "altclip"}))
+    with pytest.raises(ScorerError, match="a dual encoder is a model of type siglip or clip, not altclip"):
+        SiglipScorer(weights, PLAIN)
 
 
 def test_siglip_reads_lower_case(siglip):

@@ -61,7 +61,7 @@ class ModelEntry:
         return damaged(files, store, anew=anew)
 
 
-_TORCH = ("torch", "transformers")
+_TORCH = ("torch", "tokenizers")
 _SIGLIP_ONNX = HubRepo(
     "onnx-community/siglip2-base-patch16-224-ONNX",
     1500 * MB,
@@ -77,7 +77,7 @@ CATALOGUE = {entry.name: entry for entry in (
                  revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),),
         "GPU"),
     ModelEntry(
-        "blip", "image-text matching, as AKS was released", "blip", _TORCH,
+        "blip", "image-text matching, as AKS was released", "blip", (*_TORCH, "transformers"),
         (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MB, "BSD-3-Clause"),),
         "GPU"),
     ModelEntry(

@@ -7,6 +7,8 @@ which reads it, and the matching head.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from framenest.scorers.blip2 import Blip2Scorer
@@ -27,28 +29,45 @@ class BlipScorer(Blip2Scorer):
     """
 
     name = extra = "blip"
-    model_class = "BlipForImageTextRetrieval"
+
+    def _loader(self) -> Callable[..., Any]:
+        from transformers import BlipForImageTextRetrieval
+
+        def load(folder: Path, *, dtype: Any, device: Any) -> BlipNetwork:
+            model = BlipForImageTextRetrieval.from_pretrained(folder, dtype=dtype)
+            return BlipNetwork(model.eval().to(device))
+
+        return load
 
     def _question(self, question: str) -> Any:
         tokens = self._tokens(WORDS.sub(" ", question.lower()).strip(), LONGEST)
-        tokens[:, 0] = self._reads_pictures()
+        tokens[:, 0] = self._models[0].reads_pictures
         return tokens
 
-    def _reads_pictures(self) -> int:
+
+class BlipNetwork:
+    """The model of transformers, with the methods of Blip2Network."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        vision = model.config.vision_config
+        self.tokens, self.width = (vision.image_size // vision.patch_size) ** 2 + 1, vision.hidden_size
+        """Of the features of one frame."""
+        self.reads_pictures = int(model.config.text_config.vocab_size) - 1
         """The token [ENC], the last of the vocabulary; hub checkpoints' tokenizers do not name it."""
-        return int(self._models[0].config.text_config.vocab_size) - 1
 
-    def _speed_up(self, model: Any) -> None:
-        """Nothing: all of the model is of the precision asked for."""
+    def vision(self, pixels: Any) -> Any:
+        """(n, 3, H, W) normalised pictures → (n, v, d) what the vision transformer makes of them."""
+        return self._model.vision_model(pixel_values=pixels).last_hidden_state
 
-    @staticmethod
-    def _matching(model: Any, vision: Any, tokens: Any) -> Any:
+    def match(self, vision: Any, question: Any) -> Any:
+        """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
         import torch
 
-        read = model.text_encoder(
-            input_ids=tokens.expand(len(vision), -1),
-            attention_mask=torch.ones((len(vision), tokens.shape[1]), dtype=torch.long, device=vision.device),
-            encoder_hidden_states=vision.to(model.vision_model.dtype),
+        read = self._model.text_encoder(
+            input_ids=question.expand(len(vision), -1),
+            attention_mask=torch.ones((len(vision), question.shape[1]), dtype=torch.long, device=vision.device),
+            encoder_hidden_states=vision.to(self._model.vision_model.dtype),
             encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
         ).last_hidden_state
-        return model.itm_head(read[:, 0])
+        return self._model.itm_head(read[:, 0])

@@ -6,6 +6,7 @@ then costs the Q-Former and the matching head.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -16,13 +17,13 @@ from framenest.frames import FrameBatch
 from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
-from framenest.scorers.torch_scorer import TransformersScorer
+from framenest.scorers.torch_scorer import CheckpointScorer
 
 MATCH_ON_GPU, MATCH_ON_CPU = 640, 32
 """Frames that the Q-Former takes at a time."""
 
 
-class Blip2Scorer(TransformersScorer):
+class Blip2Scorer(CheckpointScorer):
     """Relevance = softmax of the two matching logits, match class.
 
     encode → {"vision": (n, 257, 1408) float16 at 224 px}; features are float16 whatever the model's
@@ -33,7 +34,6 @@ class Blip2Scorer(TransformersScorer):
     """
 
     name = extra = "blip2"
-    model_class = "Blip2ForImageTextRetrieval"
     own_relevance = "matching probability"
     match_levels = (0.5, 0.1)  # of a probability; not measured on questions
     own_calibration: Literal["none", "logistic"] = "none"
@@ -49,21 +49,22 @@ class Blip2Scorer(TransformersScorer):
         super().__init__(checkpoint, config, progress)
         import torch
 
-        if self._on.dtype == torch.float16:
-            for model in self._models:
-                self._speed_up(model)
         self._kept = getattr(torch, features)
         self._match_batch = config.batch or (MATCH_ON_CPU if self._on.first.type == "cpu" else MATCH_ON_GPU)
         if features != "float16":
             self.version += f", features {features}"
 
+    def _loader(self) -> Callable[..., Any]:
+        from framenest.scorers.blip2_network import Blip2Network
+
+        return Blip2Network.load
+
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]
 
         def vision(rows: slice, which: int) -> Any:
-            model = self._models[which]
             prepared = self._on.pixels(pixels[rows], self._on.devices[which])
-            return model.vision_model(pixel_values=prepared).last_hidden_state.to(self._kept)
+            return self._models[which].vision(prepared).to(self._kept)
 
         found, self.batch = self._on.map(vision, len(pixels), self.batch)
         if found is None:
@@ -87,7 +88,7 @@ class Blip2Scorer(TransformersScorer):
         def matching(part: slice, which: int) -> Any:
             device = self._on.devices[which]
             with fast_products(self._on):
-                return self._matching(self._models[which], as_tensor(rows[part], device), tokens.to(device))
+                return self._models[which].match(as_tensor(rows[part], device), tokens.to(device))
 
         found, self._match_batch = self._on.map(matching, len(rows), self._match_batch, "match")
         result = np.zeros((0, 2), np.float32) if found is None else found.float().cpu().numpy()
@@ -108,52 +109,10 @@ class Blip2Scorer(TransformersScorer):
 
     def _question(self, question: str) -> Any:
         """(1, t) ids of the question alone; the image's places are the model's own query tokens."""
-        return self._tokens(question, self._models[0].config.qformer_config.max_position_embeddings)
-
-    def _speed_up(self, model: Any) -> None:
-        """What a model of half precision may do faster."""
-        _read_frames_in_float16(model.qformer)
-
-    @staticmethod
-    def _matching(model: Any, vision: Any, tokens: Any) -> Any:
-        """Logits (n, 2) of what the vision model made of n frames (n, v, d) and one question (1, t)."""
-        import torch
-
-        count, queries = len(vision), model.query_tokens.shape[1]
-        vision = vision.to(model.vision_model.dtype)
-        embedded = model.embeddings(
-            input_ids=tokens.expand(count, -1), query_embeds=model.query_tokens.expand(count, -1, -1)
-        )
-        read = model.qformer(
-            query_embeds=embedded,
-            query_length=queries,
-            attention_mask=torch.ones(embedded.shape[:-1], dtype=torch.long, device=embedded.device),
-            encoder_hidden_states=vision,
-            encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
-        ).last_hidden_state
-        return model.itm_head(read.to(model.itm_head.weight.dtype)[:, :queries]).mean(dim=1)
+        return self._tokens(question, self._models[0].longest)
 
     def _no_frames(self) -> Any:
         import torch
 
-        vision = self._models[0].config.vision_config
-        tokens = (vision.image_size // vision.patch_size) ** 2 + 1
-        return torch.zeros((0, tokens, vision.hidden_size), dtype=self._kept, device=self._on.first)
-
-
-def _read_frames_in_float16(qformer: Any) -> None:
-    """Attention of the Q-Former in float16: two thirds of its time go into reading the frames' features."""
-    from transformers import AttentionInterface
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    def attention(module: Any, query: Any, key: Any, value: Any, _: Any, **how: Any) -> tuple[Any, None]:
-        halves = query.half(), key.half(), value.half()
-        read, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](module, *halves, None, **how)  # no token is ever masked
-        return read.float(), None
-
-    AttentionInterface.register("framenest-float16", attention)
-    qformer.set_attn_implementation("framenest-float16")
-    for layer in qformer.encoder.layer:
-        if layer.has_cross_attention:
-            for part in (layer.crossattention.attention.key, layer.crossattention.attention.value):
-                part.half().register_forward_pre_hook(lambda _, given: (given[0].half(),))
+        shape = (0, self._models[0].tokens, self._models[0].width)
+        return torch.zeros(shape, dtype=self._kept, device=self._on.first)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import ScorerConfig
+from framenest.errors import ScorerError
 from framenest.frames import FrameBatch
 from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid
-from framenest.scorers.torch_scorer import TransformersScorer
+from framenest.scorers.tokenizer_files import padding_token
+from framenest.scorers.torch_scorer import CheckpointScorer
 
 SIGLIP_LEVELS = (0.1, 0.01)
 """Match levels of a sigmoid that is far below 0.5 even for good matches; not measured on questions."""
@@ -49,24 +51,32 @@ class DualScorer(Calibrated):
         return known[1]
 
 
-class TorchDualScorer(TransformersScorer, DualScorer):
-    """A dual encoder of transformers."""
+class TorchDualScorer(CheckpointScorer, DualScorer):
+    """A dual encoder in torch."""
 
-    model_class = "AutoModel"
     lower_case = False
 
     def __init__(
         self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
     ) -> None:
         super().__init__(checkpoint, config, progress)
-        self.scale, self.bias = logit_of(self._models[0])
+        self.scale, self.bias = self._models[0].scale, self._models[0].bias
+        padding = padding_token(checkpoint.path, self._tokenizer)
+        if padding is None:
+            raise ScorerError(f"{checkpoint.path}: its tokenizer_config.json names no padding token")
+        self._padding = padding
+
+    def _loader(self) -> Callable[..., Any]:
+        from framenest.scorers.dual_network import DualNetwork
+
+        return DualNetwork.load
 
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]
 
         def vectors(rows: slice, which: int) -> Any:
             prepared = self._on.pixels(pixels[rows], self._on.devices[which])
-            return _unit(self._models[which].get_image_features(pixel_values=prepared).pooler_output)
+            return _unit(self._models[which].picture(prepared))
 
         found, self.batch = self._on.map(vectors, len(pixels), self.batch)
         if found is None:
@@ -77,10 +87,11 @@ class TorchDualScorer(TransformersScorer, DualScorer):
         import torch
 
         text = question.lower() if self.lower_case else question
-        limit = self._models[0].config.text_config.max_position_embeddings
-        tokens = self._tokens(text, limit, padding="max_length").to(self._on.first)
+        limit = self._models[0].longest
+        tokens = self._tokens(text, limit)
+        tokens = torch.nn.functional.pad(tokens, (0, limit - tokens.shape[1]), value=self._padding)
         with torch.inference_mode():
-            found = self._models[0].get_text_features(input_ids=tokens).pooler_output
+            found = self._models[0].text(tokens.to(self._on.first))
         return np.asarray(_unit(found)[0].cpu().numpy())
 
 
@@ -104,12 +115,6 @@ class ClipScorer(TorchDualScorer):
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         return half_cosine((scores - self.bias) / self.scale)
-
-
-def logit_of(model: Any) -> tuple[float, float]:
-    """A dual encoder's scale and bias: logit = scale · cosine + bias."""
-    bias = getattr(model, "logit_bias", None)
-    return math.exp(model.logit_scale.item()), 0.0 if bias is None else bias.item()
 
 
 def half_cosine(cosines: Scores) -> NDArray[np.float32]:

@@ -6,9 +6,7 @@ config.json and preprocessor_config.json, as exports on the hub and `framenest m
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +23,7 @@ from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
 from framenest.scorers.dual_encoder import SIGLIP_LEVELS, DualScorer, half_cosine
 from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.tokenizer_files import loading, padding_token, read_json, tokenizer_file
 from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
 
@@ -45,20 +44,21 @@ class OnnxScorer(DualScorer):
 
     def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
         super().__init__(config.calibration)
-        self._config = _json(checkpoint.path / "config.json")
+        self._config = read_json(checkpoint.path / "config.json")
         self._siglip = str(self._config.get("model_type", "")).startswith("siglip")
         self.own_relevance = "sigmoid of the model's logit" if self._siglip else "(1 + cosine) / 2"
         self.match_levels = SIGLIP_LEVELS if self._siglip else None
         self._vision = _Side(_find(checkpoint.path, "vision_model.onnx"), "image_embeds")
         self._words = _Side(_find(checkpoint.path, "text_model.onnx"), "text_embeds")
         self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", "onnx")
-        self._pad = self._padding_of(checkpoint.path)
+        padding = padding_token(checkpoint.path, self._tokenizer)
+        self._pad = self._config["text_config"].get("pad_token_id") or 0 if padding is None else padding
         self._pictures = Preprocessing.load(checkpoint.path)
         self.inputs = (self._pictures.spec,)
         self.batch = config.batch or AT_ONCE
         self.timing = Timing()
         self.version = f"{checkpoint} float32"
-        logit = _json(checkpoint.path / "framenest.json", {})
+        logit = read_json(checkpoint.path / "framenest.json", {})
         if not logit and self._siglip and not self._logistic:
             raise ScorerError(
                 f"{checkpoint.name}: this export does not hold the logit's scale and bias, which "
@@ -99,13 +99,6 @@ class OnnxScorer(DualScorer):
         mask = np.array([[1] * len(ids) + [0] * padding], dtype=np.int64)
         return np.asarray(self._words({"input_ids": tokens, "attention_mask": mask})[0])
 
-    def _padding_of(self, folder: Path) -> int:
-        """The tokenizer's padding, which SigLIP attends to; the model's config often has another."""
-        token = _json(folder / "tokenizer_config.json", {}).get("pad_token")
-        name = token.get("content") if isinstance(token, dict) else token
-        known = self._tokenizer.token_to_id(name) if name else None
-        return int(known if known is not None else self._config["text_config"].get("pad_token_id") or 0)
-
 
 def onnx_session(path: Path, extra: str) -> Any:
     """A model file, ready to run on the CPU."""
@@ -117,17 +110,6 @@ def onnx_session(path: Path, extra: str) -> Any:
     settings.intra_op_num_threads = cores()  # by itself it takes all, in every worker process
     with loading(path, extra):
         return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
-
-
-@contextmanager
-def loading(path: Path, scorer: str) -> Iterator[None]:
-    """The runtimes' own exceptions share no public base; each means that the file is not right."""
-    try:
-        yield
-    except Exception as error:
-        raise ScorerError(
-            f"{path}: this model file cannot be loaded; run: framenest models fetch {scorer} ({error})"
-        ) from error
 
 
 class _Side:
@@ -147,34 +129,8 @@ class _Side:
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12))
 
 
-def tokenizer_file(path: Path, extra: str) -> Any:
-    """A tokenizer.json, without padding or truncation of its own."""
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise MissingExtra(extra, "tokenizers") from error
-    if not path.is_file():
-        raise ScorerError(f"{path}: is missing")
-    with loading(path, extra):
-        tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
 def _find(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / "onnx" / name):
         if path.is_file():
             return path
     raise ScorerError(f"{folder}: {name} is missing")
-
-
-def _json(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The object in a JSON file; `otherwise`, where it is given, where there is no file."""
-    if otherwise is not None and not path.is_file():
-        return otherwise
-    try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ScorerError(f"{path}: cannot be read ({error})") from error
-    return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import warnings
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 from framenest.errors import MissingExtra, ScorerError
 from framenest.models import Checkpoint
-from framenest.scorers.dual_encoder import logit_of
 
 BESIDE = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer.json",
           "tokenizer_config.json")  # fmt: skip
@@ -42,8 +42,8 @@ def export_onnx(checkpoint: Checkpoint, folder: Path) -> None:
     for name in BESIDE:
         if (checkpoint.path / name).is_file():
             shutil.copyfile(checkpoint.path / name, folder / name)
-    scale, bias = logit_of(model)
-    logit = {"scale": scale, "bias": bias}
+    bias = getattr(model, "logit_bias", None)
+    logit = {"scale": math.exp(model.logit_scale.item()), "bias": 0.0 if bias is None else bias.item()}
     (folder / "framenest.json").write_text(json.dumps(logit | {"from": str(checkpoint)}) + "\n")
 
 

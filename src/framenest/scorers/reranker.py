@@ -7,6 +7,7 @@ candidates (`rerank`) better than a whole video.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,10 @@ class RerankerScorer(TorchScorer):
     def _loader(self) -> Callable[..., Any]:
         from sentence_transformers import CrossEncoder
 
-        return lambda path, dtype: CrossEncoder(str(path), device="cpu", model_kwargs={"dtype": dtype})
+        def load(folder: Path, *, dtype: Any, device: Any) -> Any:
+            return CrossEncoder(str(folder), device="cpu", model_kwargs={"dtype": dtype}).eval().to(device)
+
+        return load
 
     def encode(self, frames: FrameBatch) -> Encoded:
         return {"picture": frames.pixels[0]}

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from framenest import models
 from framenest.cache.directory import DirectoryStore
-from framenest.scorers.onnx import onnx_session, tokenizer_file
+from framenest.scorers.onnx import onnx_session
+from framenest.scorers.tokenizer_files import tokenizer_file
 from framenest.scorers.truncation import tell_truncation
 
 LONGEST = 256  # tokens of a sentence that are read

@@ -25,8 +25,9 @@ from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
-from framenest.scorers.onnx import loading, onnx_session
+from framenest.scorers.onnx import onnx_session
 from framenest.scorers.sentence_encoder import SentenceEncoder
+from framenest.scorers.tokenizer_files import loading
 
 CLASSES, OBJECTS = 1000, 90
 PROMPT = "a photo of a "

@@ -85,9 +85,9 @@ class Devices:
         return self.devices[0]
 
     def place(self, load: Callable[..., Any], checkpoint: Checkpoint) -> list[Any]:
-        """A copy of the checkpoint on each device. `load` is a class's `from_pretrained`."""
+        """The checkpoint on each device, by load(folder, dtype=…, device=…)."""
         try:
-            return [load(checkpoint.path, dtype=self.dtype).eval().to(device) for device in self.devices]
+            return [load(checkpoint.path, dtype=self.dtype, device=device) for device in self.devices]
         except torch.OutOfMemoryError as error:
             raise _out_of_memory("the model does not fit") from error
         except (OSError, ValueError, KeyError, RuntimeError) as error:  # whatever the folder is instead

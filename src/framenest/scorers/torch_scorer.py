@@ -14,6 +14,7 @@ from framenest.models import Checkpoint, locate
 from framenest.protocols import Progress
 from framenest.scorers.calibration import Calibrated
 from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.tokenizer_files import tokenizer_file
 from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
 
@@ -57,14 +58,12 @@ class TorchScorer(Calibrated):
 
     @abstractmethod
     def _loader(self) -> Callable[..., Any]:
-        """The `from_pretrained` of the model's class; ImportError where its library is missing."""
+        """load(folder, dtype=…, device=…) → the model there; ImportError where its library is missing."""
 
 
-class TransformersScorer(TorchScorer):
-    """A model of transformers, with the pictures and the tokenizer that its checkpoint describes."""
+class CheckpointScorer(TorchScorer):
+    """A model with the pictures and the tokenizer that its checkpoint describes."""
 
-    model_class: str
-    """The class in transformers that loads the checkpoint."""
     inputs: tuple[ImageSpec, ...]
 
     def __init__(
@@ -72,20 +71,17 @@ class TransformersScorer(TorchScorer):
     ) -> None:
         pictures = Preprocessing.load(checkpoint.path)
         super().__init__(checkpoint, config, progress, pictures)
-        from transformers import AutoTokenizer
-
-        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.path)
+        self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", self.extra)
         self.inputs = (pictures.spec,)
 
-    def _loader(self) -> Callable[..., Any]:
-        import transformers
-
-        load: Callable[..., Any] = getattr(transformers, self.model_class).from_pretrained
-        return load
-
-    def _tokens(self, text: str, limit: int, **settings: Any) -> Any:
+    def _tokens(self, text: str, limit: int) -> Any:
         """(1, t) token ids of a question, cut to `limit`."""
-        whole = self._tokenizer(text, verbose=False)["input_ids"]  # not verbose: tell_truncation warns
-        tell_truncation(self.name, len(whole), limit)
-        cut = self._tokenizer(text, truncation=True, max_length=limit, return_tensors="pt", **settings)
-        return cut["input_ids"]
+        import torch
+
+        ids = self._tokenizer.encode(text).ids
+        tell_truncation(self.name, len(ids), limit)
+        if len(ids) > limit:
+            self._tokenizer.enable_truncation(limit)
+            ids = self._tokenizer.encode(text).ids
+            self._tokenizer.no_truncation()
+        return torch.tensor([ids])

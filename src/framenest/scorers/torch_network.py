@@ -1,0 +1,80 @@
+"""TorchNetwork: what networks in plain torch share.
+
+Plain torch spares the import of transformers, which takes longer than reading the weights, and a copy of the
+weights in main memory. The operations are those of transformers, in the same order: the tests compare the
+numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch.nn.functional import layer_norm, linear
+
+Weights = Mapping[str, torch.Tensor]
+
+
+class TorchNetwork:
+    """Weights by their names in the checkpoint, on one device, and the checkpoint's config.json."""
+
+    unused: tuple[str, ...] = ()
+    """How the names of weights begin that this network has no use for."""
+
+    def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
+        self._weights = weights
+
+    @classmethod
+    def load(cls, folder: Path, *, dtype: torch.dtype, device: torch.device) -> Self:
+        """From a folder that `save_pretrained` wrote, straight to the device."""
+        from safetensors import safe_open
+
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        index, files = folder / "model.safetensors.index.json", {"model.safetensors"}
+        if index.is_file():
+            files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        weights = {}
+        for file in sorted(files):
+            with safe_open(folder / file, framework="pt", device=str(device)) as opened:
+                for name in opened.keys():  # noqa: SIM118 - it is no mapping
+                    if not name.startswith(cls.unused or ("\0",)):
+                        weights[name] = opened.get_tensor(name).to(cls.precision(name, dtype))
+        return cls(weights, config)
+
+    @classmethod
+    def precision(cls, name: str, dtype: torch.dtype) -> torch.dtype:
+        """That of one of the weights in a network of this precision."""
+        return dtype
+
+    def _linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return linear(x, self._weights[name + ".weight"], self._weights.get(name + ".bias"))
+
+    def _norm(self, x: torch.Tensor, name: str, eps: float) -> torch.Tensor:
+        weight = self._weights[name + ".weight"]
+        return layer_norm(x, weight.shape, weight, self._weights[name + ".bias"], eps)
+
+    def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
+        """(n, 3, H, W) → (n, p, d)."""
+        kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
+        found = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
+        return found.flatten(2).transpose(1, 2)
+
+    def _depth(self, prefix: str) -> int:
+        """How many layers there are below a name."""
+        found = {int(n[len(prefix) :].split(".")[0]) for n in self._weights if n.startswith(prefix)}
+        if not found:
+            raise ValueError(f"it has no weights {prefix}*")
+        return max(found) + 1
+
+
+def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """(n, t, d) → (n, heads, t, d / heads)."""
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+
+
+def joined(x: torch.Tensor) -> torch.Tensor:
+    """(n, heads, t, d) → (n, t, heads · d)."""
+    return x.transpose(1, 2).flatten(2)
