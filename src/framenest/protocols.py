@@ -48,6 +48,7 @@ class Decoder(Protocol):
 
         `sizes` names the pictures wanted of each frame; None is the original size, upright, with
         square pixels. A frame that will not decode is left out: `FrameBatch.frames` says which came.
+        The batches are taken in a thread of their own, while those before are encoded.
         """
         ...
 
@@ -58,7 +59,7 @@ class Scorer(Protocol):
 
     Works in two steps, so that what does not depend on the question is computed once per video. What a
     scorer may offer beyond this are protocols of their own: SetsBatchSize, NamesRelevance, MeasuresMatch,
-    HoldsFeatures, KeepsTime, FrameEmbedder, Embedder.
+    HoldsFeatures, WarmsUp, KeepsTime, FrameEmbedder, Embedder.
     """
 
     name: str
@@ -129,6 +130,15 @@ class MeasuresMatch(Protocol):
 
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
         """Of a video's probes for a question; None where this scorer cannot tell."""
+        ...
+
+
+@runtime_checkable
+class WarmsUp(Protocol):
+    """A scorer whose first `encode` and `match` are slow, such as one on a GPU."""
+
+    def warm_up(self) -> None:
+        """Get that over with; called in a thread of its own while frames are decoded."""
         ...
 
 

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from framenest.cache.directory import local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, FramenestError, IndexMismatch, ScorerError
-from framenest.frames import VideoInfo
+from framenest.frames import ImageSpec, VideoInfo
 from framenest.progress_bars import Bars, ShowProgress
 from framenest.protocols import Decoder, NamesRelevance, Progress, Scorer, Store
-from framenest.scorers import load_scorer
+from framenest.scorers import known_inputs, load_scorer
 from framenest.scorers.feature_cache import FeatureCache
+from framenest.scorers.loading import Loading
+from framenest.scorers.read_ahead import ReadAhead
 from framenest.scorers.screen_text import ScreenText
 from framenest.scorers.sentence_encoder import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
@@ -80,6 +83,7 @@ class Session:
         self._local = local_directory(self.store)
         self._wanted_scorer = scorer
         self._loaded: dict[str, Scorer] = {}
+        self._loading: dict[str, Loading] = {}
         self._encoder: SentenceEncoder | None = None
         self._memory = memory
         self._kept: dict[tuple[Any, ...], Any] = {}
@@ -108,29 +112,55 @@ class Session:
     def _load(self, role: str, wanted: str | Scorer, scoring: ScorerConfig) -> Scorer:
         if role not in self._loaded:
             with self.timing("load"):
-                self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
+                begun = self._loading.pop(role, None)
+                if begun is None:
+                    self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
+                else:
+                    self._loaded[role] = begun.scorer()
         return self._loaded[role]
 
     def showing(self) -> AbstractContextManager[Any]:
         """For `with` around long work: its progress bars are there until it is done."""
         return self.progress if isinstance(self.progress, Bars) else nullcontext()
 
-    def scorer_for(self, question: str | None) -> Scorer | None:
-        """The scorer for a question; None without one.
+    def begin_loading(self) -> None:
+        """Load the scorer in a thread of its own, so that a video can be opened and decoded meanwhile."""
+        wanted = self._wanted_scorer
+        if isinstance(wanted, str) and not {"scorer"} & (self._loaded.keys() | self._loading.keys()):
+            self._loading["scorer"] = Loading(wanted, self._local, self.scoring, self.progress)
+
+    def begin_decoding(self, decoder: Decoder, frames: NDArray[np.int64], thumbnail: int) -> ReadAhead | None:
+        """Begin to decode frames that the scorer will want to see, before it is loaded.
+
+        Returns:
+            What `FeatureCache.take_over` takes; None where the pictures that the scorer wants are not known
+            before, or it is loaded already.
+        """
+        loading = self._loading.get("scorer")
+        pictures = None if loading is None else known_inputs(loading.wanted, self._local, self.scoring)
+        if loading is None or pictures is None:
+            return None
+        loading.warm()
+        return ReadAhead(decoder, frames, (ImageSpec.short_side(thumbnail), *pictures))
+
+    def check_question(self, question: str | None) -> None:
+        """Refuse a question that cannot be answered.
 
         Raises:
             ConfigError: the question is empty.
             ScorerError: there is a question, and no scorer.
         """
-        if question is None:
-            return None
-        if not question.strip():
+        if question is not None and not question.strip():
             raise ConfigError(
                 "the question is empty; pass None (--no-question) for a ranking that follows no question"
             )
-        if self.scorer is None:
+        if question is not None and self._wanted_scorer is None:
             raise ScorerError("a question needs a scorer, and none was given (scorer=None)")
-        return self.scorer
+
+    def scorer_for(self, question: str | None) -> Scorer | None:
+        """The scorer for a question, which is checked; None without one."""
+        self.check_question(question)
+        return None if question is None else self.scorer
 
     def open(self, video: Video, fps: float | None = None) -> Decoder:
         """The open video; the same decoder for the same content at the same path."""

@@ -154,3 +154,39 @@ def test_a_long_question_is_cut_and_said_so(tag_scorer):
     encoded = tag_scorer.encode(pictures(np.random.default_rng(5), 2, tag_scorer))
     with pytest.warns(CutQuestion, match=r"tags reads 256 tokens; the question has \d+"):
         tag_scorer.match(encoded, "word " * 400)
+
+
+def test_equal_neighbours_are_looked_at_once(tag_scorer, monkeypatch):
+    """The numbers are the same as of each frame alone, bit for bit."""
+    rng = np.random.default_rng(0)
+    which = [0, 0, 1, 2, 2, 2, 0]
+    pixels = tuple(
+        rng.integers(0, 256, (3, side, side, 3), np.uint8)[which]
+        for side in (224, 320)[: len(tag_scorer.inputs)]
+    )
+    looked = []
+    look = tag_scorer._classifier.__call__
+    monkeypatch.setattr(
+        type(tag_scorer._classifier), "__call__", lambda _, picture: looked.append(1) or look(picture)
+    )
+    frames = FrameBatch(np.arange(7), np.arange(7.0), pixels)
+    together = tag_scorer.encode(frames)
+    assert len(looked) == 4
+    for row in range(7):
+        alone = tag_scorer.encode(
+            FrameBatch(np.arange(1), np.zeros(1), tuple(p[row : row + 1] for p in pixels))
+        )
+        for kind in together:
+            assert (together[kind][row] == alone[kind][0]).all()
+
+
+def test_one_core_and_two_see_the_same(warm_tags_store, tag_scorer, monkeypatch):
+    monkeypatch.setenv("FRAMENEST_THREADS", "1")
+    alone = type(tag_scorer)(warm_tags_store)
+    sizes = [spec.size(640, 360) for spec in alone.inputs]
+    rng = np.random.default_rng(1)
+    pixels = tuple(rng.integers(0, 256, (3, h, w, 3), np.uint8) for w, h in sizes)
+    frames = FrameBatch(np.arange(3), np.arange(3.0), pixels)
+    one, more = alone.encode(frames), tag_scorer.encode(frames)
+    assert one.keys() == more.keys()
+    assert all((one[kind] == more[kind]).all() for kind in one)

@@ -122,10 +122,10 @@ class MEC:
         """
         before = self.session.timing.seconds
         with self.session.showing():
-            scorer = self.session.scorer_for(question)
-            cache = self.session.features(self.session.open(video, fps), scorer, self.config.index.thumbnail)
+            self.session.check_question(question)
+            cache, kept = self._begin(video, fps, scored=question is not None)
             decoded = cache.decoded
-            index, probes = self._index(cache)
+            index, probes = self._index(cache, kept)
             pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
         return self.order(self._measured(pool, before, cache.decoded - decoded))
 
@@ -135,11 +135,10 @@ class MEC:
         The same pass feeds the scorer, so that a question asked next decodes no probe again.
         """
         with self.session.showing():
-            decoder = self.session.open(video, fps)
-            cache = self.session.features(decoder, self.scorer, self.config.index.thumbnail)
-            index = self._index(cache)[0]
+            cache, kept = self._begin(video, fps, scored=True)
+            index = self._index(cache, kept)[0]
             if self.scorer is not None:
-                self.session.heard(decoder, *index.span)  # encoded now, for the questions
+                self.session.heard(cache.decoder, *index.span)  # encoded now, for the questions
             return index
 
     def scoring_name(self, decoder: Decoder, question: str | None) -> str:
@@ -182,11 +181,36 @@ class MEC:
         seconds = self.session.timing.since(before)
         return replace(pool, stats=replace(pool.stats, decoded=decoded, seconds=seconds))
 
-    def _index(self, cache: FeatureCache) -> tuple[SparseIndex, Features]:
+    def _begin(
+        self, video: Video, fps: float | None, *, scored: bool
+    ) -> tuple[FeatureCache, SparseIndex | None]:
+        """The video as the scorer sees it, and its index where that is kept.
+
+        While the scorer is loaded, the video is opened, and a new one's probes are decoded.
+        """
+        session, config = self.session, self.config.index
+        if scored:
+            session.begin_loading()
+        decoder = session.open(video, fps)
+        key = index_key(decoder, config)
+        kept = session.kept(("index", key)) or _stored_index(session.store, key)
+        begun = None
+        if scored and kept is None:
+            begun = session.begin_decoding(decoder, choose_probes(decoder, config)[1], config.thumbnail)
+        try:
+            cache = session.features(decoder, session.scorer if scored else None, config.thumbnail)
+        except BaseException:
+            if begun is not None:
+                begun.close()
+            raise
+        if begun is not None:
+            cache.take_over(begun)
+        return cache, kept
+
+    def _index(self, cache: FeatureCache, kept: SparseIndex | None) -> tuple[SparseIndex, Features]:
         """The index of the video, and its probes as the scorer sees them."""
         session, decoder, config = self.session, cache.decoder, self.config.index
         key = index_key(decoder, config)
-        kept = session.kept(("index", key)) or _stored_index(session.store, key)
         if kept is None:
             index, probes = self._build_index(cache)
             keep(session.store, key, index.header(), index.arrays())

@@ -20,7 +20,7 @@ from framenest.models.wheels import TAGS, WheelFile
 from framenest.protocols import Progress
 
 __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",
-           "locate", "require"]  # fmt: skip
+           "folder_of", "locate", "require"]  # fmt: skip
 
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """A repository's name on the hub."""
@@ -85,6 +85,15 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
         raise _not_here(scorer, checkpoint, revision)
     _must_be_whole(chosen.files(store), _as_asked(scorer, checkpoint, revision), store)
     return found
+
+
+def folder_of(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = "") -> Path | None:
+    """Where `locate` would find weights, without looking at them; None where they are not here."""
+    if checkpoint and Path(checkpoint).expanduser().is_dir():
+        return Path(checkpoint).expanduser()
+    repo = CATALOGUE[scorer].repo
+    found = None if repo is None else _chosen(repo, checkpoint, revision).locate(store)
+    return None if found is None else found.path
 
 
 def must_be_there(checkpoint: str) -> None:

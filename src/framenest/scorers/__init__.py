@@ -7,14 +7,18 @@ known of their weights is in `models.CATALOGUE`.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import runpy
 import shutil
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import MissingExtra, ScorerError
+from framenest.errors import FramenestError, MissingExtra, ScorerError
+from framenest.frames import ImageSpec
 from framenest.installation import install_hint
 from framenest.models import CATALOGUE, entry_of, locate
 from framenest.models.hub import reachable
@@ -63,6 +67,23 @@ def load_scorer(
             if importlib.util.find_spec(module) is None:
                 raise MissingExtra(CATALOGUE[name].extra, module)
     return _checked(load_plugin(point).load(checkpoint, store, config or ScorerConfig(), progress))
+
+
+def known_inputs(wanted: str, store: DirectoryStore, config: ScorerConfig) -> tuple[ImageSpec, ...] | None:
+    """The pictures that a scorer will want of each frame, without loading it; None where loading tells.
+
+    A scorer's class tells them with a classmethod `pictures(checkpoint, store, config)`.
+
+    >>> known_inputs("table:scores.csv", DirectoryStore(), ScorerConfig()) is None
+    True
+    """
+    try:
+        _, checkpoint, point = _find(wanted, store)
+        pictures = getattr(load_plugin(point), "pictures", None)
+        found = None if pictures is None else pictures(checkpoint, store, config)
+        return None if found is None else tuple(found)
+    except FramenestError:  # loading says what is wrong
+        return None
 
 
 def identity(wanted: str, store: DirectoryStore, revision: str = "") -> str:
@@ -161,9 +182,21 @@ def _checked(scorer: object) -> Scorer:
 
 
 def _gpu() -> bool:
-    """Whether torch has a GPU here; where torch is not installed, whether there is one of NVIDIA's."""
-    if importlib.util.find_spec("torch") is None:
+    """Whether torch would find a CUDA GPU; the driver is asked, since importing torch takes seconds."""
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:  # then whether there is one of NVIDIA's
         return shutil.which("nvidia-smi") is not None or Path("/dev/nvidia0").exists()
-    import torch
-
-    return bool(torch.cuda.is_available())
+    built = runpy.run_path(str(Path(torch.origin).with_name("version.py")))
+    if built.get("hip"):
+        return bool(importlib.import_module("torch").cuda.is_available())
+    if not built.get("cuda"):
+        return False
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    version, count = ctypes.c_int(), ctypes.c_int()
+    asked = (driver.cuInit(0), driver.cuDriverGetVersion(ctypes.byref(version)),
+             driver.cuDeviceGetCount(ctypes.byref(count)))  # fmt: skip
+    new_enough = version.value // 1000 >= int(built["cuda"].split(".")[0])
+    return not any(asked) and new_enough and count.value > 0

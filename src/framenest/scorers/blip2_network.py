@@ -14,8 +14,8 @@ from framenest.scorers.torch_network import TorchNetwork, Weights, heads_of, joi
 class Blip2Network(TorchNetwork):
     """Features of frames, and how they match a question.
 
-    In float16 the Q-Former stays float32, as transformers has it, but its attention is float16, and so is where
-    it reads the frames' features: two thirds of its time go there, and those features are float16 already.
+    In float16 the Q-Former stays float32, as transformers has it, but its attention is float16, and so is
+    where it reads the frames' features: two thirds of its time go there, and those are float16 already.
     """
 
     unused = ("text_projection.", "vision_projection.", "language_model.", "language_projection.")
@@ -55,7 +55,7 @@ class Blip2Network(TorchNetwork):
         return self._norm(x, "vision_model.post_layernorm", self._vision_eps)
 
     def match(self, vision: torch.Tensor, question: torch.Tensor) -> torch.Tensor:
-        """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question's tokens (1, t)."""
+        """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
         w = self._weights
         words = embedding(question, w["embeddings.word_embeddings.weight"])
         words = words + w["embeddings.position_embeddings.weight"][: question.shape[1]]

@@ -28,6 +28,7 @@ from framenest.protocols import (
     Store,
 )
 from framenest.scorers.features import FEATURES_FORMAT, Features
+from framenest.scorers.read_ahead import ReadAhead
 from framenest.text import size_text
 from framenest.timing import Timing
 
@@ -84,6 +85,7 @@ class FeatureCache:
         self._told = False
         self._key = partial(features_key, decoder, scorer, thumbnail)
         self._parts = [*self._kept()]
+        self._ahead: ReadAhead | None = None
 
     @property
     def nbytes(self) -> int:
@@ -122,6 +124,13 @@ class FeatureCache:
                 warnings.warn(text, KeptUnfinished, stacklevel=2)
             raise
         return pieces
+
+    def take_over(self, begun: ReadAhead) -> None:
+        """Frames whose decoding began before the scorer was loaded; dropped where they are known already."""
+        if self._parts:
+            begun.close()
+        else:
+            self._ahead = begun
 
     def see_or_replace(
         self, wanted: NDArray[np.int64], probes: NDArray[np.int64], stage: str, first: int = 0
@@ -238,20 +247,32 @@ class FeatureCache:
         self.decoded += done
 
     def _batches(self, frames: NDArray[np.int64]) -> Iterator[FrameBatch]:
-        """The decoder's batches, joined to as many frames as the scorer likes at once."""
+        """The decoder's batches, joined to as many frames as the scorer likes at once.
+
+        While one is encoded, the next is decoded.
+        """
         size = self.scorer.batch if isinstance(self.scorer, SetsBatchSize) else 1
-        decoded = self.decoder.read(frames, sizes=self._pictures)
         waiting: list[FrameBatch] = []
-        while True:
-            with self._timing("decode"):
-                batch = next(decoded, None)
-            if batch is not None:
-                waiting.append(batch)
-            if waiting and (batch is None or sum(map(len, waiting)) >= size):
-                yield FrameBatch.join(waiting)
-                waiting = []
-            if batch is None:
-                return
+        with self._begun(frames) as decoded:
+            while True:
+                with self._timing("decode"):
+                    batch = decoded.next()
+                if batch is not None:
+                    waiting.append(batch)
+                if waiting and (batch is None or sum(map(len, waiting)) >= size):
+                    yield FrameBatch.join(waiting)
+                    waiting = []
+                if batch is None:
+                    return
+
+    def _begun(self, frames: NDArray[np.int64]) -> ReadAhead:
+        """The frames being decoded: what was begun already, where it is the same."""
+        begun, self._ahead = self._ahead, None
+        if begun is not None:
+            if np.array_equal(begun.frames, frames) and begun.sizes == self._pictures:
+                return begun
+            begun.close()
+        return ReadAhead(self.decoder, frames, self._pictures)
 
     def _encode(self, batch: FrameBatch, timed: str = "encode") -> Features:
         thumbnails, *pictures = batch.pixels

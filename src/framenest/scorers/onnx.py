@@ -22,7 +22,7 @@ from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
 from framenest.scorers.dual_encoder import SIGLIP_LEVELS, DualScorer, half_cosine
-from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.preprocessing import Preprocessing, pictures_of
 from framenest.scorers.tokenizer_files import loading, padding_token, read_json, tokenizer_file
 from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
@@ -71,6 +71,13 @@ class OnnxScorer(DualScorer):
         """The scorer over the export that Framenest knows, or a checkpoint's (org/name or a folder)."""
         return cls(locate(cls.name, checkpoint, store, config.revision or ""), config)
 
+    @classmethod
+    def pictures(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig
+    ) -> tuple[ImageSpec, ...] | None:
+        """What `inputs` will be once it is loaded."""
+        return pictures_of(cls.name, checkpoint, store, config)
+
     def encode(self, frames: FrameBatch) -> Encoded:
         pixels = frames.pixels[0]
         mean = np.array(self._pictures.mean, np.float32)
@@ -100,14 +107,14 @@ class OnnxScorer(DualScorer):
         return np.asarray(self._words({"input_ids": tokens, "attention_mask": mask})[0])
 
 
-def onnx_session(path: Path, extra: str) -> Any:
-    """A model file, ready to run on the CPU."""
+def onnx_session(path: Path, extra: str, threads: int | None = None) -> Any:
+    """A model file, ready to run on the CPU with so many threads; on all cores by default."""
     try:
         import onnxruntime
     except ImportError as error:
         raise MissingExtra(extra, "onnxruntime") from error
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = cores()  # by itself it takes all, in every worker process
+    settings.intra_op_num_threads = threads or cores()  # by itself it takes all, in every worker process
     with loading(path, extra):
         return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from framenest.cache.directory import DirectoryStore
+from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
 from framenest.frames import ImageSpec
+from framenest.models import folder_of
 
 _RESAMPLING: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
@@ -41,6 +44,14 @@ class Preprocessing:
             return cls(spec, tuple(settings["image_mean"]), tuple(settings["image_std"]))
         except (KeyError, TypeError) as error:
             raise ScorerError(f"{folder}: pictures of this kind are not supported ({error!r})") from error
+
+
+def pictures_of(
+    scorer: str, checkpoint: str, store: DirectoryStore, config: ScorerConfig
+) -> tuple[ImageSpec, ...] | None:
+    """The pictures that a scorer's own checkpoint, or the one named, wants of each frame."""
+    folder = folder_of(scorer, checkpoint, store, config.revision or "")
+    return None if folder is None else (Preprocessing.load(folder).spec,)
 
 
 def _settings(folder: Path) -> dict[str, Any]:

@@ -6,14 +6,16 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
+
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra
-from framenest.frames import ImageSpec
+from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
-from framenest.protocols import Progress
+from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Calibrated
-from framenest.scorers.preprocessing import Preprocessing
+from framenest.scorers.preprocessing import Preprocessing, pictures_of
 from framenest.scorers.tokenizer_files import tokenizer_file
 from framenest.scorers.truncation import tell_truncation
 from framenest.timing import Timing
@@ -73,6 +75,25 @@ class CheckpointScorer(TorchScorer):
         super().__init__(checkpoint, config, progress, pictures)
         self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", self.extra)
         self.inputs = (pictures.spec,)
+
+    @classmethod
+    def pictures(
+        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig
+    ) -> tuple[ImageSpec, ...] | None:
+        """What `inputs` will be once it is loaded."""
+        return pictures_of(cls.name, checkpoint, store, config)
+
+    def warm_up(self) -> None:
+        """On a GPU, let the libraries choose and load their kernels for a whole batch."""
+        if self._on.first.type == "cuda":
+            width, height = self.inputs[0].size(16, 9)
+            noise = np.random.default_rng(0).integers(0, 256, (self.batch, height, width, 3), np.uint8)
+            rows = np.arange(self.batch)
+            self.match(self.encode(FrameBatch(rows, rows / 1.0, (noise,))), "?")
+
+    @abstractmethod
+    def encode(self, frames: FrameBatch) -> Encoded:
+        """Question-free features of frames."""
 
     def _tokens(self, text: str, limit: int) -> Any:
         """(1, t) token ids of a question, cut to `limit`."""
