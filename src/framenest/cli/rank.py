@@ -106,8 +106,7 @@ def rank(
     mec = MEC(
         config, name, store=common.cache, progress=bars, keep_features=keep_features, scoring=scorer.config
     )
-    if not no_question:
-        mec.session.begin_loading()  # beside it the video is opened
+    mec.session.begin_loading()  # beside it the video is opened
     opened = video_options.open(video, common)
     check_horizon(budgets, opened, config)
     if config.index.max_gap is not None:

@@ -1,0 +1,388 @@
+"""What a person waits for on a machine with a GPU, before and after, in one run; BLIP-2 of the real size.
+
+    python benchmarks/gpu_machine.py --before OTHER_CHECKOUT      both trees in turn
+    python benchmarks/gpu_machine.py                              this one alone
+
+Weights are random, of the real sizes (benchmarks/scorers.py says why that is fair). The video is made here:
+one minute of drifting soft noise at 1080p, ten times over. Every number is of a process of its own, with file
+caches warm; each tree runs with its own `src` on PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+QUESTIONS = [
+    "what does the potter do after the bowls come out of the kiln ?",
+    "who opens the window before it begins to rain ?",
+    "what does the potter do before it begins to rain ?",
+    "who opens the kiln ?",
+    "what comes out of the window after the rain ?",
+]
+HERE = Path(__file__).resolve().parent
+VIDEOS = 12
+"""In the folder that is indexed."""
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    result = call()
+    return time.perf_counter() - began, result
+
+
+# ---- what is measured in a process of its own, under either tree
+
+
+def child_imports() -> dict[str, Any]:
+    """Where loading goes: each part in the order in which it is met."""
+    spent = {}
+    for name in ("framenest.cli", "torch"):
+        spent[f"import {name}"] = timed(lambda name=name: __import__(name))[0]
+    import torch
+
+    spent["CUDA"] = timed(lambda: torch.zeros(1, device="cuda"))[0]
+    return spent
+
+
+def child_load(model: str, cache: str) -> dict[str, Any]:
+    """The scorer as a command loads it, imports included."""
+    from framenest.cache.directory import DirectoryStore
+    from framenest.config import ScorerConfig
+    from framenest.scorers import load_scorer
+
+    spent, _ = timed(
+        lambda: load_scorer(f"blip2:{model}", DirectoryStore(cache), ScorerConfig(device="cuda"))
+    )
+    heavy = ("transformers", "sklearn", "torch.distributed.tensor", "torch._dynamo", "sympy")
+    return {"load": spent, "imported": [name for name in heavy if name in sys.modules]}
+
+
+def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
+    """One process: the model loaded, a first question, further ones; then new zoom frames by number."""
+    import numpy as np
+
+    from framenest import MEC
+
+    mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
+    result: dict[str, Any] = {"load": timed(lambda: mec.scorer)[0], "questions": []}
+    for question in QUESTIONS:
+        wall, ranking = timed(lambda question=question: mec.rank(video, question))
+        told = ranking.stats.to_json()
+        result["questions"].append(
+            {"wall": wall, "decoded": told["decoded"], "candidates": told["candidates"], **told["seconds"]}
+        )
+    session = mec.session
+    decoder = session.open(video)
+    cache_ = session.features(decoder, mec.scorer, mec.config.index.thumbnail)
+    index = mec.index(video)
+    probes = cache_.see(index.frames, "probes")
+    rng = np.random.default_rng(0)
+    for count in (20, 100):
+        anchors = np.sort(rng.choice(np.arange(2, len(index.frames) - 2), count // 4, replace=False))
+        near = index.frames[anchors]
+        frames = np.unique(np.concatenate([near + step for step in (-17, -9, 9, 17)]))
+        frames = np.setdiff1d(frames, np.concatenate([part.frames for part in cache_._parts]))
+        before = session.timing.seconds
+
+        def further(frames: Any = frames, count: int = count) -> None:
+            seen = cache_.see(frames, "zoom")
+            cache_.relevance(probes, f"who opens the window {count} ?", probes)
+            cache_.relevance(seen, f"who opens the window {count} ?", probes)
+
+        wall, _ = timed(further)
+        result[f"further_with_{count}_unseen"] = {
+            "frames": len(frames), "wall": wall, **session.timing.since(before)
+        }  # fmt: skip
+    kept = probes.encoded["vision"]
+    many = {"vision": kept[np.resize(np.arange(len(kept)), 512)]}
+    zoom = {"vision": kept[:128]}
+
+    def match(question: str) -> None:
+        mec.scorer.match(many, question, reference=many)
+        mec.scorer.match(zoom, question, reference=many)
+
+    result["match_640"] = statistics.median(timed(lambda n=n: match(f"who opens {n} ?"))[0] for n in range(5))
+    return result
+
+
+def child_index(model: str, video: str, cache: str) -> dict[str, Any]:
+    """An index with features, beside decoding alone and encoding alone of the same frames."""
+    from framenest import MEC, FrameBatch, ImageSpec
+
+    mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
+    scorer = mec.scorer
+    bare: Any = MEC(scorer=None, store=Path(cache) / "bare")
+    without, index = timed(lambda: bare.index(video))
+    decoder = mec.session.open(video)
+    sizes = (ImageSpec.short_side(32), *scorer.inputs)
+    decode, batches = timed(lambda: [*decoder.read(index.frames, sizes=sizes)])
+    frames = FrameBatch.join(batches)
+    pictures = FrameBatch(frames.frames, frames.seconds, frames.pixels[1:])
+    scorer.encode(pictures)  # warm
+    encode, _ = timed(lambda: scorer.encode(pictures))
+    fresh: Any = MEC(scorer=scorer, store=Path(cache) / "fresh")
+    fresh.session.open(video)
+    whole, _ = timed(lambda: fresh.index(video))
+    return {
+        "without_scorer": without, "probes": len(index.frames),
+        "decode_alone": decode, "encode_alone": encode,
+        "with_scorer_warm": whole, "over_the_longer": whole / max(decode, encode),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }  # fmt: skip
+
+
+def child_encode(model: str, cache: str) -> dict[str, Any]:
+    """Encoding alone, of noise, as a share of what a large product of matrices reaches."""
+    sys.path.insert(0, str(HERE))
+    import torch
+
+    from framenest.cache.directory import DirectoryStore
+    from framenest.config import ScorerConfig
+    from framenest.scorers import load_scorer
+    from scorers import matrix_rate, noise, seconds, vision_flops
+
+    scorer: Any = load_scorer(f"blip2:{model}", DirectoryStore(cache), ScorerConfig(device="cuda"))
+    rate, result = matrix_rate(), {"gpu": torch.cuda.get_device_name()}
+    frames = noise(512, 224)
+    spent = seconds(lambda: scorer.encode(frames)) / 512
+    return result | {
+        "matrix_tflops": rate, "encode_ms_a_frame": 1000 * spent, "batch": scorer.batch,
+        "share_of_matrix_rate": vision_flops(224) / spent / 1e12 / rate,
+    }  # fmt: skip
+
+
+# ---- the driver
+
+
+class Tree:
+    """A checkout of this project whose code runs in processes of its own."""
+
+    def __init__(self, root: Path, work: Path, model: Path) -> None:
+        self.work, self.model = work, model
+        self.work.mkdir()
+        paths = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
+        self._environment = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore"}
+
+    def child(self, name: str, *arguments: object) -> dict[str, Any]:
+        command = [sys.executable, __file__, "--child", name, *map(str, arguments)]
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return {"failed": done.stderr.strip().splitlines()[-1:]}
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    def shell(self, *arguments: object, **environment: str) -> tuple[float, str]:
+        command = [sys.executable, "-m", "framenest", *map(str, arguments)]
+        everything = self._environment | environment
+        wall, done = timed(
+            lambda: subprocess.run(command, env=everything, capture_output=True, text=True, check=False)
+        )
+        if done.returncode:
+            print("failed:", *command[2:6], done.stderr.strip()[-400:])
+        return wall, done.stdout
+
+    def rank(self, video: Path, question: str, *options: object) -> dict[str, Any]:
+        file = self.work / "ranking.json"
+        wall, _ = self.shell(
+            "rank", video, question, "--scorer", f"blip2:{self.model}", "-o", file, "--quiet", *options
+        )
+        if not file.is_file():
+            return {"failed": True}
+        ranking = json.loads(file.read_text())
+        file.unlink()
+        stages = ranking.pop("stats")["seconds"]
+        ranking["video"].pop("path")
+        return {"wall": wall, **stages, "_ranks": json.dumps(ranking, sort_keys=True)}
+
+    def serve(self, folder: Path, cache: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "framenest", "serve", "--videos", str(folder), "--port", "8617"]
+        command += [
+            "--scorer",
+            f"blip2:{self.model}",
+            "--cache",
+            str(cache),
+            "--data",
+            str(self.work / "data"),
+        ]
+        process = subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "Framenest at" in line or "running on" in line:
+                break
+        return process
+
+
+class Load:
+    """The share of the GPU and of the cores that are at work, sampled."""
+
+    def __enter__(self) -> Load:
+        self._gpu: list[float] = []
+        self._cpu = _busy()
+        self._began = time.perf_counter()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self.wall = time.perf_counter() - self._began
+        self.cores = (_busy() - self._cpu) / self.wall / (os.cpu_count() or 1)
+        self.gpu = statistics.mean(self._gpu or [0.0]) / 100
+
+    def _sample(self) -> None:
+        query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+        try:
+            process = subprocess.Popen(query, stdout=subprocess.PIPE, text=True)
+        except OSError:
+            return
+        threading.Thread(target=lambda: (self._over.wait(), process.kill()), daemon=True).start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._gpu += [float(line)] if line.strip().isdigit() else []
+
+
+def _busy() -> float:
+    """Seconds of all cores together since the start, of which they were at work."""
+    user, nice, system, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def make_videos(folder: Path, minutes: int) -> Path:
+    """One of so many minutes, and a folder `many` of shorter ones, each another file."""
+    import av
+    import numpy as np
+    from PIL import Image
+
+    minute = folder / "minute.mp4"
+    coarse = np.random.default_rng(0).integers(0, 256, (74, 127, 3), dtype=np.uint8)
+    texture = np.asarray(Image.fromarray(coarse).resize((2032, 1184), Image.Resampling.BICUBIC))
+    with av.open(str(minute), "w") as container:
+        made = container.add_stream("libx264", rate=25)
+        made.width, made.height, made.pix_fmt = 1920, 1080, "yuv420p"
+        made.options = {"preset": "superfast", "crf": "23"}
+        for i in range(25 * 60):
+            left, top = i % 100, (i // 15) % 100
+            picture = np.ascontiguousarray(texture[top : top + 1080, left : left + 1920])
+            container.mux(made.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(made.encode(None))
+
+    def repeated(target: Path, times: int, title: str) -> None:
+        with av.open(str(target), "w") as out:
+            out.metadata["title"] = title
+            stream, offset = None, 0
+            for _ in range(times):
+                with av.open(str(minute)) as source:
+                    video = source.streams.video[0]
+                    stream = stream or out.add_stream_from_template(video)
+                    for packet in source.demux(video):
+                        if packet.dts is None:
+                            continue
+                        packet.pts, packet.dts = (packet.pts or 0) + offset, packet.dts + offset
+                        packet.stream = stream
+                        out.mux(packet)
+                    offset += int(60 / video.time_base)
+
+    repeated(folder / "long.mp4", minutes, "long")
+    (folder / "many").mkdir()
+    for number in range(VIDEOS):
+        repeated(folder / "many" / f"{number}.mp4", 3, str(number))
+    return folder / "long.mp4"
+
+
+def measure(tree: Tree, video: Path, wanted: list[str]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    cache, ranks = tree.work / "cache", []
+    if "shell" in wanted:
+        result["first_of_all"] = tree.rank(video, QUESTIONS[0], "--cache", cache)  # hashes the model, too
+        ranks.append(result["first_of_all"].pop("_ranks", None))
+        shutil.rmtree(cache / "index", ignore_errors=True)
+        shutil.rmtree(cache / "features", ignore_errors=True)
+        shutil.rmtree(cache / "timeline", ignore_errors=True)
+        result["first_question"] = tree.rank(video, QUESTIONS[0], "--cache", cache)
+        result["again"] = tree.rank(video, QUESTIONS[0], "--cache", cache)
+        ranks += [result[name].pop("_ranks", None) for name in ("first_question", "again")]
+        result["rankings_equal_one_another"] = len(set(ranks)) == 1
+        result["_ranks"] = ranks[0]
+    if "load" in wanted:
+        result["imports"] = tree.child("imports")
+        result["load"] = [tree.child("load", tree.model, cache) for _ in range(2)]
+    if "session" in wanted:
+        result["session"] = tree.child("session", tree.model, video, tree.work / "session")
+        result["index"] = tree.child("index", tree.model, video, tree.work / "indexes")
+    if "encode" in wanted:
+        result["encode"] = tree.child("encode", tree.model, cache)
+    if "many" in wanted:
+        result["many"] = {}
+        for jobs in ("default", "2", "4"):
+            store = tree.work / f"many-{jobs}"
+            options = [] if jobs == "default" else ["--jobs", jobs]
+            options += ["--scorer", f"blip2:{tree.model}", "--cache", store, "--quiet"]
+            with Load() as load:
+                tree.shell("index", video.parent / "many", *options)
+            shutil.rmtree(store, ignore_errors=True)
+            result["many"][jobs] = {
+                "videos_a_minute": 60 * VIDEOS / load.wall, "wall": load.wall, "gpu_share": load.gpu,
+                "core_share": load.cores,
+            }  # fmt: skip
+    if "server" in wanted:
+        process = tree.serve(video.parent, cache)
+        try:
+            asked = [tree.rank(video, q, "--server", "http://127.0.0.1:8617") for q in (QUESTIONS * 2)[:7]]
+        finally:
+            process.terminate()
+            process.wait()
+        result["server_walls"] = [one.get("wall") for one in asked]
+        result["server_equals_local"] = bool(ranks) and asked[0].get("_ranks") == ranks[0]
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--before", type=Path, help="another checkout, measured in the same run")
+    parser.add_argument("--minutes", type=int, default=10, help="of the video")
+    parser.add_argument("--only", default="shell,load,session,encode,many,server", metavar="A,B")
+    parser.add_argument("--before-only", default="shell,load,session,encode,many", metavar="A,B")
+    options = parser.parse_args()
+    sys.path.insert(0, str(HERE))
+    from machine import write
+
+    from scorers import random_blip2
+
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        model = work / "blip2"
+        random_blip2(model, 224)
+        video = make_videos(work, options.minutes)
+        found: dict[str, Any] = {"video": {"minutes": options.minutes, "size": "1920×1080"}}
+        trees = [("before", options.before, options.before_only)] if options.before else []
+        for name, root, wanted in [*trees, ("after", HERE.parent, options.only)]:
+            found[name] = measure(Tree(root, work / name, model), video, wanted.split(","))
+            shown = {key: value for key, value in found[name].items() if not key.startswith("_")}
+            print(name, json.dumps(shown, indent=1, default=str), flush=True)
+        ranks = [found[name].pop("_ranks", None) for name in ("before", "after") if name in found]
+        found["rankings_before_and_after_are_equal"] = len(ranks) == 2 and ranks[0] == ranks[1]
+        print(write("gpu_machine", found))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(globals()[f"child_{sys.argv[2]}"](*sys.argv[3:])))
+    else:
+        main()
