@@ -207,23 +207,6 @@ class Tree:
         ranking["video"].pop("path")
         return {"wall": wall, **stages, "_ranks": json.dumps(ranking, sort_keys=True)}
 
-    def serve(self, folder: Path, cache: Path) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "framenest", "serve", "--videos", str(folder), "--port", "8617"]
-        command += [
-            "--scorer",
-            f"blip2:{self.model}",
-            "--cache",
-            str(cache),
-            "--data",
-            str(self.work / "data"),
-        ]
-        process = subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "Framenest at" in line or "running on" in line:
-                break
-        return process
-
 
 class Load:
     """The share of the GPU and of the cores that are at work, sampled."""
@@ -304,8 +287,18 @@ def make_videos(folder: Path, minutes: int) -> Path:
     return folder / "long.mp4"
 
 
+class Told(dict[str, Any]):
+    """Results that are printed as they come."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        if not name.startswith("_"):
+            shown = {k: v for k, v in value.items() if k != "_ranks"} if isinstance(value, dict) else value
+            print(f"{name}: {json.dumps(shown)}", flush=True)
+
+
 def measure(tree: Tree, video: Path, wanted: list[str]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+    result = Told()
     cache, ranks = tree.work / "cache", []
     if "shell" in wanted:
         result["first_of_all"] = tree.rank(video, QUESTIONS[0], "--cache", cache)  # hashes the model, too
@@ -327,7 +320,6 @@ def measure(tree: Tree, video: Path, wanted: list[str]) -> dict[str, Any]:
     if "encode" in wanted:
         result["encode"] = tree.child("encode", tree.model, cache)
     if "many" in wanted:
-        result["many"] = {}
         for jobs in ("default", "2", "4"):
             store = tree.work / f"many-{jobs}"
             options = [] if jobs == "default" else ["--jobs", jobs]
@@ -335,19 +327,10 @@ def measure(tree: Tree, video: Path, wanted: list[str]) -> dict[str, Any]:
             with Load() as load:
                 tree.shell("index", video.parent / "many", *options)
             shutil.rmtree(store, ignore_errors=True)
-            result["many"][jobs] = {
+            result[f"many_{jobs}"] = {
                 "videos_a_minute": 60 * VIDEOS / load.wall, "wall": load.wall, "gpu_share": load.gpu,
                 "core_share": load.cores,
             }  # fmt: skip
-    if "server" in wanted:
-        process = tree.serve(video.parent, cache)
-        try:
-            asked = [tree.rank(video, q, "--server", "http://127.0.0.1:8617") for q in (QUESTIONS * 2)[:7]]
-        finally:
-            process.terminate()
-            process.wait()
-        result["server_walls"] = [one.get("wall") for one in asked]
-        result["server_equals_local"] = bool(ranks) and asked[0].get("_ranks") == ranks[0]
     return result
 
 
@@ -357,7 +340,7 @@ def main() -> None:
     )
     parser.add_argument("--before", type=Path, help="another checkout, measured in the same run")
     parser.add_argument("--minutes", type=int, default=10, help="of the video")
-    parser.add_argument("--only", default="shell,load,session,encode,many,server", metavar="A,B")
+    parser.add_argument("--only", default="shell,load,session,encode,many", metavar="A,B")
     parser.add_argument("--before-only", default="shell,load,session,encode,many", metavar="A,B")
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
@@ -373,9 +356,8 @@ def main() -> None:
         found: dict[str, Any] = {"video": {"minutes": options.minutes, "size": "1920×1080"}}
         trees = [("before", options.before, options.before_only)] if options.before else []
         for name, root, wanted in [*trees, ("after", HERE.parent, options.only)]:
+            print(name, flush=True)
             found[name] = measure(Tree(root, work / name, model), video, wanted.split(","))
-            shown = {key: value for key, value in found[name].items() if not key.startswith("_")}
-            print(name, json.dumps(shown, indent=1, default=str), flush=True)
         ranks = [found[name].pop("_ranks", None) for name in ("before", "after") if name in found]
         found["rankings_before_and_after_are_equal"] = len(ranks) == 2 and ranks[0] == ranks[1]
         print(write("gpu_machine", found))
