@@ -17,7 +17,7 @@ from framenest.lmm.client import Client
 from framenest.lmm.ladder import ask
 
 SECRET = "sk-very-secret-0123456789"
-UNIFORM = ["--selector", "uniform", "--quiet"]
+UNIFORM = ["--selector", "uniform"]
 
 
 @pytest.fixture(autouse=True)

@@ -70,7 +70,7 @@ def test_max_tokens_counts_what_is_really_fused(capsys, ranking):
 
 
 def test_max_tokens_becomes_a_budget(capsys, ranking):
-    fit = ["--style", "internvl", "--quiet", "--max-tokens"]
+    fit = ["--style", "internvl", "--max-tokens"]
     code, out, err = run(capsys, "export", ranking, *fit, "1400")
     assert code == 0
     assert out.startswith("internvl: 5 frames")  # 256 + about 10 each, and the question

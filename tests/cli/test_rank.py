@@ -182,6 +182,15 @@ def bad_inputs(tmp_path, clip):
             "'1:75' is not a time; give seconds or [HH:]MM",
         ),
         "bad preset": ([clip, "--no-question", "--preset", "best"], "'best' is not one of"),
+        "text without a question": (
+            [clip, "--no-question", "--ocr", "8"],
+            "--ocr has no effect: nothing is scored with --no-question",
+        ),
+        "a GPU for tags": (
+            [clip, "x", "--scorer", "tags", "--device", "cuda"],
+            "--device cuda has no effect",
+        ),
+        "quiet and verbose": ([clip, "--no-question", "-q", "-v"], "--quiet or --verbose, not both"),
         "no such option": ([clip, "--no-questions"], "--no-question"),
         "unknown scorer": ([clip, "x", "--scorer", "gpt"], "there is no scorer 'gpt'"),
         "missing table": ([clip, "x", "--scorer", "table:none.csv"], "none.csv: cannot be read"),
@@ -292,3 +301,21 @@ def test_ctrl_c_keeps_the_probes_encoded_so_far(capsys, clip, table, tmp_path):
     assert resumed.stats.decoded == whole.stats.decoded - 128
     assert resumed.frames.tolist() == whole.frames.tolist()
     assert resumed.evidence.tolist() == whole.evidence.tolist()
+
+
+def test_quiet_says_no_notes_and_verbose_says_more(capsys, clip, table, tmp_path):
+    short = ("select", clip, "Where?", "--selector", "aks-released", "--scorer", table, "-k", 4)
+    cache = ("--cache", tmp_path / "cache")
+    plain, quiet, verbose = (run(capsys, *short, *cache, *more) for more in ((), ("-q",), ("-v",)))
+    assert plain[1] == quiet[1] == verbose[1]
+    assert "note: aks-released gives 0 frames" in plain[2]
+    assert quiet[2] == ""
+    assert f"note: cache {tmp_path / 'cache'}" in verbose[2]
+    assert f"cache {tmp_path}" not in plain[2]
+
+
+def test_the_scorer_is_not_mentioned_where_none_is_used(capsys, clip, monkeypatch):
+    monkeypatch.setattr("framenest.cli.options.choose", lambda _: ("table", "scorer table, the best one"))
+    for selector, said in (("uniform", 0), ("aks", 1)):
+        _, _, err = run(capsys, "select", clip, "Where?", "--selector", selector, "-k", 4)
+        assert err.count("scorer table, the best one") == said

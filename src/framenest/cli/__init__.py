@@ -21,7 +21,7 @@ from framenest.cli.report import report
 from framenest.cli.select import select
 from framenest.cli.serve import serve
 from framenest.cli.show import show
-from framenest.cli.terminal import fail, warnings_as_notes
+from framenest.cli.terminal import fail, set_level, warnings_as_notes
 from framenest.errors import FramenestError
 
 __all__ = ["app", "main"]
@@ -55,6 +55,7 @@ for command in COMMANDS:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors are one line on stderr and exit code 2."""
     given = sys.argv[1:] if arguments is None else arguments
+    set_level(0)
     try:
         with warnings_as_notes():
             result = app.main(given, prog_name="framenest", standalone_mode=False)

@@ -97,7 +97,7 @@ def ask(
                 text = "\n".join([prompt(question, choices), *([] if choices else [CITE])]) + spoken.room
                 every = range(1, MOST + 1)
                 budgets = [token_budget.frames(opened.info, model.style, pictures, every, text)]
-            session = scorer.session(common, bars)
+            session = scorer.session(common, bars, [selector or "mec"])
             said = spoken.settings(session.transcript(opened) if spoken.with_transcript else None)
             look_for = descriptions.given()
             if rewrite and selector not in (None, MecSelector.name):

@@ -48,7 +48,7 @@ def compare(
     rows = table(*HEADINGS, left=["selector"], wrap=HEADINGS)
     prefixes, shown, thumbnails = {}, {}, {}
     with common.bars() as bars:
-        session = scorer.session(common, bars)
+        session = scorer.session(common, bars, selectors)
         ready = [load_selector(name, session) for name in selectors]
         short = [selector.name for selector in ready]
         labels = [name if short.count(own) > 1 else own for name, own in zip(selectors, short, strict=True)]

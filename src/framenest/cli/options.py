@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, ClassVar, get_args, get_type_hints
 
 import rich_click as click
+from click.core import ParameterSource
 
 from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.cache.remote import open_store
 from framenest.cli.parameter_types import Budgets, Moment
-from framenest.cli.terminal import err, note
+from framenest.cli.terminal import detail, err, note, set_level
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError, ScorerError
 from framenest.frames import VideoInfo
@@ -26,6 +27,7 @@ from framenest.method.look_for import Join, LookFor
 from framenest.progress_bars import Bars
 from framenest.protocols import Decoder, ManagedStore
 from framenest.scorers import choose
+from framenest.selectors import needs_scorer
 from framenest.session import Session
 from framenest.transcript.find import AUTO
 from framenest.video import open_video, reopen
@@ -116,6 +118,15 @@ def _built(kind: type, values: dict[str, Any]) -> Any:
     return kind(**given)
 
 
+def refuse(why: str, *names: str) -> None:
+    """Refuse options, by the names of their parameters, that were given and cannot have an effect."""
+    context = click.get_current_context()
+    assert context is not None
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise ConfigError(f"{_flag(name)} has no effect: {why}")
+
+
 @contextmanager
 def settings_as_options() -> Iterator[None]:
     """An error about a setting names it as the command line does: horizon is --horizon."""
@@ -182,8 +193,15 @@ class Common:
         metavar="DIR|URL",
         callback=lambda _c, _p, value: open_store(value),
     )
-    quiet: bool = option("No progress bars.")
+    quiet: bool = option("Print results and errors only: no notes, no progress bars.", short="-q")
+    verbose: bool = option("Say more: which cache and scorer, and every warning.", short="-v")
     debug: bool = option("Show the traceback of an error.")
+
+    def __post_init__(self) -> None:
+        if self.quiet and self.verbose:
+            raise ConfigError("give --quiet or --verbose, not both")
+        set_level(self.verbose - self.quiet)
+        detail(f"cache {self.cache.location}")
 
     @property
     def local(self) -> DirectoryStore:
@@ -243,8 +261,18 @@ class ScorerChoice:
         if self.config.subtitles is None:  # who ranks for a question wants what is said, too
             object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
 
+    def _check_device(self) -> None:
+        """Refuse a device that this scorer cannot run on."""
+        elsewhere = self.config.device not in ("auto", "cpu")
+        if elsewhere and self.name.partition(":")[0] in ("tags", "table"):
+            raise ConfigError(
+                f"--device {self.config.device} has no effect: {self.name.partition(':')[0]} runs on the CPU"
+            )
+
     def resolved(self, common: Common) -> str:
         """The scorer's name; of "auto" what that is on this machine, and a note why."""
+        detail(f"scorer {self.name} asked for")
+        self._check_device()
         if self.name == "auto":
             with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
                 name, why = choose(common.local)
@@ -252,9 +280,15 @@ class ScorerChoice:
                 return name
         return self.name
 
-    def session(self, common: Common, bars: Bars) -> Session:
-        """A session with this scorer."""
-        return Session(self.resolved(common), store=common.cache, progress=bars, scoring=self.config)
+    def session(self, common: Common, bars: Bars, selectors: Sequence[str]) -> Session:
+        """A session with this scorer; nothing is said of it where no selector uses one."""
+        used = any(map(needs_scorer, selectors))
+        return Session(
+            self.resolved(common) if used else self.name,
+            store=common.cache,
+            progress=bars,
+            scoring=self.config,
+        )
 
 
 @dataclass(frozen=True)

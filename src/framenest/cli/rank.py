@@ -87,7 +87,7 @@ def rank(
     framenest rank kiln.mp4 --no-question --start 60 --end 180
     framenest rank --manifest asked.csv -o rankings/ --jobs 8
     """
-    name = None if no_question else scorer.resolved(common)
+    name = _scorer_name(scorer, common, no_question)
     if manifest is not None:
         if video is not None or question is not None or questions is not None or budgets:
             raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
@@ -121,6 +121,13 @@ def rank(
             ranking.save(target)
         _print(ranking, budgets, target)
     return 0
+
+
+def _scorer_name(scorer: ScorerChoice, common: Common, no_question: bool) -> str | None:
+    if not no_question:
+        return scorer.resolved(common)
+    options.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
+    return None
 
 
 def _rank_many(manifest: Path, output: str | None, job: BatchJob, many: ManyVideos, common: Common) -> int:

@@ -38,7 +38,7 @@ def select(
     framenest select kiln.mp4 "What happens after firing?" --selector aks -k 8,16 -o aks.json
     """
     with common.bars() as bars:
-        chosen = load_selector(selector, scorer.session(common, bars))
+        chosen = load_selector(selector, scorer.session(common, bars, [selector]))
         made = chosen.select(video_options.open(video, common), question, budgets)
     say_labelled("selector", made.selector, "scorer", made.scorer)
     if "diversity" in made.stats:

@@ -56,8 +56,27 @@ def say_labelled(*labels_and_texts: str) -> None:
     out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
 
 
+class _Level:
+    """How much the commands say beside their results: -1 nothing, 0 notes, 1 details too."""
+
+    value = 0
+
+
+def set_level(value: int) -> None:
+    """How much is said from now on, as --quiet and -v ask for."""
+    _Level.value = value
+
+
+def detail(text: str) -> None:
+    """A remark on stderr, with -v."""
+    if _Level.value > 0:
+        note(text)
+
+
 def note(text: str) -> None:
-    """A remark on stderr."""
+    """A remark on stderr; none with --quiet."""
+    if _Level.value < 0:
+        return
     err.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
 
 
@@ -97,6 +116,8 @@ def warnings_as_notes() -> Iterator[None]:
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, TOLD):
             note(str(message))
+        else:
+            detail(f"{category.__name__}: {' '.join(str(message).split())}")
 
     with warnings.catch_warnings():
         for category in TOLD:
