@@ -71,9 +71,9 @@ test-models: $(VENV)/test-models models
 test-browser: $(VENV)/test-browser system-chromium
 	$(BIN)/python -m pytest tests/report/test_report_browser.py
 
-# The service: its page in a real browser, its API fuzzed from its own OpenAPI document.
-test-server: $(VENV)/test-browser $(VENV)/test-server system-chromium
-	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py
+# The service: its page in a real browser, its API fuzzed from its own OpenAPI document; the server for agents.
+test-server: $(VENV)/test-browser $(VENV)/test-server models system-chromium
+	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py tests/agents tests/test_examples.py
 
 # A real OpenAI-compatible server and models in process, all with random weights; the notebook.
 test-ask: $(VENV)/test-lmm models

@@ -1,5 +1,7 @@
 """The examples run."""
 
+import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -68,3 +70,32 @@ def test_the_notebook(clip, tags_store, tmp_path):
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert sum("image/jpeg" in output.get("data", {}) for output in outputs) == 3
     assert [o["data"]["text/plain"] for o in outputs if "[True" in str(o.get("data"))] == ["[True, True]"]
+
+
+def test_agent_loop(monkeypatch, capsys, clip, scorer):
+    """The model looks, asks for more, is told of a mistake, and answers."""
+    pytest.importorskip("openai", reason="needs the extra `ask`")
+    pytest.importorskip("mcp", reason="needs the extra `mcp`; run: make test-server")
+    from scripted_server import ScriptedServer, completion
+
+    def calls(name, arguments):
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        return 200, completion(None, tool_calls=[{"id": name, "type": "function", "function": function}])
+
+    def more(handler, body):
+        look_id = re.search(r"look_id: (\S+)", body["messages"][-2]["content"])[1]
+        handler.send_json(*calls("more", {"look_id": look_id, "k": 5}))
+
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    look = calls("look", {"video": clip.name, "question": "What is it?", "k": 2})
+    wrong = calls("look", {"video": "none.mp4", "question": "?"})
+    with ScriptedServer(look, more, wrong, "A bar code.") as server:
+        given = [clip, "What is it?", "--base-url", server.url, "--scorer", scorer]
+        run(monkeypatch, "agent_loop.py", *given)
+        told = [turn["content"] for turn in server.turns() if turn["role"] == "tool"]
+        pictures = [turn["content"][1:] for turn in server.turns() if isinstance(turn.get("content"), list)]
+    assert [len(shown) for shown in pictures] == [2, 3]
+    assert "rank 1" in told[0]
+    assert "rank 3" in told[1]
+    assert "no such video" in told[2]
+    assert capsys.readouterr().out.splitlines()[-1] == "A bar code."

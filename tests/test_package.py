@@ -41,6 +41,7 @@ ROOMS = [
     ["report"],
     ["corpus"],
     ["server"],
+    ["agents"],
     ["testing"],
     ["cli"],
     ["__main__"],

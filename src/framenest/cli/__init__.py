@@ -15,6 +15,7 @@ from framenest.cli.export import export
 from framenest.cli.extract import extract
 from framenest.cli.index import index
 from framenest.cli.lmms_eval import lmms_eval
+from framenest.cli.mcp import mcp
 from framenest.cli.models import models
 from framenest.cli.rank import rank
 from framenest.cli.report import report
@@ -46,7 +47,7 @@ def app() -> None:
 
 COMMANDS = (
     rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, serve,
-    models, cache,
+    mcp, models, cache,
 )  # fmt: skip
 for command in COMMANDS:
     app.add_command(command)

@@ -141,6 +141,11 @@ class Service:
         found: list[tuple[int, float, bytes]] = self.picture_worker.call("look_at", path, times, short)
         return found
 
+    def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
+        """(start, end, words) of the passages that answer a question best; none without a transcript."""
+        found: list[tuple[float, float, str]] = self.picture_worker.call("said", path, question, count)
+        return found
+
     def messages(self, ranking: str, k: int, style: str, max_side: int) -> str:
         """JSON text of the messages for a model."""
         with self._packable(ranking, k) as path:

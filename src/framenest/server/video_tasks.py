@@ -24,7 +24,6 @@ from framenest.method.ranking import Ranking
 from framenest.processes import Report
 from framenest.protocols import Progress
 from framenest.session import Session
-from framenest.transcript.find import find_transcript
 from framenest.video import reopen
 from framenest.video.pyav import PyAVDecoder
 
@@ -75,7 +74,7 @@ class VideoTasks:
         """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""
         decoder = self._session.open(path)
         assert isinstance(decoder, PyAVDecoder)  # a registered file
-        transcript = find_transcript(decoder)
+        transcript = self._session.transcript(decoder)
         return {
             "video": decoder.info.to_json(),
             "streams": decoder.streams(),
@@ -89,6 +88,11 @@ class VideoTasks:
         frames = np.unique(np.maximum(on_screen, 0))
         found = self.pictures(decoder.info.to_json(), frames.tolist(), short)
         return [(frame, float(decoder.seconds[frame]), found[frame]) for frame in sorted(found)]
+
+    def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
+        """(start, end, words) of the passages that answer a question best; none without a transcript."""
+        found = self._session.said(path, question, count)
+        return [(passage.start, passage.end, passage.text) for passage in found]
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> dict[int, bytes]:
         """JPEGs of frames with this short side; frames that do not decode are left out."""

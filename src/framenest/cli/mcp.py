@@ -1,0 +1,74 @@
+"""framenest mcp."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+import rich_click as click
+
+from framenest.cli import options
+from framenest.cli.options import Common, ScorerChoice, argument, option
+from framenest.cli.serve import Access
+from framenest.cli.terminal import err
+from framenest.errors import MissingExtra
+
+
+@click.command()
+@click.option_panel("Options")
+@click.option_panel(options.SCORER_PANEL)
+@click.option_panel(Access.panel)
+@options.from_parameters
+def mcp(
+    *,
+    folders: tuple[str, ...] = argument(metavar="FOLDER", nargs=-1, required=True),
+    http: bool = option("Serve streamable HTTP at /mcp instead of stdin and stdout."),
+    host: str = option("Address to listen on, with --http.", default="127.0.0.1"),
+    port: int = option("Port to listen on, with --http.", default=8700),
+    scorer: ScorerChoice,
+    access: Access,
+    common: Common,
+) -> None:
+    """Give agents eyes for long videos: a Model Context Protocol server.
+
+    Its tools: what_is, look (frames chosen for a question), more (the next ones), frames_at, said. Only
+    videos in the FOLDERs can be read.
+
+    \b
+    framenest mcp lectures/
+    framenest mcp lectures/ meetings/ --http --port 8700
+    """
+    try:
+        import anyio
+
+        from framenest.agents.mcp_server import http_app, mcp_server
+        from framenest.server.listen import listen
+        from framenest.server.server_settings import ServerSettings
+        from framenest.server.service import Service
+    except ImportError as error:
+        raise MissingExtra("mcp", error.name or "mcp") from error
+    with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data, options.settings_as_options():
+        settings = ServerSettings(
+            data=Path(data),
+            videos=tuple(Path(folder).expanduser() for folder in folders),
+            cache=common.cache.location,
+            host=host,
+            port=port,
+            scorer=scorer.resolved(common),
+            scoring=scorer.config,
+            **vars(access),
+        )
+        # stdout belongs to the protocol
+        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.WARNING)
+        service = Service(settings)
+        try:
+            service.start()
+            if http:
+                err.print(f"Framenest for agents at {settings.url}/mcp", soft_wrap=True)
+                listen(http_app(service), settings)
+            else:
+                anyio.run(mcp_server(service).run_stdio_async)
+        finally:
+            service.close()

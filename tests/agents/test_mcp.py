@@ -1,0 +1,282 @@
+"""`framenest mcp` as agents meet it: the SDK's own client over stdio and over HTTP."""
+
+import asyncio
+import base64
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import pytest
+from PIL import Image
+
+pytest.importorskip("mcp", reason="needs the extra `mcp`")
+
+import uvicorn
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from framenest.agents.mcp_server import http_app, mcp_server
+from framenest.processes import Cancelled
+from framenest.server.server_settings import ServerSettings
+from framenest.server.service import Service
+from media import number_in, numbered_video
+from processes import PATIENCE
+from served import free_port
+
+TRANSPORTS = ("stdio", "http")
+SUBTITLES = (
+    "1\n00:00:02,000 --> 00:00:04,000\nNow we fire the kiln.\n\n2\n00:00:08,000 --> 00:00:09,000\nBye.\n"
+)
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory):
+    """clip.mp4 of 300 numbered frames at 25 fps with subtitles beside it, and a file that is no video."""
+    folder = tmp_path_factory.mktemp("media")
+    numbered_video(folder / "clip.mp4", 300, options={"g": "50", "bf": "3"})
+    numbered_video(folder / "large.mp4", 300, 480, 320)
+    (folder / "clip.srt").write_text(SUBTITLES)
+    (folder / "broken.mp4").write_bytes(b"\0" * 4096)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secret(tmp_path_factory):
+    return numbered_video(tmp_path_factory.mktemp("secret") / "secret.mp4", 30)
+
+
+@pytest.fixture(scope="module")
+def command(media, tmp_path_factory, tags_weights):
+    scores = tmp_path_factory.mktemp("scores") / "scores.csv"
+    scores.write_text("frame,score\n0,0\n149,0\n150,1\n159,1\n160,0\n299,0\n")
+    cache = tmp_path_factory.mktemp("cache")
+    (cache / "models").symlink_to(tags_weights, target_is_directory=True)  # reads sentences
+    return ["-m", "framenest", "mcp", str(media), "--scorer", f"table:{scores}", "--cache", str(cache)]
+
+
+@pytest.fixture(scope="module")
+def address(command):
+    """A server over HTTP."""
+    port = free_port()
+    with subprocess.Popen([sys.executable, *command, "--http", "--port", str(port)]) as server:
+        yield f"http://127.0.0.1:{port}/mcp"
+        server.terminate()
+
+
+def connect(transport, command, address):
+    if transport == "http":
+        return Client(streamable_http_client(address))
+    return Client(
+        stdio_client(StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ)))
+    )
+
+
+@pytest.fixture
+def service(media, command, tmp_path):
+    """Started, with a cache of its own, to see what becomes of its jobs."""
+    made = Service(ServerSettings(tmp_path, (media,), str(tmp_path / "cache"), scorer=command[5]))
+    made.start()
+    yield made
+    made.close()
+
+
+@contextmanager
+def over_http(service):
+    """The address of a server in this process."""
+    server = uvicorn.Server(uvicorn.Config(http_app(service), port=free_port(), log_config=None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        until = time.monotonic() + PATIENCE
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{server.config.port}/mcp"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(params=TRANSPORTS)
+def ask(request, command):
+    """ask(scenario): run it with a connected client."""
+    address = request.getfixturevalue("address") if request.param == "http" else None
+
+    def run(scenario):
+        async def inside():
+            until = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    async with connect(request.param, command, address) as client:
+                        return await scenario(client)
+                except (ConnectionError, OSError, ExceptionGroup) as error:
+                    if "connect" not in repr(error).lower() or time.monotonic() > until:
+                        raise
+                    await asyncio.sleep(0.2)  # still starting
+
+        return asyncio.run(inside())
+
+    return run
+
+
+def text(result):
+    return "\n".join(part.text for part in result.content if part.type == "text")
+
+
+def pictures(result):
+    found = [part for part in result.content if part.type == "image"]
+    return [Image.open(io.BytesIO(base64.b64decode(part.data))).convert("RGB") for part in found]
+
+
+def test_the_tools_and_what_they_take(ask):
+    tools = {tool.name: tool for tool in ask(lambda client: client.list_tools()).tools}
+    assert list(tools) == ["what_is", "look", "more", "frames_at", "said"]
+    assert tools["look"].input_schema["required"] == ["video", "question"]
+    assert set(tools["look"].input_schema["properties"]) == {
+        "video",
+        "question",
+        "k",
+        "look_for",
+        "max_tokens",
+    }
+    assert all(tool.description and tool.annotations.read_only_hint for tool in tools.values())
+
+
+def test_look_then_more_gives_only_the_new_frames(ask):
+    async def scenario(client):
+        first = await client.call_tool("look", {"video": "clip.mp4", "question": "What is fired?", "k": 4})
+        look_id = re.search(r"look_id: (\S+)", text(first))[1]
+        return first, await client.call_tool("more", {"look_id": look_id, "k": 7})
+
+    first, more = ask(scenario)
+    assert not first.is_error, text(first)
+    assert "match" not in text(first)  # a table of scores cannot tell
+    times = [
+        re.findall(r"^([\d.]+) s, rank (\d+): relevance", text(result), re.M) for result in (first, more)
+    ]
+    assert sorted(int(rank) for _, rank in times[0]) == [1, 2, 3, 4]
+    assert sorted(int(rank) for _, rank in times[1]) == [5, 6, 7]
+    for told, result in zip(times, (first, more), strict=True):
+        shown = [number_in(np.asarray(picture)) for picture in pictures(result)]
+        assert [f"{number / 25:.1f}" for number in shown] == [time for time, _ in told]
+    best = next(float(time) for time, rank in times[0] if rank == "1")
+    assert 6.0 <= best <= 6.4
+
+
+def test_what_a_video_is_and_which_there_are(ask):
+    async def scenario(client):
+        return await client.call_tool("what_is", {}), await client.call_tool("what_is", {"video": "clip.mp4"})
+
+    every, one = map(text, ask(scenario))
+    assert every.splitlines() == ["broken.mp4", "clip.mp4", "large.mp4"]
+    assert "0:12.0 (12.0 s), 300 frames" in one
+    assert "video h264" in one
+    assert "transcript: clip.srt" in one
+
+
+def test_frames_at_times(ask):
+    times = {"video": "clip.mp4", "times": [1.0, "0:08", 0]}
+    result = ask(lambda client: client.call_tool("frames_at", times))
+    assert [number_in(np.asarray(picture)) for picture in pictures(result)] == [0, 25, 200]
+    assert text(result).splitlines() == ["0.0 s (frame 0)", "1.0 s (frame 25)", "8.0 s (frame 200)"]
+
+
+def test_pictures_keep_to_the_budget(ask):
+    async def scenario(client):
+        wanted = {"video": "large.mp4", "times": [0, 5]}
+        small = await client.call_tool("frames_at", wanted | {"max_tokens": 64})
+        return small, await client.call_tool(
+            "frames_at", wanted | {"times": list(range(12)), "max_tokens": 64}
+        )
+
+    small, refused = ask(scenario)
+    sizes = [picture.size for picture in pictures(small)]
+    assert sum(width * height for width, height in sizes) <= 64 * 750
+    assert sizes == [(189, 126)] * 2
+    assert refused.is_error
+    assert "12 frames need max_tokens of" in text(refused)
+
+
+def test_bad_requests_are_told_in_a_line(ask, secret, media):
+    calls = {
+        "outside": ("look", {"video": str(secret), "question": "?"}),
+        "no such video": ("look", {"video": "none.mp4", "question": "?"}),
+        "not a video": ("look", {"video": "broken.mp4", "question": "?"}),
+        "runs from 0 to": ("frames_at", {"video": "clip.mp4", "times": [99]}),
+        "is not a time": ("frames_at", {"video": "clip.mp4", "times": ["soon"]}),
+        "no look_id": ("more", {"look_id": "x"}),
+        "no such ranking": ("more", {"look_id": "nothing-4"}),
+        "less than or equal to 256": ("look", {"video": "clip.mp4", "question": "?", "k": 1000}),
+    }
+
+    async def scenario(client):
+        return {told: await client.call_tool(*call) for told, call in calls.items()}
+
+    for told, result in ask(scenario).items():
+        assert result.is_error, told
+        assert told in text(result)
+        assert str(media) not in text(result)
+
+
+@pytest.mark.parametrize("transport", ["json-rpc", "http"])
+def test_progress_is_told_and_a_cancelled_look_ends_its_job(service, transport):
+    async def scenario(client):
+        told = asyncio.Event()
+        steps = []
+
+        async def progress(step, total, message):
+            steps.append((step, message))
+            told.set()
+
+        look = {"video": "clip.mp4", "question": "What is fired?"}
+        waiting = asyncio.create_task(client.call_tool("look", look, progress_callback=progress))
+        await asyncio.wait_for(told.wait(), PATIENCE)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        until = time.monotonic() + PATIENCE
+        while service.jobs.recent(1)[0].active and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        return steps, service.jobs.recent(1)[0].state
+
+    async def connected():
+        with ExitStack() as stack:
+            where = (
+                mcp_server(service) if transport == "json-rpc" else stack.enter_context(over_http(service))
+            )
+            mode = {"mode": "legacy"} if transport == "json-rpc" else {}
+            async with Client(where, **mode) as client:
+                return await scenario(client)
+
+    service.workers[0].call = held_in_the_middle(service.workers[0].call)
+    steps, state = asyncio.run(connected())
+    assert steps[0] == (1, "probes: 1 of 2")
+    assert state == "cancelled"
+
+
+def held_in_the_middle(call):
+    """A worker's call that tells progress, then does nothing until it is cancelled."""
+
+    def held(*_, progress, cancelled):
+        progress("probes", 1, 2)
+        until = time.monotonic() + PATIENCE
+        while not cancelled() and time.monotonic() < until:
+            time.sleep(0.01)
+        raise Cancelled
+
+    return held
+
+
+def test_what_is_said(ask):
+    result = ask(
+        lambda client: client.call_tool("said", {"video": "clip.mp4", "question": "When is it fired?"})
+    )
+    assert text(result).splitlines()[0] == "2.0 to 4.0 s: Now we fire the kiln."
+    silent = ask(
+        lambda client: client.call_tool("said", {"video": "large.mp4", "question": "When is it fired?"})
+    )
+    assert "has no transcript" in text(silent)
