@@ -22,6 +22,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from framenest.agents.mcp_server import http_app, mcp_server
+from framenest.agents.video_tools import short_side
 from framenest.processes import Cancelled
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
@@ -280,3 +281,8 @@ def test_what_is_said(ask):
         lambda client: client.call_tool("said", {"video": "large.mp4", "question": "When is it fired?"})
     )
     assert "has no transcript" in text(silent)
+
+
+def test_the_size_of_pictures_within_a_budget():
+    assert short_side({"width": 1920, "height": 1080}, 8, 8000) == 649
+    assert short_side({"width": 320, "height": 240}, 8, 8000) == 240  # nothing is enlarged

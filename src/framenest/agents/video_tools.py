@@ -44,9 +44,11 @@ Frames = Annotated[int, Field(ge=1, le=HORIZON, description="how many frames")]
 class VideoTools:
     """The tools, over a started service.
 
-    Example:
-        >>> [tool.__name__ for tool in VideoTools(service).every]
-        ['what_is', 'look', 'more', 'frames_at', 'said']
+    Example::
+
+        server = MCPServer("videos")
+        for tool in VideoTools(service).every:
+            server.add_tool(tool)
     """
 
     def __init__(self, service: Service) -> None:
@@ -230,8 +232,9 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
     Raises:
         ToolError: they would show nothing.
 
-    >>> short_side({"width": 1920, "height": 1080}, 8, 8000)
-    649
+    Example::
+
+        short_side({"width": 1920, "height": 1080}, 8, 8000)  # 649
     """
     limits = ImageLimits(max_pixels=max(1, PIXELS_A_TOKEN * max_tokens // count))
     size = limits.size(info["width"], info["height"])
@@ -244,8 +247,9 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
 def reasons(ranking: Ranking, rank: int) -> str:
     """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen.
 
-    >>> reasons(ranking, 1).startswith("relevance 1.00")
-    True
+    Example::
+
+        reasons(ranking, 1)  # "relevance 1.00, …; when chosen …"
     """
     at = rank - 1
     cues = [f"{name} {values[at]:.2f}" for name, values in ranking.cues.items()]
