@@ -8,6 +8,8 @@ only that process. The script imports PyAV alone, to start fast; what FFmpeg may
 from __future__ import annotations
 
 import json
+import os
+import stat
 import subprocess
 import sys
 from itertools import islice
@@ -30,7 +32,9 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     from framenest.video.mp4 import check_sample_counts
 
     try:
-        with path.open("rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not be waited for
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise VideoError("it is no file")
             check_sample_counts("the file", file)
         found = _checked_apart(path, seconds, memory)
         check_picture_size("the file", found["width"], found["height"])
