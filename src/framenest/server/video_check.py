@@ -32,7 +32,9 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     from framenest.video.mp4 import check_sample_counts
 
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not be waited for
+        with os.fdopen(
+            os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb"
+        ) as file:  # a pipe must not be waited for
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise VideoError("it is no file")
             check_sample_counts("the file", file)
