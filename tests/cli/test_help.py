@@ -10,6 +10,7 @@ import framenest
 from command_line import run
 from framenest.cli import app
 from framenest.cli.model_options import AnsweringModel
+from framenest.config import PRESETS
 from framenest.evaluation.lmms_eval.task_settings import TaskSettings
 from framenest.evaluation.qa_run import QaSettings
 
@@ -79,3 +80,18 @@ def test_selectors_are_named_alike_and_refused_before_the_work(capsys, arguments
     }.items():
         code, _, err = run(capsys, *arguments, name)
         assert (code, said in err) == (2, True), err
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_choice_is_broken_across_lines(capsys, monkeypatch, columns):
+    """Of every command: presets, styles and the like can be read and copied whole."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    seen = set()
+    for path, command in commands(app):
+        out = run(capsys, *path, "--help")[1]
+        assert max(map(len, out.splitlines())) <= columns, path
+        for option in (p for p in command.params if isinstance(p.type, click.Choice)):
+            for choice in option.type.choices:
+                assert re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", out), (path, option.name, choice)
+                seen.add(choice)
+    assert set(PRESETS) <= seen

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from command_line import FAST, run
 from framenest.models import CATALOGUE
 
@@ -15,15 +17,26 @@ def test_cache_commands(capsys, clip, cache):
     assert not list(cache.rglob("*.safetensors"))
 
 
-def test_models_lists_every_scorer_with_its_needs(capsys):
+def test_models_lists_every_scorer_with_its_needs(capsys, monkeypatch):
+    monkeypatch.setattr("framenest.cli.terminal.out._width", 120)
     code, out, err = run(capsys, "models")
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(" ") and line.strip()}
     for name, entry in CATALOGUE.items():
-        assert f"  {entry.licence}  " in rows[name]
-    assert "  4.38 GiB  " in rows["blip2"]
+        assert f" {entry.licence} " in rows[name]
+    assert " 4.38 GiB " in rows["blip2"]
     states = ["no weights" if entry.installed() else f"needs [{entry.extra}]" for entry in CATALOGUE.values()]
     for state in set(states):
         legend = 1 if state == "no weights" else 0
         assert out.count(state) == states.count(state) + legend
     assert "run: framenest models fetch tags" in err, "in an empty cache nothing is ready"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_of_models_has_whole_words(capsys, monkeypatch, columns):
+    monkeypatch.setattr("framenest.cli.terminal.out._width", columns)
+    out = run(capsys, "models")[1]
+    table = out[: out.index("no weights, or damaged")]
+    assert max(len(line.rstrip()) for line in table.splitlines()) <= columns
+    for entry in CATALOGUE.values():
+        assert set(f"{entry.what} {entry.speed} {entry.licence}".split()) <= set(table.split())

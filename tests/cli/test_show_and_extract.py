@@ -184,3 +184,17 @@ def test_extract_leaves_no_cut_picture_on_a_full_disk(ranking, tmp_path):
     assert done.returncode == 2
     assert "cannot be written (File too large)" in done.stderr
     assert not list(folder.iterdir())
+
+
+def test_ranks_fit_into_a_narrow_terminal_without_a_number_cut(capsys, monkeypatch, ranking):
+    """What finds no room is left out and named; CSV has it."""
+    lines = {}
+    for columns in (50, 80, 120):
+        monkeypatch.setattr("framenest.cli.terminal.out._width", columns)
+        code, out, _ = run(capsys, "show", ranking, "-k", 4)
+        assert (code, "…" in out) == (0, False)
+        lines[columns] = next(line for line in out.splitlines() if line.split()[:1] == ["rank"])
+        assert len(lines[columns].rstrip()) <= columns
+        assert ("left out" in out) == (columns == 50)
+    assert lines[80].split() == lines[120].split()
+    assert lines[50].split()[-1] == lines[80].split()[-1]

@@ -392,6 +392,18 @@ def test_the_recall_command(capsys, question_set, tmp_path):
     assert ET.parse(out[2]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
+def test_no_number_of_the_recall_tables_is_cut_at_80_columns(capsys, monkeypatch, timelines):
+    monkeypatch.setattr("framenest.cli.terminal.out._width", 80)
+    _, printed, _ = run(
+        capsys, "evaluate", "recall", timelines, "--kind", "timeline", "--scorer", "noisy-truth:20",
+        "--selectors", "mec:static-coverage-heavy",
+    )  # fmt: skip
+    hits, rest = (line.split() for line in printed.splitlines() if "mec:static-coverage-heavy" in line)
+    assert len(hits) == 1 + 7 + 2
+    assert len(rest) == 1 + 10
+    assert "…" not in printed
+
+
 def test_the_recall_command_on_timelines(capsys, timelines, tmp_path):
     code, _, err = run(
         capsys, "evaluate", "recall", timelines, "--kind", "timeline", "--scorer", "noisy-truth:20",
@@ -426,7 +438,7 @@ def test_the_select_and_compare_commands(capsys, clip, tmp_path):
     )
     assert code == 0, err
     assert picture.stat().st_size > 1000
-    assert "shared with the" in printed
+    assert "also in first" in printed
 
 
 @pytest.mark.parametrize(

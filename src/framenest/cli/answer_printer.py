@@ -52,7 +52,7 @@ def print_asked(asked: Asked) -> None:
     facts.add_row("model", escape(asked.answer.model))
     out.print(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
-    costs = table(*headings, left=["said"])
+    costs = table(*headings, left=["said"], gap=0)
     for step in asked.steps:
         usage = step.answer.usage
         costs.add_row(

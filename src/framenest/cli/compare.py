@@ -19,7 +19,7 @@ from framenest.images import encode_image
 from framenest.report.comparison import best, comparison
 from framenest.selectors import load_selector
 
-HEADINGS = ("selector", "frames", "looked at", "seconds", "largest gap", "shared with the first")
+HEADINGS = ("selector", "frames", "looked at", "seconds", "largest gap", "also in first")
 
 
 @click.command()
@@ -45,7 +45,7 @@ def compare(
     \b
     framenest compare kiln.mp4 "What happens after firing?" --selectors mec,uniform,aks -k 16
     """
-    rows = table(*HEADINGS, left=["selector"], wrap=HEADINGS)
+    rows = table(*HEADINGS, left=["selector"], wrap=["selector"], gap=0)
     prefixes, shown, thumbnails = {}, {}, {}
     with common.bars() as bars:
         session = scorer.session(common, bars, selectors)

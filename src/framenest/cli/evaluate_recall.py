@@ -114,10 +114,10 @@ def _print(result: dict[str, Any]) -> None:
     out.print(f"[bold]hit@K[/] over {result['questions']} questions, scorer {result['scorer']}", markup=True)
     first = next(iter(result["selectors"].values()))
     budgets = [k for k in first if k != "all"]
-    hits = table("selector", *budgets, "mean", "first hit", left=["selector"])
+    hits = table("selector", *budgets, "mean", "first hit", left=["selector"], wrap=["selector"], gap=0)
     few = "8" if "8" in budgets else budgets[0]
     measures = ("cov.", "gap", "red.", f"dup@{few}", "nest", "low", "med.", "high", "seen", "s")
-    rest = table("selector", *measures, left=["selector"])
+    rest = table("selector", *measures, left=["selector"], wrap=["selector"], gap=0)
     for name, summary in result["selectors"].items():
         whole, last = summary["all"], summary[budgets[-1]]
         first_hit = whole["mean_first_hit"]

@@ -61,7 +61,7 @@ def print_rows(rows: list[Row]) -> None:
             out.print(f"[bold]{escape(title)}[/]")
         columns = list(dict.fromkeys(name for row in group for name in row))
         texts = [name for name in columns if any(isinstance(row.get(name), str) for row in group)]
-        made = table(*columns, left=texts, gap=0)
+        made = table(*columns, left=texts, wrap=["Selector"], gap=0)
         for row in group:
             made.add_row(*(cell(row.get(name)) for name in columns))
         out.print(made)

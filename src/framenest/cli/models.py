@@ -33,10 +33,9 @@ def models(context: click.Context, *, common: Common) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    texts = ("what", "runs on")
-    listed = table(
-        "scorer", *texts, "size", "licence", "state", left=("scorer", *texts, "licence", "state"), wrap=texts
-    )
+    headings = ("scorer", "what", "runs on", "size", "licence", "state")
+    texts = tuple(heading for heading in headings if heading != "size")
+    listed = table(*headings, left=texts, wrap=("what", "runs on", "state"), gap=0)
     for name, entry in model_files.CATALOGUE.items():
         size = size_text(entry.size) if entry.size else "–"
         listed.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, common.local))

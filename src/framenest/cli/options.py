@@ -35,6 +35,8 @@ from framenest.video import open_video, reopen
 PLAYLISTS = "Open a VIDEO that names other files or addresses, too: HLS, DASH, ffconcat."
 METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
+FEW = 20
+"""Characters of choices that --help shows as [a|b|c]."""
 CONFIG_PANELS: dict[type, str] = {
     IndexConfig: METHOD_PANEL,
     DiscoveryConfig: METHOD_PANEL,
@@ -143,6 +145,7 @@ def settings_as_options() -> Iterator[None]:
 
 def _option(name: str, hint: Any, metadata: Any) -> Any:
     shape = {"type": _plain_type(hint), "help": metadata["help"] or None, **metadata["settings"]}
+    shape |= _told_in_words(shape["type"], shape["help"])
     flags = [shape.pop("flag", _flag(name)), *([shape.pop("short")] if "short" in shape else [])]
     if hint is bool:
         shape |= {"type": None, "is_flag": True}
@@ -152,13 +155,22 @@ def _option(name: str, hint: Any, metadata: Any) -> Any:
 def _config_option(entry: Any, hint: Any, panel: str) -> Any:
     flag, type_ = _flag(entry.name), Moment() if entry.metadata["moment"] else _plain_type(hint)
     shape = {"help": entry.metadata["help"], "panel": panel, "default": None}
+    shape |= {"metavar": type_.__name__.upper()} if isinstance(type_, type) else {}
+    shape |= _told_in_words(type_, shape["help"])
     if entry.default not in (None, MISSING):
         shown = f"{entry.default:g}" if isinstance(entry.default, float) else str(entry.default)
         shape["help"] += f" ({entry.metadata['whose']}: {shown})"
     if type_ is bool:
-        return click.option(f"{flag}/--no-{flag[2:]}", entry.name, **shape)
-    metavar = type_.__name__.upper() if isinstance(type_, type) else None
-    return click.option(flag, entry.name, type=type_, metavar=metavar, **shape)
+        return click.option(f"{flag}/--no-{flag[2:]}", entry.name, **shape | {"metavar": None})
+    return click.option(flag, entry.name, type=type_, **shape)
+
+
+def _told_in_words(type_: Any, text: str) -> dict[str, Any]:
+    """The help of many choices names them, since [a|b|c] has no spaces and would break in mid-word."""
+    if not isinstance(type_, click.Choice) or len("|".join(type_.choices)) <= FEW:
+        return {}
+    told = all(re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", text) for choice in type_.choices)
+    return {"metavar": "NAME", "help": text if told else f"{text} One of {', '.join(type_.choices)}."}
 
 
 def _flag(name: str) -> str:
@@ -173,12 +185,13 @@ def _plain_type(hint: Any) -> Any:
     return click.Choice(arguments) if isinstance(arguments[0], str) else _plain_type(arguments[0])
 
 
-_PRESET = click.option(
-    "--preset",
-    type=click.Choice(list(PRESETS)),
-    default="paper",
-    help="The paper's configuration or one of its ablations.",
-    panel=METHOD_PANEL,
+_PRESET = _option(
+    "preset",
+    str,
+    {
+        "help": "The paper's configuration or one of its ablations.",
+        "settings": {"type": click.Choice(list(PRESETS)), "default": "paper", "panel": METHOD_PANEL},
+    },
 )
 
 

@@ -92,12 +92,20 @@ def table(
     gap: int = 1,
     title: str | None = None,
 ) -> Table:
-    """An empty table. Columns hold numbers, set to the right, except those in `left`."""
+    """An empty table. Columns hold numbers, set to the right, except those in `left`.
+
+    Where the terminal is narrow, those in `wrap` give way, so that no number is cut off.
+    """
     made = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0)
     )
     for heading in headings:
-        made.add_column(heading, justify="left" if heading in left else "right", no_wrap=heading not in wrap)
+        made.add_column(
+            heading,
+            justify="left" if heading in left else "right",
+            no_wrap=heading not in wrap,
+            overflow="fold" if heading in wrap else "ellipsis",
+        )
     return made
 
 
@@ -216,6 +224,26 @@ def print_ranks(ranking: Ranking, count: int) -> None:
         "evid.": ranking.evidence,
         **{_SHORT.get(name, name): column for name, column in {**ranking.cues, **ranking.terms}.items()},
     }
+    left_out: list[str] = []
+    unlimited = out.options.update(width=1000)
+    while out.measure(ranks := _ranks_table(ranking, count, columns), options=unlimited).maximum > out.width:
+        if len(columns) < 3:
+            break
+        left_out.append(list(columns)[-2])  # the last one is what they sum up to
+        del columns[left_out[-1]]
+    out.print(ranks)
+    if left_out:
+        out.print(
+            f"[dim]left out, since the terminal is narrow: {', '.join(left_out)}; show --csv has all[/]"
+        )
+    heard = ranking.cues.get("speech", ())
+    for i in [i for i in range(min(count, len(ranking))) if len(heard) and heard[i] >= HEARD]:
+        say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
+    if count < len(ranking):
+        out.print(f"[dim]{len(ranking) - count} more ranks[/]")
+
+
+def _ranks_table(ranking: Ranking, count: int, columns: dict[str, Any]) -> Table:
     ranks = table("rank", "time", "frame", "from", *columns, left=["from"], gap=0)
     for i in range(min(count, len(ranking))):
         ranks.add_row(
@@ -225,12 +253,7 @@ def print_ranks(ranking: Ranking, count: int) -> None:
             "zoom" if ranking.is_zoom[i] else "probe",
             *(_cell(name, float(column[i])) for name, column in columns.items()),
         )
-    out.print(ranks)
-    heard = ranking.cues.get("speech", ())
-    for i in [i for i in range(min(count, len(ranking))) if len(heard) and heard[i] >= HEARD]:
-        say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
-    if count < len(ranking):
-        out.print(f"[dim]{len(ranking) - count} more ranks[/]")
+    return ranks
 
 
 def note_if_short(selector: str, prefix: Prefix) -> None:
