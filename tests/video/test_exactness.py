@@ -3,14 +3,12 @@
 import hashlib
 import random
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from framenest import ImageSpec, VideoError, open_video
 from framenest.video.pyav import PyAVDecoder
-from framenest.video.reader import Reader
 from framenest.video.source import Source
 from framenest.video.timeline import NO_TIME
 from media import encode_video, number_in, numbered_picture, numbered_video, sequential_decode
@@ -241,27 +239,3 @@ def test_real_files_match_their_sequential_decode(shared_data):
             check_against_sequential_decode(path, seed=4)
             checked += 1
     assert checked >= 40
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-def test_a_decoder_of_several_threads_gives_the_same_frames(clip, tmp_path, monkeypatch, damaged):
-    """Few frames on many cores; a damaged run is left to one thread, which conceals damage always alike."""
-    file = tmp_path / "copy.mp4"
-    content = bytearray(Path(clip).read_bytes())
-    if damaged:
-        middle = len(content) // 2
-        content[middle : middle + 400] = bytes(400)
-    file.write_bytes(content)
-    by_threads = []
-    real = Reader._by_threads
-    monkeypatch.setattr(Reader, "_by_threads", lambda *a: by_threads.append(real(*a)) or by_threads[-1])
-    found = {}
-    for cores in (1, 16):
-        monkeypatch.setattr("framenest.video.pyav.cores", lambda cores=cores: cores)
-        decoder = open_video(file)
-        half = decoder.info.num_frames // 2
-        batches = [*decoder.read([3, half - 4, half, half + 9, half + 14])]
-        found[cores] = [(batch.frames.tolist(), batch.pixels[0].tobytes()) for batch in batches]
-    assert found[1] == found[16]
-    assert by_threads
-    assert (None in by_threads) == damaged

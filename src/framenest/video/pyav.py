@@ -30,7 +30,6 @@ from framenest.video.timeline import Timeline
 TIMELINE_FORMAT = 2
 _MEMORY = 2**30  # bytes that all decoders together may hold in reference frames
 _REFERENCES = 20  # frames that one decoder may hold
-_MOST_THREADS = 8  # of one decoder
 
 
 class PyAVDecoder(PictureDecoder):
@@ -85,8 +84,7 @@ class PyAVDecoder(PictureDecoder):
         runs = plan(self.timeline, ascending)
         frame_bytes = 2 * self.info.width * self.info.height
         count = max(1, min(cores(), len(runs), _MEMORY // (_REFERENCES * frame_bytes)))
-        threads = min(_MOST_THREADS, cores() // count)  # a few zoom frames would leave most cores idle
-        readers = [Reader(self._source, self.timeline, self._message, threads) for _ in range(count)]
+        readers = [Reader(self._source, self.timeline, self._message) for _ in range(count)]
         workers = [DecodeWorker(self._source.path, reader, self.scaler(sizes)) for reader in readers]
         return ordered(runs, workers, item_bytes=self._picture_bytes(sizes))
 

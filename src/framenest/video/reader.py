@@ -36,14 +36,10 @@ def plan(timeline: Timeline, wanted: Ints) -> list[Run]:
 
 
 class Reader:
-    """Reads runs of frames from one open container, which is opened again where it cannot seek.
+    """Reads runs of frames from one open container, which is opened again where it cannot seek."""
 
-    threads: of the decoder, for runs in which nothing is damaged; damaged ones are read by one thread.
-    """
-
-    def __init__(self, source: Source, timeline: Timeline, message: bytes, threads: int = 1) -> None:
+    def __init__(self, source: Source, timeline: Timeline, message: bytes) -> None:
         self._source = source
-        self._threads = threads
         self._timeline = timeline
         self._message = message
         self._opened: Opened | None = None
@@ -70,11 +66,6 @@ class Reader:
         frames are those of a decoder that began at the beginning and skipped nothing: what a player
         shows. A frame that does not come out is tried again from earlier key packets.
         """
-        undamaged = self._by_threads(run) if self._threads > 1 else None
-        yield from self._one_by_one(run) if undamaged is None else undamaged
-
-    def _one_by_one(self, run: Run) -> Iterator[tuple[int, av.VideoFrame]]:
-        """The run's frames as they come out of a decoder of one thread."""
         waiting = list(run.frames)
         held: dict[int, tuple[int, av.VideoFrame]] = {}
 
@@ -97,17 +88,6 @@ class Reader:
             found = held.pop(number)[1] if number in held else self._retry(run.start, number)
             if found is not None:
                 yield number, found
-
-    def _by_threads(self, run: Run) -> list[tuple[int, av.VideoFrame]] | None:
-        """The run's frames, decoded by several threads; None, and one thread from here on, where anything is
-        damaged or does not come out."""
-        found = dict(self._decode(run.start, run.frames, skip=True))
-        whole = self._opened is not None and not self._opened.refused and not self._damage
-        if whole and len(found) == len(run.frames):
-            return sorted(found.items())
-        self.close()
-        self._threads = 1
-        return None
 
     def _decode(
         self, start: int, frames: Sequence[int], *, skip: bool
@@ -184,14 +164,14 @@ class Reader:
     def _restart(self) -> None:
         if self._opened:
             self._opened.close()
-        self._opened = self._source.open(self._threads)
+        self._opened = self._source.open()
         self._packets = self._opened.packets()
         self._next = 0
 
     def _seek(self, packet: int) -> bool:
         """Seek so that `packet` comes next; False, and no more seeks in this file, where it does not."""
         if self._opened is None:
-            self._opened = self._source.open(self._threads)
+            self._opened = self._source.open()
         timeline, goal = self._timeline, packet
         for _ in range(3):
             if not self._opened.seek(min(int(timeline.dts[goal]), int(timeline.pts[goal]))):

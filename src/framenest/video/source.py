@@ -78,11 +78,8 @@ class Source:
         """The bytes of the file, for reading its header."""
         return self.open_file() if self.open_file else Path(self.local or self.path).open("rb")
 
-    def open(self, threads: int = 1) -> Opened:
-        """The container, with one decoder for the chosen stream.
-
-        threads: more than one are faster, but conceal damage differently from run to run.
-        """
+    def open(self) -> Opened:
+        """The container, with one decoder for the chosen stream."""
         with damage_as_video_error(self.path):
             options = open_options(self.local, playlists=self.playlists)
             try:
@@ -97,9 +94,8 @@ class Source:
                     check_picture_size(self.path, context.width, context.height)
                 # A stream may say otherwise later on.
                 context.options = {"max_pixels": str(MOST_PIXELS)}
-                context.thread_count = threads
-                if threads > 1:
-                    context.thread_type = "FRAME"
+                # One decoder thread: frame threads conceal damage differently from run to run.
+                context.thread_count = 1
             except BaseException:
                 container.close()
                 raise
@@ -186,8 +182,6 @@ class Opened:
     stream: av.VideoStream
     errors: int = 0
     """Packets so far that the decoder refused."""
-    refused: bool = False
-    """Whether it refused anything, at the end too; with several threads an error comes late."""
 
     @property
     def context(self) -> av.VideoCodecContext:
@@ -213,7 +207,6 @@ class Opened:
                 return self.context.decode(packet)
             except DAMAGE:
                 self.errors += packet is not None
-                self.refused = True
                 return []
 
     def seek(self, ticks: int) -> bool:
