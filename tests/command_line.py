@@ -11,7 +11,7 @@ import pytest
 from framenest.cli import main
 from processes import PATIENCE
 
-FAST = ["--base-probes", "24", "--extra-probes", "0", "--horizon", "20", "--quiet"]
+FAST = ["--base-probes", "24", "--extra-probes", "0", "--horizon", "20"]
 """A small index and a short ranking."""
 
 

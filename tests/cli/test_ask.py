@@ -48,7 +48,7 @@ def test_an_answer_with_its_citations(capsys, clip):
 def test_what_was_ranked_is_saved_for_the_other_commands(capsys, clip, table, tmp_path):
     output = tmp_path / "asked.json"
     with ScriptedServer("Bars <6.2 seconds>, until 6.4 s.") as server:
-        given = ("-k", 4, "--scorer", table, "--base-url", server.url, "-o", output, "--quiet")
+        given = ("-k", 4, "--scorer", table, "--base-url", server.url, "-o", output)
         code, out, _ = run(capsys, "ask", clip, "What is it?", *given)
         told = times_in(server.turns()[0])
     assert code == 0
@@ -314,3 +314,11 @@ def test_the_key_is_in_no_file(capsys, clip, tmp_path, cache):
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert files
     assert not any(SECRET.encode() in file.read_bytes() for file in files)
+
+
+def test_quiet_prints_the_answer_and_what_it_cites(capsys, clip, tmp_path):
+    with ScriptedServer("Bars <4.0 seconds>.") as server:
+        given = ("-k", 4, "--selector", "uniform", "--base-url", server.url, "-o", tmp_path / "a.json", "-q")
+        code, out, err = run(capsys, "ask", clip, "What is it?", *given)
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"Bars <4\.0 seconds>\.\s+cited +0:04\.0 \(frame 100\)\s*", out), out

@@ -113,7 +113,7 @@ def test_aks_lists_and_rows(capsys, ranking, tmp_path):
 
 def test_vlmevalkit_folder(capsys, ranking, clip, tmp_path):
     code, out, _ = run(
-        capsys, "export", ranking, "-k", "3", "--style", "vlmevalkit", "-o", tmp_path / "images", "--quiet"
+        capsys, "export", ranking, "-k", "3", "--style", "vlmevalkit", "-o", tmp_path / "images"
     )
     assert (code, "3 frames in" in out) == (0, True)
     files = [tmp_path / "images" / clip.stem / f"frame-{i}-of-3.jpg" for i in (1, 2, 3)]

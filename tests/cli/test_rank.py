@@ -63,8 +63,7 @@ def test_the_installed_command_works(clip, tmp_path):
 
 
 def test_bars_are_gone_before_the_result_is_printed(clip, tmp_path):
-    settings = [a for a in FAST if a != "--quiet"]
-    written = on_a_terminal("rank", clip, "--no-question", "-o", tmp_path / "r.json", *settings)
+    written = on_a_terminal("rank", clip, "--no-question", "-o", tmp_path / "r.json", *FAST)
     assert "probes" in written
     erased = max(written.rfind("\x1b[2K"), written.rfind("\x1b[1A"))
     assert 0 < erased < written.index("question")
@@ -307,11 +306,32 @@ def test_quiet_says_no_notes_and_verbose_says_more(capsys, clip, table, tmp_path
     short = ("select", clip, "Where?", "--selector", "aks-released", "--scorer", table, "-k", 4)
     cache = ("--cache", tmp_path / "cache")
     plain, quiet, verbose = (run(capsys, *short, *cache, *more) for more in ((), ("-q",), ("-v",)))
-    assert plain[1] == quiet[1] == verbose[1]
+    about, result = plain[1].splitlines(keepends=True)
+    assert about.startswith("selector aks-released  scorer table frames ")
+    assert (quiet[1], verbose[1]) == (result, plain[1])
     assert "note: aks-released gives 0 frames" in plain[2]
     assert quiet[2] == ""
     assert f"note: cache {tmp_path / 'cache'}" in verbose[2]
     assert f"cache {tmp_path}" not in plain[2]
+
+
+def test_quiet_prints_results_only(capsys, clip, table, ranking, tmp_path):
+    """Of a ranking its ranks and budgets, without facts; where files are the result, nothing."""
+    asked = ("rank", clip, "Where is it?", "--scorer", table, *FAST, "-k", 4, "-o", tmp_path / "r.json")
+    said = {more: run(capsys, *asked, *more)[1].splitlines() for more in ((), ("--quiet",))}
+    start, end = (said[()].index(line) for line in (said["--quiet",][0], "12 more ranks"))
+    assert said[()][start:end] + said[()][end + 1 : -1] == said["--quiet",]
+    assert said[()][-1] == f"written to {tmp_path / 'r.json'}"
+    compare = ("compare", clip, "Where?", "--scorer", table, "--selectors", "uniform", "-k", 4)
+    assert "picture in" not in run(capsys, *compare, "-o", tmp_path / "c.png", "-q")[1]
+    for command in (
+        ("extract", ranking, "-k", 2, "--to", tmp_path / "out", "--sheet", tmp_path / "s.png"),
+        ("report", ranking, "-o", tmp_path / "r.html"),
+        ("export", ranking, "-k", 2, "--style", "aks", "-o", tmp_path / "aks.json"),
+        ("export", ranking, "-k", 2, "--style", "vlmevalkit", "-o", tmp_path / "kit"),
+    ):
+        assert run(capsys, *command, "-q") == (0, "", ""), command
+        assert run(capsys, *command)[1] != "", command
 
 
 def test_the_scorer_is_not_mentioned_where_none_is_used(capsys, clip, monkeypatch):

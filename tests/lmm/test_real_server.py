@@ -122,7 +122,7 @@ def test_the_ladder_costs_what_the_server_counts(url, chosen, ladder, monkeypatc
 
 
 def test_the_command(url, clip, capsys):
-    given = ["--base-url", url, "--answer-tokens", "12", "--selector", "uniform", "--quiet"]
+    given = ["--base-url", url, "--answer-tokens", "12", "--selector", "uniform"]
     with pytest.raises(SystemExit) as ended:
         cli_main(["ask", str(clip), "What is it?", "-k", "4", *given])
     printed = capsys.readouterr()

@@ -28,7 +28,7 @@ def ranking_file(clip, tmp_path):
 
 def run(*arguments):
     with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments), "--quiet"])
+        main([str(argument) for argument in arguments])
     return ended.value.code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.text import Text
 
-from framenest.cli.terminal import err, facts_grid, note, out, table
+from framenest.cli.terminal import err, facts_grid, note, out, quiet, table
 from framenest.lmm.answer import Kind
 from framenest.lmm.ladder import Asked, Step
 from framenest.text import clock, harmless
@@ -36,7 +36,7 @@ class AnswerPrinter:
 
 
 def print_asked(asked: Asked) -> None:
-    """The frames that were cited and shown, and what each step cost."""
+    """The frames that were cited; not with --quiet: those that were shown, and what each step cost."""
     prefix = asked.prefix
     if asked.answer.finish_reason == "length":
         note("the answer was cut off; give it more room with --answer-tokens")
@@ -46,6 +46,9 @@ def print_asked(asked: Asked) -> None:
     for place in asked.cited:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
+    if quiet():
+        out.print(facts)
+        return
     facts.add_row("shown", " ".join(times))
     if (pairing := asked.steps[-1].pairing) is not None:
         facts.add_row("sent", str(pairing))

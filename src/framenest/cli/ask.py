@@ -14,7 +14,7 @@ from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLi
 from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, SelectorName
-from framenest.cli.terminal import NO_MATCH, note, say_labelled, write_json
+from framenest.cli.terminal import NO_MATCH, confirm, note, write_json
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ladder import LADDERS, Ladder
@@ -134,7 +134,7 @@ def ask(
     else:
         print_asked(asked)
         if output is not None:
-            say_labelled("written to", str(output))
+            confirm("written to", str(output))
 
 
 def _choose(

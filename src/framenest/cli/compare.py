@@ -12,7 +12,7 @@ from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, 
 from framenest.cli.output_files import PictureFile
 from framenest.cli.parameter_types import SelectorNames
 from framenest.cli.select import NAMES
-from framenest.cli.terminal import note_if_short, out, say_labelled, short_path, table
+from framenest.cli.terminal import confirm, note_if_short, out, short_path, table
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
@@ -73,4 +73,4 @@ def compare(
         note_if_short(label, prefix)
     picture = comparison(prefixes, shown, thumbnails, title=question)
     write_atomic(output, encode_image(picture, output.suffix[1:].lower()))
-    say_labelled(f"{short_path(opened.info.path)}, K={budget}; picture in", str(output))
+    confirm(f"{short_path(opened.info.path)}, K={budget}; picture in", str(output))

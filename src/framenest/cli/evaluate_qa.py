@@ -14,7 +14,7 @@ from framenest.cli.model_options import THINKING, AnsweringModel, PictureOptions
 from framenest.cli.options import Common, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, Part, SelectorNames
-from framenest.cli.terminal import note, say, say_labelled
+from framenest.cli.terminal import confirm, note, say
 from framenest.config import Precision, ScorerConfig
 from framenest.errors import ConfigError, ModelError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion, load_benchmark
@@ -208,7 +208,7 @@ def qa(
     print_rows(main_table(ScoredAnswers([file])))
     thinking = next(name for name, value in THINKING.items() if value == model.thinking)
     how = f"{client.model}, thinking {thinking}, scorer {scorer or 'none'}, {len(questions)} questions"
-    say_labelled(f"{how}; answers in", str(results))
+    confirm(f"{how}; answers in", str(results))
     if run.failed:
         raise ModelError(
             f"{run.failed} answers are missing yet; the same command tries them again "

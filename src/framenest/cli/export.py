@@ -14,7 +14,7 @@ from framenest.cli import model_options, options
 from framenest.cli.model_options import PictureOptions, SpokenLines, TokenBudget
 from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
-from framenest.cli.terminal import note, say, write_json
+from framenest.cli.terminal import confirm, note, say, write_json
 from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
 from framenest.method.prefix import Prefix
@@ -120,7 +120,7 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
         return
     request.save(output, model=model)
     size = size_text(Path(output).stat().st_size) if Path(output).is_file() else "all"
-    say(f"{size} written to {output}")
+    confirm(f"{size} written to", output)
 
 
 def _write_folder(
@@ -132,7 +132,7 @@ def _write_folder(
         files = extraction.extract(
             _prefix(result, budget), folder, name=extraction.vlmevalkit_name, video=decoder, progress=bars
         )
-    say(f"{len(files)} frames in {folder}")
+    confirm(f"{len(files)} frames in", str(folder))
 
 
 def _write_list(
@@ -149,7 +149,7 @@ def _write_list(
         write_json(text)
         return
     write_atomic(Path(output), text.encode(errors="surrogatepass"))
-    say(f"{len(made)} rows written to {output}")
+    confirm(f"{len(made)} rows written to", output)
 
 
 def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:

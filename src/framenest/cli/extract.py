@@ -11,7 +11,7 @@ from framenest.cache.archive import write_atomic
 from framenest.cli import options
 from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import OutputFolder, PictureFile
-from framenest.cli.terminal import note, say
+from framenest.cli.terminal import confirm, note
 from framenest.errors import StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
@@ -56,10 +56,10 @@ def extract(
         files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
     if prefix.complete:
         note(f"this short video has only {len(prefix)} candidate frames; all of them are here")
-    say(f"{len(files)} frames in {folder}")
+    confirm(f"{len(files)} frames in", str(folder))
     if sheet is not None:
         batches = prefix.batches(decoder, ImageSpec.short_side(240))
         pictures = [picture for batch in batches for picture in batch.pixels[0]]
         drawn = contact_sheet(prefix, pictures, title=loaded.question)
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
-        say(f"contact sheet in {sheet}")
+        confirm("contact sheet in", str(sheet))

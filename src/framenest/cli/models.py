@@ -12,7 +12,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.options import Common, argument, option
 from framenest.cli.output_files import OutputFolder
-from framenest.cli.terminal import note, out, say, say_labelled, table
+from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError
 from framenest.installation import install_hint
 from framenest.scorers import best_to_fetch, choose, third_party
@@ -42,6 +42,8 @@ def models(context: click.Context, *, common: Common) -> None:
     for name, package in third_party().items():
         listed.add_row(name, f"of {package}", "–", "–", "–", "–")
     out.print(listed)
+    if quiet():
+        return
     out.print("[dim]no weights, or damaged:[/] framenest models fetch NAME")
     out.print(
         f"[dim]needs \\[extra]:[/] {escape(install_hint('extra').removeprefix('run: '))}", soft_wrap=True
@@ -90,7 +92,7 @@ def fetch(
         raise ScorerError(
             f"the weights of {scorer} are in {where}, but it cannot run: {MissingExtra(entry.extra, package)}"
         )
-    say(f"{scorer}: all files in {where}")
+    confirm(f"{scorer}: all files in", str(where))
 
 
 @models.command("export")
@@ -107,4 +109,4 @@ def export(*, scorer: str = argument(), folder: Path = argument(type=OutputFolde
     if name not in ("siglip2", "clip"):
         raise ScorerError(f"only siglip2 and clip can be exported, not {name!r}")
     export_onnx(model_files.locate(name, checkpoint, common.local), folder)
-    say(f"use it with --scorer onnx:{folder}")
+    confirm("use it with", f"--scorer onnx:{folder}")

@@ -206,7 +206,7 @@ class Common:
         metavar="DIR|URL",
         callback=lambda _c, _p, value: open_store(value),
     )
-    quiet: bool = option("Print results and errors only: no notes, no progress bars.", short="-q")
+    quiet: bool = option("Print results and errors only: no facts, notes or progress bars.", short="-q")
     verbose: bool = option("Say more: which cache and scorer, and every warning.", short="-v")
     debug: bool = option("Show the traceback of an error.")
 

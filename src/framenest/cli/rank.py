@@ -14,11 +14,12 @@ from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import (
+    confirm,
     note,
     print_facts,
     print_prefix,
     print_ranks,
-    say_labelled,
+    quiet,
     short_path,
     write_json,
 )
@@ -136,7 +137,7 @@ def _rank_many(manifest: Path, output: str | None, job: BatchJob, many: ManyVide
     folder = check_writable_folder(Path(output).absolute())
     groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
     report = run(job, groups, many, common, "rankings")
-    say_labelled("listed in", short_path(str(write_rankings(folder, groups))))
+    confirm("listed in", short_path(str(write_rankings(folder, groups))))
     return int(report.counts["failed"] > 0)
 
 
@@ -159,12 +160,13 @@ def _tell_cost(video: Decoder, config: IndexConfig) -> None:
 
 
 def _print(ranking: Ranking, budgets: list[int], target: str | None) -> None:
-    print_facts(ranking)
+    if not quiet():
+        print_facts(ranking)
     print_ranks(ranking, TOP)
     for size in budgets:
         print_prefix(ranking.prefix(size))
     if target is not None:
-        say_labelled("written to", target)
+        confirm("written to", target)
 
 
 def _questions(question: str | None, file: str | None, none: bool) -> list[str | None]:

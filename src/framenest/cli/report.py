@@ -10,7 +10,7 @@ from framenest.cache.archive import write_atomic
 from framenest.cli import options
 from framenest.cli.options import Common, KnownVideo, argument, option
 from framenest.cli.output_files import OutputFile, check_writable
-from framenest.cli.terminal import say
+from framenest.cli.terminal import confirm
 from framenest.report import figure
 from framenest.report.document import document
 from framenest.report.page import page
@@ -60,4 +60,4 @@ def report(
 
 def _write(file: Path, data: bytes, what: str) -> None:
     write_atomic(file, data)
-    say(f"{what} in {file} ({size_text(len(data))})")
+    confirm(f"{what} in", f"{file} ({size_text(len(data))})")

@@ -10,7 +10,7 @@ from framenest.cli import options
 from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import SelectorName
-from framenest.cli.terminal import note, note_if_short, print_prefix, say_labelled
+from framenest.cli.terminal import confirm, note, note_if_short, print_prefix
 from framenest.selectors import load_selector, selector_names
 
 NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
@@ -40,7 +40,7 @@ def select(
     with common.bars() as bars:
         chosen = load_selector(selector, scorer.session(common, bars, [selector]))
         made = chosen.select(video_options.open(video, common), question, budgets)
-    say_labelled("selector", made.selector, "scorer", made.scorer)
+    confirm("selector", made.selector, "scorer", made.scorer)
     if "diversity" in made.stats:
         note(f"{selector} compares frames by {made.stats['diversity']}")
     for prefix in made.prefixes.values():
@@ -48,4 +48,4 @@ def select(
         note_if_short(selector, prefix)
     if output is not None:
         made.save(output)
-        say_labelled("written to", str(output))
+        confirm("written to", str(output))

@@ -56,6 +56,12 @@ def say_labelled(*labels_and_texts: str) -> None:
     out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
 
 
+def confirm(*labels_and_texts: str) -> None:
+    """A line on stdout, as say_labelled, on what was done and where it is; none with --quiet."""
+    if not quiet():
+        say_labelled(*labels_and_texts)
+
+
 class _Level:
     """How much the commands say beside their results: -1 nothing, 0 notes, 1 details too."""
 
@@ -67,6 +73,11 @@ def set_level(value: int) -> None:
     _Level.value = value
 
 
+def quiet() -> bool:
+    """Whether results are all that is to be printed."""
+    return _Level.value < 0
+
+
 def detail(text: str) -> None:
     """A remark on stderr, with -v."""
     if _Level.value > 0:
@@ -75,7 +86,7 @@ def detail(text: str) -> None:
 
 def note(text: str) -> None:
     """A remark on stderr; none with --quiet."""
-    if _Level.value < 0:
+    if quiet():
         return
     err.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
 
@@ -170,7 +181,8 @@ def print_facts(ranking: Ranking) -> None:
         if value >= 0.005
     )
     facts.add_row("seconds", spent or "none worth telling")
-    for text in (*video.notes, *(said.notes if said else ()), *_losses(stats), *_advice(ranking)):
+    notes = (*video.notes, *(said.notes if said else ()), *_losses(stats), *_advice(ranking))
+    for text in () if quiet() else notes:
         facts.add_row("[yellow]note[/]", escape(text))
     out.print(facts)
 
@@ -232,14 +244,14 @@ def print_ranks(ranking: Ranking, count: int) -> None:
         left_out.append(list(columns)[-2])  # the last one is what they sum up to
         del columns[left_out[-1]]
     out.print(ranks)
-    if left_out:
+    if left_out and not quiet():
         out.print(
             f"[dim]left out, since the terminal is narrow: {', '.join(left_out)}; show --csv has all[/]"
         )
     heard = ranking.cues.get("speech", ())
     for i in [i for i in range(min(count, len(ranking))) if len(heard) and heard[i] >= HEARD]:
         say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
-    if count < len(ranking):
+    if count < len(ranking) and not quiet():
         out.print(f"[dim]{len(ranking) - count} more ranks[/]")
 
 
