@@ -129,6 +129,24 @@ def refuse(why: str, *names: str) -> None:
             raise ConfigError(f"{_flag(name)} has no effect: {why}")
 
 
+def refuse_others(why: str, *names: str) -> None:
+    """Refuse every option that was given but those of these parameters."""
+    context = click.get_current_context()
+    assert context is not None
+    given = [
+        (
+            parameter.opts
+            if context.params[str(parameter.name)]
+            else parameter.secondary_opts or parameter.opts
+        )[0]
+        for parameter in context.command.params
+        if parameter.name not in names
+        and context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise ConfigError(f"{', '.join(given)}: {why}")
+
+
 @contextmanager
 def settings_as_options() -> Iterator[None]:
     """An error about a setting names it as the command line does: horizon is --horizon."""

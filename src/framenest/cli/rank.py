@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from framenest.cli import model_options, options
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
+from framenest.cli.ranking_server import RankingServer
 from framenest.cli.terminal import (
     confirm,
     note,
@@ -29,13 +33,20 @@ from framenest.corpus.manifest import ranking_groups
 from framenest.corpus.run_report import write_rankings
 from framenest.errors import ConfigError, StoreError
 from framenest.method.index import choose_probes
+from framenest.method.look_for import LookFor
 from framenest.method.mec import MEC, check_horizon
 from framenest.method.ranking import Ranking
+from framenest.progress_bars import Bars
 from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.text import one_line, slug
 
 TOP = 8
+SENT = (
+    "video", "question", "output", "budgets", "questions", "server", "no_question", "choices", "look_for",
+    "look_for_join", "preset", "horizon", "quiet", "verbose", "debug",
+)  # fmt: skip
+"""What can be given with --server: what its API takes, and what concerns this side alone."""
 
 
 @click.command(cls=model_options.ChoicesCommand)
@@ -65,6 +76,13 @@ def rank(
         metavar="FILE",
         panel=MANY_PANEL,
     ),
+    server: str | None = option(
+        "Let a running `framenest serve` rank, as http://127.0.0.1:8600: no model is loaded here. It must "
+        "offer the video's folder (--videos), and its scorer is used; $FRAMENEST_TOKEN if it needs one. "
+        "[default: $FRAMENEST_SERVER, or none]",
+        envvar="FRAMENEST_SERVER",
+        metavar="URL",
+    ),
     no_question: bool = option("Rank by change, observability, coverage and diversity alone."),
     choices: tuple[str, ...] = model_options.CHOICES,
     descriptions: Descriptions,
@@ -87,8 +105,11 @@ def rank(
     framenest rank kiln.mp4 "What happens after firing?" --look-for "a glowing kiln" --look-for "cups cooling"
     framenest rank kiln.mp4 --no-question --start 60 --end 180
     framenest rank --manifest asked.csv -o rankings/ --jobs 8
+    framenest rank kiln.mp4 "What is fired?" --server http://127.0.0.1:8600
     """
-    name = _scorer_name(scorer, common, no_question)
+    if server:
+        options.refuse_others("not for --server, which ranks its own way; --server '' ranks here", *SENT)
+    name = None if server else _scorer_name(scorer, common, no_question)
     if manifest is not None:
         if video is not None or question is not None or questions is not None or budgets:
             raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
@@ -103,25 +124,52 @@ def rank(
         raise ConfigError("--jobs, --engine and the other options for many videos need --manifest")
     asked = _questions(question, questions, no_question)
     targets = _targets(output, asked, many=questions is not None)
-    bars = common.bars()
-    mec = MEC(
-        config, name, store=common.cache, progress=bars, keep_features=keep_features, scoring=scorer.config
-    )
-    mec.session.begin_loading()  # beside it the video is opened
-    opened = video_options.open(video, common)
+    bars, look_for = common.bars(), descriptions.given()
+    if server:
+        ask = _ask_server(server, video, choices, look_for, config, bars)
+    else:
+        mec = MEC(
+            config,
+            name,
+            store=common.cache,
+            progress=bars,
+            keep_features=keep_features,
+            scoring=scorer.config,
+        )
+        mec.session.begin_loading()  # beside it the video is opened
+        opened = _opened(video, video_options, common, config, budgets)
+        ask = partial(mec.rank, opened, options=choices, look_for=look_for or ())
+    for text, target in zip(asked, targets, strict=True):
+        with bars:
+            ranking = ask(text)
+        _deliver(ranking, budgets, target)
+    return 0
+
+
+def _opened(video: str, how: VideoOptions, common: Common, config: MECConfig, budgets: list[int]) -> Decoder:
+    """The open video, once it is clear that its ranking serves the budgets."""
+    opened = how.open(video, common)
     check_horizon(budgets, opened, config)
     if config.index.max_gap is not None:
         _tell_cost(opened, config.index)
-    for text, target in zip(asked, targets, strict=True):
-        with bars:
-            ranking = mec.rank(opened, text, options=choices, look_for=descriptions.given() or ())
-        if target == "-":
-            write_json(ranking.dumps())
-            continue
-        if target is not None:
-            ranking.save(target)
-        _print(ranking, budgets, target)
-    return 0
+    return opened
+
+
+def _ask_server(
+    url: str,
+    video: str,
+    choices: tuple[str, ...],
+    look_for: LookFor | None,
+    config: MECConfig,
+    bars: Bars,
+) -> Callable[[str | None], Ranking]:
+    """What ranks for a question at a server."""
+    context = click.get_current_context()
+    assert context is not None
+    preset = context.params["preset"]
+    remote = RankingServer(url, os.environ.get("FRAMENEST_TOKEN"))
+    asked = {"options": choices, "look_for": look_for, "preset": preset, "horizon": config.ranking.horizon}
+    return partial(remote.rank, video, **asked, bars=bars)
 
 
 def _scorer_name(scorer: ScorerChoice, common: Common, no_question: bool) -> str | None:
@@ -159,12 +207,19 @@ def _tell_cost(video: Decoder, config: IndexConfig) -> None:
         )
 
 
-def _print(ranking: Ranking, budgets: list[int], target: str | None) -> None:
+def _deliver(ranking: Ranking, budgets: list[int], target: str | None) -> None:
+    """Write and print a ranking."""
+    if target == "-":
+        write_json(ranking.dumps())
+        return
+    prefixes = [ranking.prefix(size) for size in budgets]  # refused before a file is written
+    if target is not None:
+        ranking.save(target)
     if not quiet():
         print_facts(ranking)
     print_ranks(ranking, TOP)
-    for size in budgets:
-        print_prefix(ranking.prefix(size))
+    for prefix in prefixes:
+        print_prefix(prefix)
     if target is not None:
         confirm("written to", target)
 

@@ -271,7 +271,17 @@ def load_file(
     path: str | Path, kind: str, version: int, make: Callable[[Mapping[str, Any]], Result]
 ) -> Result:
     """What `make` makes of a result file of this kind and format; a clear error where it is none."""
-    data = read_file(path)
+    return read_result(read_file(path), path, kind, version, make)
+
+
+def read_result(
+    data: Mapping[str, Any],
+    path: str | Path,
+    kind: str,
+    version: int,
+    make: Callable[[Mapping[str, Any]], Result],
+) -> Result:
+    """The same of what was in a file already read, or came from elsewhere; errors name `path`."""
     if data.get("kind") != kind:
         raise StoreError(f"{path}: not a {kind} file")
     if data.get("format") != version:
