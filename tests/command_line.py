@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 
 import pytest
+import rich_click as click
 
 from framenest.cli import main
 from processes import PATIENCE
@@ -21,6 +22,14 @@ def run(capsys, *arguments):
         main([str(a) for a in arguments])
     printed = capsys.readouterr()
     return ended.value.code, printed.out, printed.err
+
+
+def commands(group, *path):
+    """Every command with its subcommands, as words."""
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
 
 
 AT_ONCE = "from framenest import cli, progress_bars; progress_bars.PATIENCE = 0; cli.main()"

@@ -7,7 +7,7 @@ import pytest
 import rich_click as click
 
 import framenest
-from command_line import run
+from command_line import commands, run
 from framenest.cli import app
 from framenest.cli.model_options import AnsweringModel
 from framenest.config import PRESETS
@@ -17,14 +17,6 @@ from framenest.evaluation.qa_run import QaSettings
 
 def test_version(capsys):
     assert run(capsys, "--version")[:2] == (0, f"framenest, version {framenest.__version__}\n")
-
-
-def commands(group, *path):
-    """Every command with its subcommands, as words."""
-    for name, command in group.commands.items():
-        yield (*path, name), command
-        if isinstance(command, click.Group):
-            yield from commands(command, *path, name)
 
 
 def test_every_option_of_every_command_says_what_it_does(capsys):

@@ -10,7 +10,7 @@ import rich_click as click
 
 from framenest.cli import options
 from framenest.cli.options import Common, argument, option
-from framenest.cli.output_files import OutputFile, write_json
+from framenest.cli.output_files import OutputFile, PlotFile, write_json
 from framenest.cli.parameter_types import Budgets, SelectorNames
 from framenest.cli.terminal import note, out, table
 from framenest.config import ScorerConfig
@@ -68,7 +68,7 @@ def recall(
     json_file: Path | None = option("Write all numbers here.", flag="--json", type=OutputFile()),
     csv_file: Path | None = option("Write a row per selector and budget.", flag="--csv", type=OutputFile()),
     plot_file: Path | None = option(
-        "Draw recall over budgets and seconds (.png, .svg).", flag="--plot", type=OutputFile()
+        "Draw recall over budgets and seconds (.png, .svg, .pdf).", flag="--plot", type=PlotFile()
     ),
     question_set: QuestionSet,
     scoring: ScorerConfig,

@@ -65,6 +65,8 @@ def export(
     framenest export kiln.json --style qwen --max-tokens 16000 -o kiln-qwen.json
     framenest export rankings/*.json -k 32 --style wfs-sb --rows videomme.json -o wfs_32.json
     """
+    if output is not None and output != "-":
+        (check_writable_folder if style == FOLDER else check_writable)(Path(output))
     loaded = [load_result(path) for path in rankings]
     if style in LISTS:
         _write_list(style, loaded, budget, rows, _needed(output))
@@ -75,8 +77,6 @@ def export(
     if style == FOLDER:
         _write_folder(result, budget, _needed(output), known, common)
         return
-    if output is not None and output != "-":
-        check_writable(Path(output))
     asked = question or result.question
     if not asked:
         raise ConfigError("this ranking has no question; give one with --question")
@@ -126,8 +126,8 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
 def _write_folder(
     result: Ranking | Selection, budget: int | None, output: str, known: KnownVideo, common: Common
 ) -> None:
-    decoder = known.reopen(result.video, common)
     folder = check_writable_folder(Path(output) / Path(result.video.path).stem)
+    decoder = known.reopen(result.video, common)
     with common.bars() as bars:
         files = extraction.extract(
             _prefix(result, budget), folder, name=extraction.vlmevalkit_name, video=decoder, progress=bars

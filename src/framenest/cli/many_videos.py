@@ -15,7 +15,7 @@ import rich_click as click
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
 from framenest.cli.options import Common, VideoOptions, option
-from framenest.cli.output_files import check_writable
+from framenest.cli.output_files import OutputFile, check_writable
 from framenest.cli.parameter_types import Duration, Size
 from framenest.cli.terminal import note, say, short_path
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
@@ -53,9 +53,9 @@ class ManyVideos:
         "[default: its share of three quarters of what there is]",
         type=Size(),
     )
-    failures: str | None = option(
+    failures: Path | None = option(
         "What failed and why, one JSON object a line; replaced by every run. [default: failures.jsonl]",
-        metavar="FILE",
+        type=OutputFile(),
     )
     engine: str = option(
         "Processes of this machine, or a Ray cluster (extra `ray`).",
@@ -121,7 +121,7 @@ def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, wh
         raise ConfigError(
             "one subtitle file cannot be that of several videos; give a folder of them, or auto"
         )
-    report = RunReport(check_writable(Path(many.failures or "failures.jsonl")))
+    report = RunReport(many.failures or check_writable(Path("failures.jsonl")))
     total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
     with common.bars() as bars, _told_if_interrupted():
         bars(what, 0, total)

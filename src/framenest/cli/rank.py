@@ -182,7 +182,7 @@ def _scorer_name(scorer: ScorerChoice, common: Common, no_question: bool) -> str
 def _rank_many(manifest: Path, output: str | None, job: BatchJob, many: ManyVideos, common: Common) -> int:
     if output is None or output == "-":
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
-    folder = check_writable_folder(Path(output).absolute())
+    folder = check_writable_folder(Path(output)).absolute()
     groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
     report = run(job, groups, many, common, "rankings")
     confirm("listed in", short_path(str(write_rankings(folder, groups))))
@@ -264,5 +264,4 @@ def _targets(output: str | None, asked: list[str | None], *, many: bool) -> list
     folder = Path(output)
     digits = len(str(len(asked)))
     names = [f"{i + 1:0{digits}d}-{slug(text or '', 'question')}.json" for i, text in enumerate(asked)]
-    check_writable(folder / names[0])
-    return [str(folder / name) for name in names]
+    return [str(check_writable(folder / name)) for name in names]
