@@ -87,3 +87,41 @@ def test_no_choice_is_broken_across_lines(capsys, monkeypatch, columns):
                 assert re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", out), (path, option.name, choice)
                 seen.add(choice)
     assert set(PRESETS) <= seen
+
+
+ASK = ("ask", "no.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
+QA = ("evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h")
+EXPORT = ("export", "no.json", "-k", "4")
+TABLE = ("--scorer", "table:no.csv")
+WITHOUT_EFFECT = [
+    (("rank", "no.mp4", "Why?", *TABLE), ("--text-weight", "0.5"), "without --ocr"),
+    (("rank", "no.mp4", "--no-question"), ("--text-weight", "0.5"), "with --no-question"),
+    (("rank", "no.mp4", "Why?", *TABLE, "--subtitles", "none"), ("--speech-weight", "1"), "--subtitles none"),
+    (("rank", "no.mp4", "Why?", *TABLE), ("--reranker", "blip2"), "without --rerank"),
+    (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
+    (("rank", "no.mp4", "Why?", *TABLE), ("--look-for-join", "all"), "without --look-for"),
+    (ASK, ("--look-for-join", "all"), "without --look-for or --rewrite"),
+    (ASK, ("--ladder", "continue"), "without --budget-ladder"),
+    ((*ASK, "--budget-ladder", "8"), ("--ladder", "resend"), "without --budget-ladder"),
+    (ASK, ("--pairing", "pairs"), "style openai fuse no frames"),
+    (ASK, ("--transcript-tokens", "99"), "without --with-transcript"),
+    (ASK, ("--tokens-per-frame", "99"), "for --max-tokens only"),
+    ((*QA, "--selectors", "uniform"), ("--pairing", "auto"), "style openai fuse no frames"),
+    *(
+        ((*EXPORT, "--style", style, "-o", "-"), ("--pairing", "pairs"), f"style {style} fuse no frames")
+        for style in ("openai", "hf-video", "internvl", "llava-onevision", "aks", "vlmevalkit")
+    ),
+    (EXPORT, ("--transcript-tokens", "99"), "without --with-transcript"),
+    (EXPORT, ("--tokens-per-frame", "99"), "for --max-tokens only"),
+]
+
+
+@pytest.mark.parametrize(("command", "given", "why"), WITHOUT_EFFECT)
+def test_options_without_effect_are_refused(capsys, tmp_path, monkeypatch, command, given, why):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *command, *given)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith(f"error: {given[0]} has no effect: ")
+    assert why in err
+    code, _, err = run(capsys, *command)  # the same without it fails for its own reason
+    assert (code, "has no effect" in err) == (2, False), err

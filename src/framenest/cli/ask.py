@@ -87,6 +87,11 @@ def ask(
     if sum(given is not None for given in (budget, budget_ladder, token_budget.max_tokens)) > 1:
         raise ConfigError("give one of -k, --budget-ladder and --max-tokens, not several")
     check_style(model.style, pictures.pairing, grows=ladder == "continue" and len(budget_ladder or ()) > 1)
+    if len(budget_ladder or ()) < 2:
+        options.refuse("frames are sent once without --budget-ladder 8,16,32", "ladder")
+    if not descriptions.look_for and not rewrite:
+        options.refuse("nothing is looked for without --look-for or --rewrite", "look_for_join")
+    model_options.refuse_pairing(model.style)
     budgets = budget_ladder or [16 if budget is None else budget]
     printer = AnswerPrinter()
     with model.client(may_think=False) as client:

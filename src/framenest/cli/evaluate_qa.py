@@ -161,6 +161,7 @@ def qa(
     """
     if scorer is None and any(needs_scorer(name) for name in selectors):
         raise ConfigError("name the scorer that selects, as --scorer tags; `framenest models` lists them")
+    model_options.refuse_pairing(model.style)
     if min(budgets) < 1 or jobs < 1:
         raise ConfigError("budgets and --jobs must be 1 or more")
     for selector in selectors:

@@ -67,6 +67,7 @@ def export(
     """
     if output is not None and output != "-":
         (check_writable_folder if style == FOLDER else check_writable)(Path(output))
+    model_options.refuse_pairing(style)
     loaded = [load_result(path) for path in rankings]
     if style in LISTS:
         _write_list(style, loaded, budget, rows, _needed(output))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import rich_click as click
 
+from framenest.cli import options
 from framenest.cli.options import option
 from framenest.cli.parameter_types import SERVER, Temperature
 from framenest.cli.terminal import note
@@ -17,6 +18,7 @@ from framenest.frames import VideoInfo
 from framenest.lmm import FOR_SERVERS, ImageLimits, Pairing
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.spoken_lines import TOKENS
+from framenest.lmm.times import FUSES
 from framenest.lmm.tokens import CHARACTERS, estimate, largest_budget
 from framenest.transcript.transcript import Transcript
 
@@ -113,6 +115,12 @@ def greet(client: Client) -> None:
         note(f"{client.base_url} lists {', '.join(listed)}; trying {client.model} all the same")
 
 
+def refuse_pairing(style: str) -> None:
+    """Refuse --pairing where no two frames are fused."""
+    if style not in FUSES:
+        options.refuse(f"models of style {style} fuse no frames", "pairing")
+
+
 @dataclass(frozen=True)
 class PictureOptions:
     """How frames are sent to a model."""
@@ -157,6 +165,10 @@ class SpokenLines:
         "What is said takes at most so many tokens, by estimate.", default=TOKENS, type=click.IntRange(1)
     )
 
+    def __post_init__(self) -> None:
+        if not self.with_transcript:
+            options.refuse("nothing that is said is sent without --with-transcript", "transcript_tokens")
+
     def settings(self, found: Transcript | None) -> dict[str, Any]:
         """The arguments that `messages` and `ask` take for this."""
         if not self.with_transcript:
@@ -179,6 +191,10 @@ class TokenBudget:
 
     max_tokens: int | None = option("Take as many frames as fit into this many tokens, by estimate.")
     tokens_per_frame: int | None = option("What a picture (or a fused pair) costs; estimated if not given.")
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is None:
+            options.refuse("tokens are counted for --max-tokens only", "tokens_per_frame")
 
     def frames(
         self,

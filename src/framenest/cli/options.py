@@ -289,6 +289,8 @@ class ScorerChoice:
     config: ScorerConfig
 
     def __post_init__(self) -> None:
+        if not self.config.rerank:
+            refuse("nothing is scored again without --rerank COUNT", "reranker")
         if self.config.subtitles is None:  # who ranks for a question wants what is said, too
             object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
 

@@ -40,6 +40,7 @@ from framenest.progress_bars import Bars
 from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.text import one_line, slug
+from framenest.transcript.find import NONE
 
 TOP = 8
 SENT = (
@@ -109,6 +110,8 @@ def rank(
     """
     if server:
         options.refuse_others("not for --server, which ranks its own way; --server '' ranks here", *SENT)
+    if not descriptions.look_for:
+        options.refuse("nothing is looked for without --look-for", "look_for_join")
     name = None if server else _scorer_name(scorer, common, no_question)
     if manifest is not None:
         if video is not None or question is not None or questions is not None or budgets:
@@ -173,10 +176,15 @@ def _ask_server(
 
 
 def _scorer_name(scorer: ScorerChoice, common: Common, no_question: bool) -> str | None:
-    if not no_question:
-        return scorer.resolved(common)
-    options.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
-    return None
+    if no_question:
+        scored = ("ocr", "text_weight", "rerank", "reranker", "calibration", "speech_weight")
+        options.refuse("nothing is scored with --no-question", *scored)
+        return None
+    if not scorer.config.ocr:
+        options.refuse("no text is read without --ocr FRAMES", "text_weight")
+    if scorer.config.subtitles == NONE:
+        options.refuse("nothing that is said is weighed with --subtitles none", "speech_weight")
+    return scorer.resolved(common)
 
 
 def _rank_many(manifest: Path, output: str | None, job: BatchJob, many: ManyVideos, common: Common) -> int:
