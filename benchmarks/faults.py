@@ -118,7 +118,7 @@ class Run:
 
     def kill_serve(self) -> None:
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        (folder / "scores.csv").write_text("frame,score\n9,1\n")
+        (folder / "scores.csv").write_text("frame,score\n0,0\n8,0\n9,1\n10,0\n89,0\n")
         server = Server(folder, "--scorer", f"table:{folder / 'scores.csv'}", videos=self.media).start()
         video = server.register("0.mp4")["video"]["id"]
         server.http.post("/rankings", json={"video": video, "question": "Where?"})

@@ -20,7 +20,7 @@ def run(monkeypatch, name, *arguments):
 @pytest.fixture
 def scorer(tmp_path):
     file = tmp_path / "scores.csv"
-    file.write_text("frame,score\n150,1.0\n")
+    file.write_text("frame,score\n0,0\n149,0\n150,1\n151,0\n299,0\n")
     return f"table:{file}"
 
 

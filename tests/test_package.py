@@ -118,7 +118,7 @@ def at_hand(tmp_path, monkeypatch):
     """
     monkeypatch.chdir(tmp_path)
     numbered_video(tmp_path / "kiln.mp4", 300)
-    (tmp_path / "scores.csv").write_text("frame,score\n" + "".join(f"{n},1\n" for n in range(150, 160)))
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n149,0\n150,1\n159,1\n160,0\n299,0\n")
     ranking = framenest.MEC(scorer="table:scores.csv").rank("kiln.mp4", "What happens after firing?")
     return {"np": np, "json": json, "ranking": ranking, "client": Parrot()}
 

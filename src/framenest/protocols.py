@@ -59,7 +59,7 @@ class Scorer(Protocol):
 
     Works in two steps, so that what does not depend on the question is computed once per video. What a
     scorer may offer beyond this are protocols of their own: SetsBatchSize, NamesRelevance, MeasuresMatch,
-    HoldsFeatures, WarmsUp, KeepsTime, FrameEmbedder, Embedder.
+    TellsReach, HoldsFeatures, WarmsUp, KeepsTime, FrameEmbedder, Embedder.
     """
 
     name: str
@@ -130,6 +130,15 @@ class MeasuresMatch(Protocol):
 
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
         """Of a video's probes for a question; None where this scorer cannot tell."""
+        ...
+
+
+@runtime_checkable
+class TellsReach(Protocol):
+    """A scorer that knows only a part of some videos, such as a table of scores."""
+
+    def tell_reach(self, video: VideoInfo) -> None:
+        """Warn where that part is small; called once for each video that is scored."""
         ...
 
 

@@ -6,7 +6,7 @@ from command_line import FAST, run
 @pytest.fixture
 def table(tmp_path):
     path = tmp_path / "scores.csv"
-    path.write_text("frame,score\n" + "".join(f"{n},1.0\n" for n in range(150, 160)))
+    path.write_text("frame,score\n0,0\n149,0\n150,1\n159,1\n160,0\n299,0\n")
     return f"table:{path}"
 
 

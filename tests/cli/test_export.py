@@ -42,7 +42,7 @@ def test_stdout_options_model_and_limits(capsys, ranking):
 def test_the_rankings_own_options_are_asked_for(capsys, clip, tmp_path):
     made = tmp_path / "r.json"
     scores = tmp_path / "scores.csv"
-    scores.write_text("frame,score\n150,1.0\n")
+    scores.write_text("frame,score\n0,0\n149,0\n150,1\n151,0\n299,0\n")
     options = ["--options", "a cup", "a kiln"]
     run(capsys, "rank", clip, "What is it?", *options, "--scorer", f"table:{scores}", "-o", made, *FAST)
     _, out, _ = run(capsys, "export", made, "-k", "2", "-o", "-", "--quiet")

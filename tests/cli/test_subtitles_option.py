@@ -16,7 +16,7 @@ ASKED = "How hot did the kiln get?"
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     numbered_video(tmp_path / "kiln.mp4", 300)
-    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n")
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n299,0\n")
     (tmp_path / "kiln.srt").write_text(SRT)
     return tmp_path
 

@@ -73,7 +73,7 @@ def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
     manifest = tmp_path / "asked.jsonl"
     asked = ("Where?", "Will it crash?", "When?")
     manifest.write_text("\n".join(json.dumps({"video": str(videos / "0.mp4"), "question": q}) for q in asked))
-    (tmp_path / "scores.csv").write_text("frame,score\n3,1\n")
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n2,0\n3,1\n4,0\n29,0\n")
     job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
     groups = ranking_groups(manifest, tmp_path / "rankings", None)
     found = [o for outcomes in run_in_processes(job, groups, 1, ProcessLimits()) for o in outcomes]
@@ -164,7 +164,7 @@ def test_rankings_of_another_scorer_are_made_again(videos, tmp_path):
     manifest.write_text(json.dumps({"video": str(videos / "0.mp4"), "question": "Where?"}))
     groups = ranking_groups(manifest, tmp_path / "rankings", None)
     for place, status in ((3, "done"), (3, "already"), (9, "done")):
-        (tmp_path / "scores.csv").write_text(f"frame,score\n{place},1\n")
+        (tmp_path / "scores.csv").write_text(f"frame,score\n0,0\n{place},1\n29,0\n")
         job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
         assert outcomes_by_name(job, groups, 1)["0.mp4"].status == status
 
@@ -228,7 +228,7 @@ def wait_for(condition):
 
 
 def test_rank_manifest_as_a_user_has_it(videos, tmp_path):
-    (tmp_path / "scores.csv").write_text("frame,score\n3,1\n")
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n2,0\n3,1\n4,0\n29,0\n")
     lines = ["video,question", f"{videos / '0.mp4'},Where?", f"{videos / '0.mp4'},When?", "no.mp4,Who?"]
     (tmp_path / "asked.csv").write_text("\n".join(lines))
     command = ["rank", "--manifest", "asked.csv", "-o", "out", "--cache", "c", "--scorer", "table:scores.csv"]

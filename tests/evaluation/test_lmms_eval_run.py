@@ -188,7 +188,7 @@ def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
 
     ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
     video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks if rate == "variable" else None)
-    (tmp_path / "scores.json").write_text(json.dumps({str(frame): 1.0 for frame in frames}))
+    (tmp_path / "scores.json").write_text(json.dumps({str(n): float(n in frames) for n in range(60)}))
     hook.register()
     manifest = VideoManifest(str(video), "Which?", "top", "x")
     decoder = open_video(video)

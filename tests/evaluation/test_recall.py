@@ -28,6 +28,7 @@ from framenest.method.greedy import greedy
 from framenest.method.residual import residual
 from framenest.selectors import load_selector
 from framenest.testing import TableScorer
+from score_tables import zero_elsewhere
 
 
 def seconds(*values):
@@ -195,7 +196,7 @@ def test_timelines_are_evaluated_and_have_no_looks(timelines):
         assert (found["redundancy"], found["near_duplicates"]) == (None, None)
         assert found["hit"] == 1.0 or name == "uniform"
     with pytest.raises(ConfigError, match="a timeline has no pictures to score"):
-        evaluate(questions, ["mec"], [2], Session(TableScorer({1: 1.0})))
+        evaluate(questions, ["mec"], [2], Session(TableScorer(zero_elsewhere({1: 1.0}))))
 
 
 def test_on_a_timeline_looks_move_no_frame():
@@ -350,7 +351,7 @@ def test_seeds_give_one_number_for_each_question(question_set):
     hits = recall.by_question(found, 4, "hit", seeds=3)
     assert one[0]["selectors"]["top-k"]["4"]["hit"] == pytest.approx(hits.mean())
     with pytest.raises(ConfigError, match="several seeds are for noisy truth"):
-        evaluate(questions, ["top-k"], budgets, Session(TableScorer({1: 1.0})), seeds=2)
+        evaluate(questions, ["top-k"], budgets, Session(TableScorer(zero_elsewhere({1: 1.0}))), seeds=2)
 
 
 def test_ablations_have_the_papers_rows(question_set):

@@ -222,7 +222,7 @@ def test_no_selector_lives_off_anothers_features(script, tmp_path, monkeypatch):
     numbered_video(tmp_path / "v.mp4", 120)
     rows = [{"video": "v.mp4", "question": q, "intervals": [[0, 1]]} for q in ("One?", "Two?")]
     (tmp_path / "qa.json").write_text(json.dumps(rows))
-    (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0}))
+    (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0, "1": 0.0, "299": 0.0}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["benchmarks/efficiency.py"])
     decoded, real = [], FeatureCache._decode

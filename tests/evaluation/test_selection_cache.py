@@ -38,7 +38,7 @@ def test_other_questions_settings_and_scores_are_other_selections(clip, table, t
     for text, selector in (("a", "mec"), ("b", "mec"), ("a", "mec:no-zoom"), ("a", "mec:horizon=64")):
         kept.prefix(str(clip), text, selector, 4)
     assert kept.made == 4
-    (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0}))
+    (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0, "1": 0.0, "299": 0.0}))
     changed = SelectionCache(table)
     changed.prefix(str(clip), "a", "mec", 4)
     assert changed.made == 1

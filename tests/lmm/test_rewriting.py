@@ -12,7 +12,7 @@ from scripted_server import ScriptedServer
 
 @pytest.fixture
 def table(tmp_path):
-    (tmp_path / "scores.csv").write_text("frame,score\n150,1\n")
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n149,0\n150,1\n151,0\n299,0\n")
     return f"table:{tmp_path / 'scores.csv'}"
 
 

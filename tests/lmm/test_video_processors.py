@@ -88,7 +88,7 @@ def test_the_example_runs(clip, tmp_path, monkeypatch, capsys):
     model.save_pretrained(tmp_path / "qwen")
     processor.save_pretrained(tmp_path / "qwen")
     scores = tmp_path / "scores.csv"
-    scores.write_text("frame,score\n150,1.0\n")
+    scores.write_text("frame,score\n0,0\n149,0\n150,1\n151,0\n299,0\n")
     given = [str(clip), "What is it?", "-k", "3", "--model", str(tmp_path / "qwen")]
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *given, "--scorer", f"table:{scores}"])
     runpy.run_path(str(EXAMPLE), run_name="__main__")

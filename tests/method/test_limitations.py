@@ -4,6 +4,7 @@ import numpy as np
 
 from framenest import MEC, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.testing import TableScorer
+from score_tables import zero_elsewhere
 
 
 def plain_video(count=400):
@@ -16,7 +17,7 @@ def plain_video(count=400):
 def test_an_event_between_probes_is_in_no_prefix():
     """Frame 203 alone holds the answer; no probe falls on it, and no zoom comes near."""
     config = MECConfig(IndexConfig(base_probes=40, extra_probes=0))
-    scores = dict.fromkeys(range(100), 0.3) | {203: 1.0}
+    scores = zero_elsewhere(dict.fromkeys(range(100), 0.3) | {203: 1.0})
     video = plain_video()
     ranking = MEC(config, TableScorer(scores)).rank(video, "What flashes?", fps=10)
     assert 203 not in ranking.pool.frames
@@ -32,7 +33,7 @@ def test_a_segments_mean_dilutes_a_lone_high_probe():
     video = plain_video()
     config = MECConfig(IndexConfig(base_probes=40, extra_probes=0), DiscoveryConfig(activation=0.1))
     probes = MEC(config, None).index(video, fps=10).frames
-    scores = {int(probes[6]): 1.0} | {int(n): 0.3 for n in probes[20:24]}
+    scores = zero_elsewhere({int(probes[6]): 1.0} | {int(n): 0.3 for n in probes[20:24]})
     ranking = MEC(config, TableScorer(scores)).rank(video, "Where?", fps=10)
     assert ranking.pool.active == (5,)
     assert int(probes[6]) not in ranking.pool.anchors
@@ -54,8 +55,10 @@ def test_observability_puts_a_dark_frame_behind_a_bright_one_even_where_the_dark
 def test_greedy_keeps_its_first_choice_even_where_a_pair_without_it_would_cover_more():
     """The best single frame sits in the middle; at K = 2 the two ends would cover the video better."""
     video = plain_video(101)
-    scores = {50: 1.0, 0: 0.98, 100: 0.98}
+    scores = zero_elsewhere({50: 1.0, 0: 0.98, 100: 0.98})
     ranking = MEC(MECConfig(), TableScorer(scores)).rank(video, "Compare start and end", fps=10)
     assert ranking.prefix(2).frames.tolist() == [0, 50]
-    without = MEC(MECConfig(), TableScorer({0: 0.98, 100: 0.98})).rank(video, "Compare", fps=10)
+    without = MEC(MECConfig(), TableScorer(zero_elsewhere({0: 0.98, 100: 0.98}))).rank(
+        video, "Compare", fps=10
+    )
     assert without.prefix(2).frames.tolist() == [0, 100]

@@ -30,9 +30,10 @@ from framenest.scorers.feature_cache import FeatureCache, LargeFeatures
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_picture, numbered_video
+from score_tables import zero_elsewhere
 
 SMALL = MECConfig(IndexConfig(base_probes=24, extra_probes=8), DiscoveryConfig(), RankingConfig(horizon=20))
-TABLE = dict.fromkeys(range(150, 160), 1.0)
+TABLE = zero_elsewhere(dict.fromkeys(range(150, 160), 1.0))
 
 
 class CountingDecoder:
@@ -139,18 +140,18 @@ class NumberScorer(TableScorer):
 
 def test_a_second_question_decodes_only_new_zoom_frames(clip, tmp_path):
     decoder = CountingDecoder(open_video(clip))
-    MEC(SMALL, NumberScorer({0: 0.0}), store=tmp_path).rank(decoder, "155")
+    MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path).rank(decoder, "155")
     first = set(decoder.asked)
     assert len(decoder.asked) == len(first) > 24
     decoder.asked.clear()
-    ranking = MEC(SMALL, NumberScorer({0: 0.0}), store=tmp_path).rank(decoder, "20")
+    ranking = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path).rank(decoder, "20")
     assert 0 < len(decoder.asked) <= 8  # zoom frames around 20, no probe
     assert not first & set(decoder.asked)
     assert ranking.stats.decoded == len(decoder.asked)
 
 
 def test_a_video_shorter_than_the_grid(frames):
-    ranking = MEC(MECConfig(), TableScorer({7: 1.0})).rank(frames[:9], "Where?", fps=10)
+    ranking = MEC(MECConfig(), TableScorer(zero_elsewhere({7: 1.0}))).rank(frames[:9], "Where?", fps=10)
     assert len(ranking) == len(ranking.pool) == 9
     assert ranking.frames[0] == 7
     assert ranking.stats.zoom == 0
@@ -161,7 +162,7 @@ def test_a_video_shorter_than_the_grid(frames):
 
 
 def test_one_frame(frames):
-    ranking = MEC(MECConfig(), TableScorer({0: 0.5})).rank(frames[:1], "Where?", fps=25)
+    ranking = MEC(MECConfig(), TableScorer(zero_elsewhere({0: 0.5}))).rank(frames[:1], "Where?", fps=25)
     assert ranking.frames.tolist() == [0]
     assert ranking.cues["change"].tolist() == [0]
     assert ranking.prefix(1).frames.tolist() == [0]
@@ -201,7 +202,7 @@ def test_without_a_question_relevance_counts_for_nothing(frames):
 @pytest.mark.parametrize("question", ["", "  \n"])
 def test_an_empty_question_is_an_error(frames, question):
     with pytest.raises(ConfigError, match="the question is empty"):
-        MEC(SMALL, TableScorer({0: 1.0})).rank(frames, question, fps=10)
+        MEC(SMALL, TableScorer(zero_elsewhere({0: 1.0}))).rank(frames, question, fps=10)
 
 
 def test_a_question_needs_a_scorer(frames):
@@ -216,7 +217,7 @@ class BadScorer(TableScorer):
 
 def test_a_scorer_that_returns_no_relevance_is_refused(frames):
     with pytest.raises(ScorerError, match=r"must return 24 numbers in \[0, 1\].*1.5"):
-        MEC(SMALL, BadScorer({0: 1.0})).rank(frames, "Where?", fps=10)
+        MEC(SMALL, BadScorer(zero_elsewhere({0: 1.0}))).rank(frames, "Where?", fps=10)
 
 
 def test_a_window_of_the_video(clip):
@@ -268,7 +269,7 @@ def test_a_video_of_which_nothing_decodes(clip):
 
 
 def test_arrays_files_and_decoders_are_videos_alike(frames, tmp_path):
-    scorer = TableScorer({60: 1.0})
+    scorer = TableScorer(zero_elsewhere({60: 1.0}))
     from_array = MEC(SMALL, scorer).rank(frames, "Where?", fps=10)
     from_decoder = MEC(SMALL, scorer).rank(ArrayDecoder(frames, fps=10), "Where?")
     assert_identical(from_array, from_decoder)
@@ -324,7 +325,7 @@ def test_zoom_frames_are_measured_against_the_probes(clip):
             seen.append((encoded["frame"].tolist(), reference["frame"].tolist()))
             return np.zeros(len(encoded["frame"]), np.float32)
 
-    mec = MEC(SMALL, Relative({0: 0.0}))
+    mec = MEC(SMALL, Relative(zero_elsewhere({0: 0.0})))
     index = mec.index(clip)
     pool = mec.discover(index, "Where?")
     assert [reference for _, reference in seen] == [index.frames.tolist()] * 2
@@ -338,7 +339,7 @@ def test_zoom_frames_are_measured_against_the_probes(clip):
 def test_another_scorer_version_does_not_get_old_features(clip, tmp_path):
     class Versioned(TableScorer):
         def __init__(self, version, value):
-            super().__init__({0: 0.0})
+            super().__init__(zero_elsewhere({}))
             self.version, self.value = version, value
 
         def encode(self, frames):
@@ -358,7 +359,9 @@ def test_large_features_stay_off_the_disk_unless_asked_for(clip, tmp_path):
 
     for kept in (False, True):
         store = tmp_path / str(kept)
-        mec = MEC(MECConfig(IndexConfig(36, 0)), Heavy({0: 1.0}), store=store, keep_features=kept)
+        mec = MEC(
+            MECConfig(IndexConfig(36, 0)), Heavy(zero_elsewhere({0: 1.0})), store=store, keep_features=kept
+        )
         said = "are kept on disk" if kept else "not kept on disk"
         with pytest.warns(LargeFeatures, match=rf"take \d+\.\d MiB and .*{said}"):
             mec.rank(clip, "x")
@@ -403,7 +406,7 @@ def test_a_scorer_may_ask_for_any_kind_of_picture(clip):
         def match(self, encoded, question, *, reference=None):
             return np.zeros(len(encoded["flat"]), np.float32)
 
-    assert len(MEC(SMALL, Pictures({0: 1.0})).rank(clip, "x")) == 20
+    assert len(MEC(SMALL, Pictures(zero_elsewhere({0: 1.0}))).rank(clip, "x")) == 20
 
 
 def test_the_stretch_not_seen_includes_the_ends(clip):
@@ -445,7 +448,7 @@ def test_progress_is_told(clip):
 
 def test_the_fakes_keep_the_protocols(frames):
     assert isinstance(ArrayDecoder(frames, fps=10), Decoder)
-    assert isinstance(TableScorer({0: 1.0}), Scorer)
+    assert isinstance(TableScorer(zero_elsewhere({0: 1.0})), Scorer)
 
 
 def test_results_print_shapes_not_pixels(frames):
@@ -491,7 +494,7 @@ def test_features_of_two_processes_are_joined(clip, tmp_path):
 
 
 def test_a_ranking_counts_what_it_decoded_itself(clip):
-    mec = MEC(SMALL, TableScorer({0: 1.0}))
+    mec = MEC(SMALL, TableScorer(zero_elsewhere({0: 1.0})))
     mec.index(clip)
     ranking = mec.rank(clip, "x")
     assert ranking.stats.decoded == ranking.stats.zoom
@@ -507,7 +510,7 @@ def test_features_in_memory_are_bounded(clip, frames):
         def put(self, key, header, arrays):
             pass
 
-    space = Session(TableScorer({0: 1.0}), store=Forgetful(), memory=1)
+    space = Session(TableScorer(zero_elsewhere({0: 1.0})), store=Forgetful(), memory=1)
     decoder, other = open_video(clip), ArrayDecoder(frames, fps=10)
     first = space.features(decoder, space.scorer, 32)
     first.see(np.arange(5), "probes")
@@ -519,7 +522,7 @@ def test_features_in_memory_are_bounded(clip, frames):
 def test_a_session_goes_through_many_videos_in_bounded_memory(tmp_path):
     """Open videos, indexes and features of 60 clips, within the memory of about ten."""
     clips = [np.full((40, 18, 32, 3), i, np.uint8) for i in range(60)]
-    scorer = TableScorer({0: 1.0})
+    scorer = TableScorer(zero_elsewhere({0: 1.0}))
     roomy = MEC(SMALL, scorer, store=tmp_path)
     roomy.rank(clips[0], "x", fps=10)
     one = sum(kept.nbytes for kept in roomy.session.held())
@@ -534,7 +537,7 @@ def test_a_frame_set_is_looked_at_once(clip, tmp_path, monkeypatch):
     seen = []
     see = FeatureCache.see
     monkeypatch.setattr(FeatureCache, "see", lambda *args: seen.append(args[2]) or see(*args))
-    mec = MEC(SMALL, TableScorer({0: 1.0}), store=tmp_path)
+    mec = MEC(SMALL, TableScorer(zero_elsewhere({0: 1.0})), store=tmp_path)
     mec.rank(clip, "x")
     assert seen == ["probes", "zoom"]
     mec.rank(clip, "y")

@@ -12,6 +12,7 @@ import framenest as fn
 from framenest.method import notebook_view
 from framenest.testing import TableScorer
 from media import number_in
+from score_tables import zero_elsewhere
 
 
 def pictures(html):
@@ -37,7 +38,7 @@ def test_a_prefix_shows_its_frames_and_where_they_lie(clip):
 
 
 def test_a_ranking_shows_its_first_frames(clip):
-    ranking = fn.MEC(scorer=TableScorer({1: 1.0})).rank(clip, "<b>Where?")
+    ranking = fn.MEC(scorer=TableScorer(zero_elsewhere({1: 1.0}))).rank(clip, "<b>Where?")
     html = ranking._repr_html_()
     assert [number_in(p) for p in pictures(html)] == ranking.prefix(8).frames.tolist()
     page = well_formed(html)

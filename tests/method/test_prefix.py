@@ -8,11 +8,12 @@ import pytest
 import framenest as fn
 from framenest.testing import TableScorer
 from media import number_in, numbered_video
+from score_tables import zero_elsewhere
 
 
 @pytest.fixture
 def ranking(clip):
-    return fn.MEC(scorer=TableScorer({100: 1.0, 200: 0.5})).rank(clip, "Where?")
+    return fn.MEC(scorer=TableScorer(zero_elsewhere({100: 1.0, 200: 0.5}))).rank(clip, "Where?")
 
 
 def test_images_are_exactly_the_frames(ranking):
@@ -99,7 +100,7 @@ def test_json_there_and_back(ranking):
 
 
 def test_rank_in_one_call(clip, ranking):
-    scorer = TableScorer({100: 1.0, 200: 0.5})
+    scorer = TableScorer(zero_elsewhere({100: 1.0, 200: 0.5}))
     assert fn.rank(clip, "Where?", scorer=scorer).frames.tolist() == ranking.prefix(8).frames.tolist()
     few = fn.rank(clip, "Where?", 3, scorer=scorer, preset="residual", base_probes=40)
     long_way = fn.MEC(scorer=scorer, preset="residual", base_probes=40).rank(clip, "Where?")
@@ -112,9 +113,9 @@ def test_a_budget_beyond_the_horizon_is_refused_before_the_work(clip):
             raise AssertionError("the work has begun")
 
     with pytest.raises(fn.BudgetError, match=r"too short for a budget of 60; give horizon=60"):
-        fn.rank(clip, "Where?", 60, scorer=Busy({1: 1.0}), horizon=50)
+        fn.rank(clip, "Where?", 60, scorer=Busy(zero_elsewhere({1: 1.0})), horizon=50)
     with pytest.raises(fn.BudgetError, match="must be 1 or more"):
-        fn.rank(clip, "Where?", 0, scorer=Busy({1: 1.0}))
+        fn.rank(clip, "Where?", 0, scorer=Busy(zero_elsewhere({1: 1.0})))
 
 
 def test_settings_by_keyword(clip):

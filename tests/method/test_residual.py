@@ -13,6 +13,7 @@ from framenest.errors import ConfigError
 from framenest.method import appearance
 from framenest.method.residual import no_dip, residual, same_event, same_look, still_on
 from framenest.testing import ArrayDecoder, TableScorer
+from score_tables import zero_elsewhere
 
 CONFIG = RankingConfig(rule="residual")
 
@@ -130,7 +131,7 @@ def test_a_shorter_horizon_is_a_prefix_of_a_longer_one(seed, short):
 
 def test_the_preset_ranks_and_says_what_each_frame_adds(tmp_path):
     clip = ArrayDecoder(np.random.default_rng(2).integers(0, 256, (300, 18, 32, 3), dtype=np.uint8), fps=1)
-    scorer = TableScorer(dict.fromkeys(range(100, 140), 1.0))
+    scorer = TableScorer(zero_elsewhere(dict.fromkeys(range(100, 140), 1.0)))
     ranking = MEC(preset="residual", scorer=scorer, store=tmp_path).rank(clip, "Where?")
     assert ranking.config == MECConfig.preset("residual")
     assert set(ranking.terms) == {"same_event", "same_look", "shown_by", "utility"}

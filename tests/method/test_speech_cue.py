@@ -22,7 +22,7 @@ SMALL = {"base_probes": 24, "extra_probes": 8, "horizon": 20}
 def place(tmp_path):
     """12 s of video, and scores that find nothing in it."""
     numbered_video(tmp_path / "kiln.mp4", 300)
-    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n")
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n299,0\n")
     return tmp_path
 
 

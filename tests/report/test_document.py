@@ -12,6 +12,7 @@ from framenest.report.document import document, preset_of
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
+from score_tables import zero_elsewhere
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def video(frames):
 
 @pytest.fixture
 def scorer():
-    return TableScorer({30: 1.0, 90: 0.8})
+    return TableScorer(zero_elsewhere({30: 1.0, 90: 0.8}))
 
 
 def test_columns_are_those_of_the_ranking(video, scorer):

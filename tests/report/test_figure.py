@@ -15,6 +15,7 @@ from framenest.report.thumbnails import read_pictures
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
+from score_tables import zero_elsewhere
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -31,7 +32,9 @@ def pictures_for(video, results):
 
 def ranked(video, **settings):
     config = MECConfig().with_settings(settings)
-    return MEC(config, scorer=TableScorer({30: 1.0, 90: 0.8})).rank(video, "Where is <it> & why?")
+    return MEC(config, scorer=TableScorer(zero_elsewhere({30: 1.0, 90: 0.8}))).rank(
+        video, "Where is <it> & why?"
+    )
 
 
 def test_rows_say_what_each_budget_keeps_and_adds(video):
@@ -66,18 +69,22 @@ def test_the_png_shows_the_colours_of_the_ranks(video):
 
 
 def test_selections_say_what_they_drop(video):
-    selection = load_selector("uniform", Session(TableScorer({1: 1.0}))).select(video, "Where?", [8, 16])
+    selection = load_selector("uniform", Session(TableScorer(zero_elsewhere({1: 1.0})))).select(
+        video, "Where?", [8, 16]
+    )
     rows = figure.rows_of(selection)
     kept = len(np.intersect1d(selection.prefixes[8].frames, selection.prefixes[16].frames))
     assert rows[1].notes == (f"{kept} of 8 kept", f"{16 - kept} new")
-    long = load_selector("uniform", Session(TableScorer({1: 1.0}))).select(video, "Where?", [64])
+    long = load_selector("uniform", Session(TableScorer(zero_elsewhere({1: 1.0})))).select(
+        video, "Where?", [64]
+    )
     with pytest.raises(ConfigError, match="up to 32"):
         figure.rows_of(long)
 
 
 def test_the_command_writes_figures_instead_of_the_page(clip, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    MEC(scorer=TableScorer({40: 1.0})).rank(clip, "Where?").save("ranking.json")
+    MEC(scorer=TableScorer(zero_elsewhere({40: 1.0}))).rank(clip, "Where?").save("ranking.json")
     with pytest.raises(SystemExit) as ended:
         main(["report", "ranking.json", "--png", "figure.png", "--svg", "figure.svg", "--quiet"])
     assert ended.value.code == 0

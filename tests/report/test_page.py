@@ -17,12 +17,13 @@ from framenest.report.page import page, view_script, view_style
 from framenest.report.thumbnails import embed
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_video
+from score_tables import zero_elsewhere
 
 
 @pytest.fixture
 def ranking_file(clip, tmp_path):
     file = tmp_path / "ranking.json"
-    MEC(scorer=TableScorer({40: 1.0})).rank(clip, "Where is it?").save(file)
+    MEC(scorer=TableScorer(zero_elsewhere({40: 1.0}))).rank(clip, "Where is it?").save(file)
     return file
 
 
@@ -46,7 +47,7 @@ def test_writes_one_page_that_asks_for_nothing(ranking_file, tmp_path, capsys):
 def test_a_page_of_256_noisy_frames_is_under_5_mb(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (280, 180, 320, 3), dtype=np.uint8)
     video = ArrayDecoder(noise, fps=10)
-    ranking = MEC(scorer=TableScorer({40: 1.0})).rank(video, "Where?")
+    ranking = MEC(scorer=TableScorer(zero_elsewhere({40: 1.0}))).rank(video, "Where?")
     assert len(ranking) == 256
     text = page(document([ranking]), embed(video, [ranking]))
     assert len(text.encode()) < 5_000_000
@@ -57,9 +58,9 @@ def test_the_first_32_frames_are_larger(clip, tmp_path):
 
     large_clip = numbered_video(tmp_path / "large.mp4", 60, 960, 540)
     video = open_video(large_clip)
-    ranking = MEC(MECConfig().with_settings({"horizon": 40}), scorer=TableScorer({4: 1.0})).rank(
-        video, "Where?"
-    )
+    ranking = MEC(
+        MECConfig().with_settings({"horizon": 40}), scorer=TableScorer(zero_elsewhere({4: 1.0}))
+    ).rank(video, "Where?")
     urls = embed(video, [ranking])
     large = [int(frame) for frame, sizes in urls.items() if "large" in sizes]
     assert sorted(large) == sorted(ranking.frames[:32].tolist())
@@ -77,7 +78,7 @@ def test_small_videos_are_not_blown_up(clip):
     from framenest.video import open_video
 
     video = open_video(clip)
-    ranking = MEC(scorer=TableScorer({4: 1.0})).rank(video, "Where?")
+    ranking = MEC(scorer=TableScorer(zero_elsewhere({4: 1.0}))).rank(video, "Where?")
     assert _size(embed(video, [ranking])[str(ranking.frames[0])]["large"]) == (96, 64)
 
 
@@ -86,14 +87,14 @@ def test_too_many_frames_are_refused(clip, monkeypatch):
 
     monkeypatch.setattr(thumbnails, "ALLOWED", 1000)
     video = open_video(clip)
-    ranking = MEC(scorer=TableScorer({4: 1.0})).rank(video, "Where?")
+    ranking = MEC(scorer=TableScorer(zero_elsewhere({4: 1.0}))).rank(video, "Where?")
     with pytest.raises(ConfigError, match="fewer rankings"):
         embed(video, [ranking])
 
 
 def test_text_cannot_leave_its_place(frames):
     question = "</script><!-- <script> {{script}} \u2028 </title>"
-    ranking = MEC(scorer=TableScorer({4: 1.0})).rank(ArrayDecoder(frames, fps=10), question)
+    ranking = MEC(scorer=TableScorer(zero_elsewhere({4: 1.0}))).rank(ArrayDecoder(frames, fps=10), question)
     text = page(document([ranking]), {})
     assert text.count("</script>") == 3
     assert text.count("</title>") == 1

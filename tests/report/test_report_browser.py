@@ -14,12 +14,14 @@ from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
 from framenest.testing import TableScorer
 from framenest.video import open_video
+from score_tables import zero_elsewhere
 
 HOSTILE = (
     "</script><script>window.ran=1</script>"
     '<img src=x onerror="window.ran=1"> Is <b>this</b> "safe" & \'sound\'?'
 )
-TABLE = {40: 1.0, 41: 0.9, 150: 0.8, 151: 0.7, 220: 0.6}
+
+TABLE = zero_elsewhere({40: 1.0, 41: 0.9, 150: 0.8, 151: 0.7, 220: 0.6})
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from framenest.config import IndexConfig
 from framenest.protocols import MatchStrength, MeasuresMatch
 from framenest.scorers.calibration import Calibrated, sigmoid
 from framenest.testing import ArrayDecoder, TableScorer
+from score_tables import zero_elsewhere
 
 
 def test_levels():
@@ -55,7 +56,9 @@ def test_a_ranking_carries_it_into_its_file_and_out_again(tmp_path):
     assert ranking.stats.match == MatchStrength(0.7311, "strong")
     ranking.save(tmp_path / "r.json")
     assert Ranking.load(tmp_path / "r.json").stats == ranking.stats
-    assert MEC(config, TableScorer({0: 1.0}), store=tmp_path).rank(clip, "x").stats.match is None
+    assert (
+        MEC(config, TableScorer(zero_elsewhere({0: 1.0})), store=tmp_path).rank(clip, "x").stats.match is None
+    )
     assert MEC(config, Probabilities(), store=tmp_path).rank(clip, None).stats.match is None
 
 

@@ -14,6 +14,7 @@ from framenest.scorers.screen_text import ScreenText, spread
 from framenest.scorers.table import TableScorer
 from framenest.testing import ArrayDecoder
 from media import encode_video
+from score_tables import zero_elsewhere
 
 pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")
 
@@ -81,7 +82,7 @@ def station(tmp_path_factory):
 def test_text_on_screen_is_found(station, tmp_path):
     pytest.importorskip("rapidocr", reason="needs the extra `ocr`")
     config = MECConfig(IndexConfig(20, 0))
-    nothing = TableScorer({0: 0.0})
+    nothing = TableScorer(zero_elsewhere({0: 0.0}))
     mec = MEC(config, nothing, store=tmp_path / "c", scoring=ScorerConfig(ocr=600))
     ranking = mec.rank(station, "When does the Orient Express leave?")
     assert 20 <= ranking.seconds[0] < 25
@@ -99,7 +100,9 @@ def test_text_on_screen_is_found(station, tmp_path):
 
 
 def test_off_it_changes_nothing(station):
-    ranking = MEC(MECConfig(IndexConfig(20, 0)), TableScorer({0: 1.0})).rank(station, "Orient Express")
+    ranking = MEC(MECConfig(IndexConfig(20, 0)), TableScorer(zero_elsewhere({0: 1.0}))).rank(
+        station, "Orient Express"
+    )
     assert "text" not in ranking.cues
     assert "text" not in ranking.to_json()["ranks"][0]
     assert ranking.stats.read is None

@@ -16,8 +16,9 @@ from framenest.selectors.selection import load_result
 from framenest.selectors.wavelet_rule import wfs_sb
 from framenest.testing import TableScorer
 from plugin_packages import install_example
+from score_tables import zero_elsewhere
 
-SCORES = {n: 0.1 + 0.8 * (150 <= n < 170) for n in range(0, 300, 5)}
+SCORES = zero_elsewhere({n: 0.1 + 0.8 * (150 <= n < 170) for n in range(0, 300, 5)})
 
 
 class Vectors(TableScorer):

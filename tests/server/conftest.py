@@ -31,7 +31,7 @@ def media(tmp_path_factory) -> Path:
 def scores(tmp_path_factory) -> str:
     """A scorer that finds frames 150 to 159 relevant, whatever the question."""
     path = tmp_path_factory.mktemp("scores") / "scores.csv"
-    path.write_text("frame,score\n" + "".join(f"{n},1.0\n" for n in range(150, 160)))
+    path.write_text("frame,score\n0,0\n149,0\n150,1\n159,1\n160,0\n299,0\n")
     return f"table:{path}"
 
 

@@ -20,10 +20,10 @@ from framenest.method.candidate_pool import HEARD
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.stats import Stats
-from framenest.scorers.truncation import CutQuestion
+from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.text import clock, harmless, harmless_json
 
-TOLD = (CacheWarning, CutQuestion)
+TOLD = (CacheWarning, ScorerWarning)
 
 
 class SafeConsole(Console):
@@ -130,7 +130,7 @@ def facts_grid() -> Table:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print warnings about the cache and about truncated questions as notes of one line."""
+    """Print warnings of the cache and of scorers as notes of one line."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, TOLD):

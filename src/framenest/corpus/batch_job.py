@@ -27,7 +27,7 @@ from framenest.processes import Cancelled, WorkerLost
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import features_key
-from framenest.scorers.truncation import CutQuestion
+from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.session import Session
 from framenest.text import clock, one_line
 from framenest.video import open_video
@@ -164,7 +164,7 @@ class Work:
         began = time.monotonic()
         try:
             with warnings.catch_warnings(record=True) as caught:
-                for category in (CacheWarning, CutQuestion):
+                for category in (CacheWarning, ScorerWarning):
                     warnings.simplefilter("always", category)
                 if item.target is None:
                     warnings.simplefilter("error", UnwritableCache)  # an index that is not kept is not done
@@ -190,7 +190,7 @@ class Work:
             return failed(item, MemoryError.__name__, f"{item.video}: not enough memory for this video")
         except Exception as error:  # a defect of ours or of a library must not stop the run
             return failed(item, type(error).__name__, f"{item.video}: unexpected {error!r}")
-        told = [w for w in caught if issubclass(w.category, (CacheWarning, CutQuestion))]
+        told = [w for w in caught if issubclass(w.category, (CacheWarning, ScorerWarning))]
         said = dict.fromkeys(str(warning.message) for warning in told)
         heard = self._session.transcript(decoder)
         told_of = (*decoder.info.notes, *(heard.notes if heard else ()))

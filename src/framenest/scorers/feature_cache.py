@@ -26,6 +26,7 @@ from framenest.protocols import (
     Scorer,
     SetsBatchSize,
     Store,
+    TellsReach,
 )
 from framenest.scorers.features import FEATURES_FORMAT, Features
 from framenest.scorers.read_ahead import ReadAhead
@@ -82,7 +83,7 @@ class FeatureCache:
         self._progress = progress
         self._timing = timing
         self._keep_all = keep_all
-        self._told = False
+        self._told = self._told_reach = False
         self._key = partial(features_key, decoder, scorer, thumbnail)
         self._parts = [*self._kept()]
         self._ahead: ReadAhead | None = None
@@ -170,6 +171,9 @@ class FeatureCache:
         count = len(seen.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
+        if isinstance(self.scorer, TellsReach) and not self._told_reach:
+            self._told_reach = True
+            self.scorer.tell_reach(self.decoder.info)
         with self._timing("match", self._inner_timing):
             found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
         relevance = np.asarray(found, dtype=np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,25 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
-from framenest.frames import FrameBatch, ImageSpec
+from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.protocols import Encoded, Progress
+from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.text import seconds_of
+
+LITTLE = 0.5
+"""The part of a video below which a table says how little it covers."""
+
+
+class PartialTable(ScorerWarning):
+    """A table of scores covers little of a video."""
 
 
 class TableScorer:
     """Relevance from a table.
 
-    A frame that is not in the table scores 0. By seconds, a frame takes the score of the nearest time in
-    the table.
+    Between two rows, by frames as by seconds, scores are interpolated linearly; before the first row and
+    after the last one, that row's score holds. A table that covers less than half of a video, from its first
+    row to its last, says so in a warning.
 
     Args:
         table: {frame number: score}, or {second: score} with by="seconds"; scores in [0, 1].
@@ -34,7 +44,7 @@ class TableScorer:
         ScorerError: The table is empty, or a score lies outside [0, 1].
 
     Example:
-        >>> TableScorer({120: 0.9, 480: 0.4}).version[:6]
+        >>> TableScorer({0: 0.0, 120: 0.9, 480: 0.4}).version[:6]
         'frames'
     """
 
@@ -48,13 +58,13 @@ class TableScorer:
             raise ScorerError("the table of scores is empty")
         keys = sorted(table)
         self._by = by
-        self._keys = np.array(keys, dtype=np.int64 if by == "frames" else np.float64)
+        self._keys = np.array(keys, dtype=np.float64)
         self._scores = np.array([table[k] for k in keys], dtype=np.float32)  # type: ignore[index]  # either kind of key
         wrong = ~((self._scores >= 0) & (self._scores <= 1))
         if wrong.any():
             where = int(np.flatnonzero(wrong)[0])
             raise ScorerError(f"scores must lie in [0, 1]; {keys[where]} has {self._scores[where]}")
-        self.version = f"{by} {digest(keys, self._scores.tolist())[:8]}"
+        self.version = f"{by} {digest('linear', keys, self._scores.tolist())[:8]}"
 
     @classmethod
     def load(
@@ -87,12 +97,25 @@ class TableScorer:
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
-        if self._by == "seconds":
-            halfway = (self._keys[:-1] + self._keys[1:]) / 2  # a tie goes to the earlier
-            return np.asarray(self._scores[np.searchsorted(halfway, encoded["second"])])
-        at = np.searchsorted(self._keys, encoded["frame"]).clip(0, len(self._keys) - 1)
-        found = self._keys[at] == encoded["frame"]
-        return np.where(found, self._scores[at], np.float32(0))
+        where = np.asarray(encoded["frame" if self._by == "frames" else "second"], np.float64)
+        found = np.interp(where, self._keys, self._scores)
+        return np.clip(found, 0, 1).astype(np.float32)  # interpolation may miss 0 or 1 by a rounding error
+
+    def tell_reach(self, video: VideoInfo) -> None:
+        """Warn where the rows span less than half of the video."""
+        first, last = self._keys[0], self._keys[-1]
+        if self._by == "frames":
+            covered = (min(last, video.num_frames - 1) - max(first, 0) + 1) / video.num_frames
+            rows = f"frames {first:.0f} to {last:.0f} of {video.num_frames}"
+        else:
+            covered = (min(last, video.duration) - max(first, 0.0)) / video.duration
+            rows = f"{first:.1f} to {last:.1f} s of {video.duration:.1f} s"
+        if covered < LITTLE:
+            text = (
+                f"{video.path}: the table of scores covers {rows}, {max(covered, 0):.0%} of the video; "
+                "the score of its first row holds for all before, that of its last row for all after"
+            )
+            warnings.warn(text, PartialTable, stacklevel=2)
 
 
 def _parse(data: Any) -> tuple[str, dict[Any, float]]:

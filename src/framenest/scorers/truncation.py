@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 
+from framenest.scorers.scorer_warning import ScorerWarning
 
-class CutQuestion(UserWarning):
+
+class CutQuestion(ScorerWarning):
     """The model read only the beginning of a question."""
 
 
