@@ -7,21 +7,7 @@ import sys
 import rich_click as click
 
 import framenest
-from framenest.cli.ask import ask
-from framenest.cli.cache import cache
-from framenest.cli.compare import compare
-from framenest.cli.evaluate import evaluate
-from framenest.cli.export import export
-from framenest.cli.extract import extract
-from framenest.cli.index import index
-from framenest.cli.lmms_eval import lmms_eval
-from framenest.cli.mcp import mcp
-from framenest.cli.models import models
-from framenest.cli.rank import rank
-from framenest.cli.report import report
-from framenest.cli.select import select
-from framenest.cli.serve import serve
-from framenest.cli.show import show
+from framenest.cli.command_modules import CommandModules
 from framenest.cli.terminal import fail, set_level, warnings_as_notes
 from framenest.errors import FramenestError
 
@@ -45,12 +31,10 @@ def app() -> None:
     """
 
 
-COMMANDS = (
-    rank, show, report, extract, export, ask, index, select, compare, evaluate, lmms_eval, serve,
-    mcp, models, cache,
+app.commands = CommandModules(
+    "rank", "show", "report", "extract", "export", "ask", "index", "select", "compare", "evaluate",
+    "lmms-eval", "serve", "mcp", "models", "cache",
 )  # fmt: skip
-for command in COMMANDS:
-    app.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> None:
