@@ -159,12 +159,13 @@ def summary(records: Sequence[dict[str, Any]], budgets: Sequence[int]) -> dict[s
     return {**first, "runs": records[0]["runs"], **over, "together": together, "budgets": by}
 
 
-def answering(given: argparse.Namespace) -> Any:
+@contextlib.contextmanager
+def answering(given: argparse.Namespace) -> Iterator[Any]:
     """Seconds of reading frames and of the model's answer; neither without a server."""
     if given.base_url is None:
-        return lambda *_: (None, None)
+        yield lambda *_: (None, None)
+        return
     limits = ImageLimits(frame_pixels=given.frame_pixels)
-    client = Client(given.base_url, given.model, thinking=False, temperature=0.0, max_tokens=1024)
 
     def answer(decoder: Any, prefix: Any, prompt: str) -> tuple[float, float]:
         with Stopwatch() as reading:
@@ -173,7 +174,8 @@ def answering(given: argparse.Namespace) -> Any:
             client.answer(request)
         return reading.seconds, asking.seconds
 
-    return answer
+    with Client(given.base_url, given.model, thinking=False, temperature=0.0, max_tokens=1024) as client:
+        yield answer
 
 
 def shown(rows: dict[str, Any], budgets: Sequence[int], title: str) -> Table:
@@ -226,12 +228,13 @@ def main(arguments: Sequence[str]) -> None:
     if given.dataset is not None and given.videos is None:
         parser.error("--dataset needs --videos")
     budgets = [int(k) for k in given.budgets.split(",")]
-    asked, answer = questions_of(given), answering(given)
+    asked = questions_of(given)
     scorer = load_scorer(given.scorer, DirectoryStore(cache_dir()), ScorerConfig(device=given.device))
-    rows = {
-        name: summary(list(measure(name, scorer, asked, budgets, answer)), budgets)
-        for name in given.selectors.split(",")
-    }
+    with answering(given) as answer:
+        rows = {
+            name: summary(list(measure(name, scorer, asked, budgets, answer)), budgets)
+            for name in given.selectors.split(",")
+        }
     videos = sorted({Path(video).name for video, *_ in asked})
     title = f"{len(asked)} questions on {len(videos)} videos, scorer {given.scorer}; seconds"
     Console(width=110).print(shown(rows, budgets, title))

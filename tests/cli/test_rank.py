@@ -266,6 +266,7 @@ def test_debug_shows_the_traceback(tmp_path):
 
 INTERRUPTED = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
 from framenest.cli import main
 from framenest.scorers.table import TableScorer
 
