@@ -85,8 +85,8 @@ class DualNetwork(TorchNetwork):
         for number in range(self._depths[side]):
             name = f"{side}_model.encoder.layers.{number}."
             given = self._norm(x, name + "layer_norm1", eps)
-            parts = [heads_of(self._linear(given, f"{name}self_attn.{part}_proj"), heads) for part in "qkv"]
-            read = joined(scaled_dot_product_attention(*parts, is_causal=causal))
+            q, k, v = (heads_of(self._linear(given, f"{name}self_attn.{part}_proj"), heads) for part in "qkv")
+            read = joined(scaled_dot_product_attention(q, k, v, is_causal=causal))
             x = x + self._linear(read, name + "self_attn.out_proj")
             x = x + self._feed_forward(self._norm(x, name + "layer_norm2", eps), name, side)
         return x
