@@ -43,7 +43,7 @@ types: $(VENV)/installed
 	$(BIN)/mypy
 
 core-tests: $(VENV)/installed models
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m 'not slow'
 
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
@@ -79,7 +79,7 @@ test-server: $(VENV)/test-browser $(VENV)/test-server models system-chromium
 test-ask: $(VENV)/test-lmm models
 	$(BIN)/python -m pytest tests/lmm tests/test_examples.py
 
-# A Ray cluster of two nodes and a server of objects, both on this machine.
+# A Ray cluster of two nodes and a server of objects, both on this machine; and what is slow: a day of video.
 test-ray: $(VENV)/test-ray
 	$(BIN)/python -m pytest tests/corpus tests/cache/test_remote_store.py
 

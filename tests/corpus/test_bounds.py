@@ -13,6 +13,7 @@ from framenest.processes import ProcessLimits
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)  # it writes and reads five million frames
 def test_a_day_of_video_at_60_fps(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
