@@ -115,6 +115,10 @@ WITHOUT_EFFECT = [
     ),
     (EXPORT, ("--transcript-tokens", "99"), "without --with-transcript"),
     (EXPORT, ("--tokens-per-frame", "99"), "for --max-tokens only"),
+    *(
+        (("mcp", "no-folder", *TABLE), given, "without --http")
+        for given in (("--host", "127.0.0.2"), ("--port", "8701"), ("--token", "0123456789abcdef"))
+    ),
 ]
 
 

@@ -10,11 +10,14 @@ import rich_click as click
 
 from framenest.cli import model_options, options
 from framenest.cli.answer_printer import AnswerPrinter, print_asked
+from framenest.cli.common_options import Common
 from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLines, TokenBudget
-from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, SelectorName
+from framenest.cli.scorer_options import Descriptions, ScorerChoice
 from framenest.cli.terminal import NO_MATCH, confirm, note, write_json
+from framenest.cli.video_options import VideoOptions
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ladder import LADDERS, Ladder

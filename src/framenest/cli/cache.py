@@ -9,7 +9,8 @@ from rich.table import Table
 
 from framenest.cache import gc as upkeep
 from framenest.cli import options
-from framenest.cli.options import Common, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import option
 from framenest.cli.parameter_types import Duration, Size
 from framenest.cli.terminal import note, out, say, table
 from framenest.models import CATALOGUE, DAMAGED

@@ -8,11 +8,14 @@ import rich_click as click
 
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import PictureFile
 from framenest.cli.parameter_types import SelectorNames
+from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.select import NAMES
 from framenest.cli.terminal import confirm, note_if_short, out, short_path, table
+from framenest.cli.video_options import VideoOptions
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec
 from framenest.images import encode_image

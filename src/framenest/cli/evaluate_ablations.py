@@ -7,8 +7,9 @@ from pathlib import Path
 import rich_click as click
 
 from framenest.cli import options
+from framenest.cli.common_options import Common
 from framenest.cli.evaluate_recall import QuestionSet
-from framenest.cli.options import Common, argument, option
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFile, write_json
 from framenest.cli.terminal import out, table
 from framenest.config import ScorerConfig

@@ -9,9 +9,10 @@ from typing import ClassVar
 import rich_click as click
 
 from framenest.cli import model_options, options
+from framenest.cli.common_options import Common
 from framenest.cli.evaluate_table import print_rows
 from framenest.cli.model_options import THINKING, AnsweringModel, PictureOptions
-from framenest.cli.options import Common, option
+from framenest.cli.options import option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, Part, SelectorNames
 from framenest.cli.terminal import confirm, note, say

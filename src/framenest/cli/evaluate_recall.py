@@ -9,7 +9,8 @@ from typing import Any, get_args
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFile, PlotFile, write_json
 from framenest.cli.parameter_types import Budgets, SelectorNames
 from framenest.cli.terminal import note, out, table

@@ -8,7 +8,8 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest.cli import options
-from framenest.cli.options import Common, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFile, write_json
 from framenest.cli.terminal import note, out, say, table
 from framenest.errors import StoreError

@@ -11,10 +11,12 @@ import rich_click as click
 from framenest import extraction, lmm
 from framenest.cache.archive import write_atomic
 from framenest.cli import model_options, options
+from framenest.cli.common_options import Common
 from framenest.cli.model_options import PictureOptions, SpokenLines, TokenBudget
-from framenest.cli.options import Common, KnownVideo, argument, option
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.terminal import confirm, note, say, write_json
+from framenest.cli.video_options import KnownVideo
 from framenest.errors import ConfigError
 from framenest.lmm.prompt import prompt
 from framenest.method.prefix import Prefix

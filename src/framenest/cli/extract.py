@@ -9,9 +9,11 @@ import rich_click as click
 from framenest import extraction
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common, KnownVideo, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFolder, PictureFile
 from framenest.cli.terminal import confirm, note
+from framenest.cli.video_options import KnownVideo
 from framenest.errors import StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image

@@ -14,10 +14,12 @@ import rich_click as click
 
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
-from framenest.cli.options import Common, VideoOptions, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import option
 from framenest.cli.output_files import OutputFile, check_writable
 from framenest.cli.parameter_types import Duration, Size
 from framenest.cli.terminal import note, say, short_path
+from framenest.cli.video_options import VideoOptions
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
 from framenest.corpus.process_run import Watch, run_in_processes
 from framenest.corpus.run_report import RunReport

@@ -10,8 +10,10 @@ from pathlib import Path
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common, ScorerChoice, argument, option
-from framenest.cli.serve import Access
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
+from framenest.cli.scorer_options import ScorerChoice
+from framenest.cli.server_options import Access, ListenAddress, server_settings
 from framenest.cli.terminal import err
 from framenest.errors import MissingExtra
 
@@ -25,8 +27,10 @@ def mcp(
     *,
     folders: tuple[str, ...] = argument(metavar="FOLDER", nargs=-1, required=True),
     http: bool = option("Serve streamable HTTP at /mcp instead of stdin and stdout."),
-    host: str = option("Address to listen on, with --http.", default="127.0.0.1"),
-    port: int = option("Port to listen on, with --http.", default=8700),
+    address: ListenAddress = options.group(
+        host={"help": "With --http: the address to listen on."},
+        port={"help": "With --http: the port to listen on.", "default": 8700},
+    ),
     scorer: ScorerChoice,
     access: Access,
     common: Common,
@@ -40,26 +44,18 @@ def mcp(
     framenest mcp lectures/
     framenest mcp lectures/ meetings/ --http --port 8700
     """
+    if not http:
+        options.refuse("agents are spoken to over stdin and stdout without --http", "host", "port", "token")
     try:
         import anyio
 
         from framenest.agents.mcp_server import http_app, mcp_server
         from framenest.server.listen import listen
-        from framenest.server.server_settings import ServerSettings
         from framenest.server.service import Service
     except ImportError as error:
         raise MissingExtra("mcp", error.name or "mcp") from error
-    with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data, options.settings_as_options():
-        settings = ServerSettings(
-            data=Path(data),
-            videos=tuple(Path(folder).expanduser() for folder in folders),
-            cache=common.cache.location,
-            host=host,
-            port=port,
-            scorer=scorer.resolved(common),
-            scoring=scorer.config,
-            **vars(access),
-        )
+    with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data:
+        settings = server_settings(Path(data), folders, scorer, common, address, access)
         # stdout belongs to the protocol
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.WARNING)
         service = Service(settings)

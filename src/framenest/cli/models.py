@@ -10,7 +10,8 @@ from rich.markup import escape
 from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
-from framenest.cli.options import Common, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFolder
 from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError

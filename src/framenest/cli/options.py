@@ -1,38 +1,26 @@
 """Command-line options, declared where they are received: `from_parameters` makes options of a command's
-parameters. A parameter whose type is a dataclass is a group of options that commands share; the options of
-the method and the scorer are the fields of their configs.
+parameters. A parameter whose type is a dataclass is a group of options that commands share: see
+common_options, video_options, scorer_options, model_options, server_options, many_videos. The options of the
+method and the scorer are the fields of their configs.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, field, fields
 from functools import wraps
-from typing import Any, ClassVar, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import rich_click as click
 from click.core import ParameterSource
 
-from framenest.cache.directory import DirectoryStore, local_directory
-from framenest.cache.remote import open_store
 from framenest.cli.parameter_types import Budgets, Moment
-from framenest.cli.terminal import detail, err, note, set_level
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
-from framenest.errors import BadSetting, ConfigError, ScorerError
-from framenest.frames import VideoInfo
-from framenest.method.look_for import Join, LookFor
-from framenest.progress_bars import Bars
-from framenest.protocols import Decoder, ManagedStore
-from framenest.scorers import choose
-from framenest.selectors import needs_scorer
-from framenest.session import Session
-from framenest.transcript.find import AUTO
-from framenest.video import open_video, reopen
+from framenest.errors import BadSetting, ConfigError
 
-PLAYLISTS = "Open a VIDEO that names other files or addresses, too: HLS, DASH, ffconcat."
 METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
 FEW = 20
@@ -211,137 +199,6 @@ _PRESET = _option(
         "settings": {"type": click.Choice(list(PRESETS)), "default": "paper", "panel": METHOD_PANEL},
     },
 )
-
-
-@dataclass(frozen=True)
-class Common:
-    """What every command takes: the cache, and whether to show progress."""
-
-    cache: ManagedStore = option(
-        "Where indexes, features and models are kept; s3:// and other addresses with the extra "
-        "`remote`, then without models. [default: $FRAMENEST_CACHE, or the user's cache]",
-        type=str,
-        metavar="DIR|URL",
-        callback=lambda _c, _p, value: open_store(value),
-    )
-    quiet: bool = option("Print results and errors only: no facts, notes or progress bars.", short="-q")
-    verbose: bool = option("Say more: which cache and scorer, and every warning.", short="-v")
-    debug: bool = option("Show the traceback of an error.")
-
-    def __post_init__(self) -> None:
-        if self.quiet and self.verbose:
-            raise ConfigError("give --quiet or --verbose, not both")
-        set_level(self.verbose - self.quiet)
-        detail(f"cache {self.cache.location}")
-
-    @property
-    def local(self) -> DirectoryStore:
-        """The directory for what is never at an address: models, fingerprints, downloads."""
-        return local_directory(self.cache)
-
-    def bars(self) -> Bars:
-        """Progress bars, as asked for."""
-        return Bars(off=self.quiet, console=err)
-
-
-@dataclass(frozen=True)
-class VideoOptions:
-    """How a video is opened."""
-
-    fps: float | None = option("Frame rate of a folder of numbered images.")
-    stream: int | None = option("Which stream of the file; FFmpeg's choice by default.")
-    decoder: str = option(
-        "pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.", default="pyav", metavar="NAME"
-    )
-
-    allow_playlists: bool = option(PLAYLISTS)
-
-    def open(self, video: str, common: Common) -> Decoder:
-        """The open video."""
-        return open_video(video, **vars(self), store=common.cache)
-
-
-@dataclass(frozen=True)
-class KnownVideo:
-    """How the video of a ranking is opened again."""
-
-    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH")
-    allow_playlists: bool = option(PLAYLISTS)
-
-    def reopen(self, info: VideoInfo, common: Common) -> Decoder:
-        """The open video; refused where it has changed."""
-        return reopen(info, self.video, allow_playlists=self.allow_playlists, store=common.cache)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScorerChoice:
-    """The scorer that the command line names, and how it runs."""
-
-    panel: ClassVar = SCORER_PANEL
-    name: str = option(
-        "Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
-        "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
-        "seconds → score).",
-        flag="--scorer",
-        default="auto",
-        metavar="NAME",
-    )
-    config: ScorerConfig
-
-    def __post_init__(self) -> None:
-        if not self.config.rerank:
-            refuse("nothing is scored again without --rerank COUNT", "reranker")
-        if self.config.subtitles is None:  # who ranks for a question wants what is said, too
-            object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
-
-    def _check_device(self) -> None:
-        """Refuse a device that this scorer cannot run on."""
-        elsewhere = self.config.device not in ("auto", "cpu")
-        if elsewhere and self.name.partition(":")[0] in ("tags", "table"):
-            raise ConfigError(
-                f"--device {self.config.device} has no effect: {self.name.partition(':')[0]} runs on the CPU"
-            )
-
-    def resolved(self, common: Common) -> str:
-        """The scorer's name; of "auto" what that is on this machine, and a note why."""
-        detail(f"scorer {self.name} asked for")
-        self._check_device()
-        if self.name == "auto":
-            with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
-                name, why = choose(common.local)
-                note(why)
-                return name
-        return self.name
-
-    def session(self, common: Common, bars: Bars, selectors: Sequence[str]) -> Session:
-        """A session with this scorer; nothing is said of it where no selector uses one."""
-        used = any(map(needs_scorer, selectors))
-        return Session(
-            self.resolved(common) if used else self.name,
-            store=common.cache,
-            progress=bars,
-            scoring=self.config,
-        )
-
-
-@dataclass(frozen=True)
-class Descriptions:
-    """What to look for beside the question."""
-
-    look_for: tuple[str, ...] = option(
-        "Something to look for beside the question, described as it would be seen: “a potter opens a kiln”; "
-        "may be given again.",
-        multiple=True,
-        metavar="TEXT",
-    )
-    look_for_join: Join = option(
-        "any: a frame that shows one of them is relevant. all: each of them gets its share of the ranks.",
-        default="any",
-    )
-
-    def given(self) -> LookFor | None:
-        """None where nothing is to be looked for."""
-        return LookFor(self.look_for, self.look_for_join) if self.look_for else None
 
 
 def budgets(help: str, **settings: Any) -> Any:  # noqa: A002 - the command line's word

@@ -13,10 +13,12 @@ import rich_click as click
 
 from framenest.cache.directory import local_directory
 from framenest.cli import model_options, options
+from framenest.cli.common_options import Common
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
-from framenest.cli.options import Common, Descriptions, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
 from framenest.cli.ranking_server import RankingServer
+from framenest.cli.scorer_options import Descriptions, ScorerChoice
 from framenest.cli.terminal import (
     confirm,
     note,
@@ -27,6 +29,7 @@ from framenest.cli.terminal import (
     short_path,
     write_json,
 )
+from framenest.cli.video_options import VideoOptions
 from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import ranking_groups

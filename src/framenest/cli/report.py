@@ -8,9 +8,11 @@ import rich_click as click
 
 from framenest.cache.archive import write_atomic
 from framenest.cli import options
-from framenest.cli.options import Common, KnownVideo, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFile, check_writable
 from framenest.cli.terminal import confirm
+from framenest.cli.video_options import KnownVideo
 from framenest.report import figure
 from framenest.report.document import document
 from framenest.report.page import page

@@ -7,10 +7,13 @@ from pathlib import Path
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common, ScorerChoice, VideoOptions, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import SelectorName
+from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.terminal import confirm, note, note_if_short, print_prefix
+from framenest.cli.video_options import VideoOptions
 from framenest.selectors import load_selector, selector_names
 
 NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"

@@ -8,7 +8,8 @@ from typing import Any
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import Common, argument, option
+from framenest.cli.common_options import Common
+from framenest.cli.options import argument, option
 from framenest.cli.terminal import out, print_facts, print_prefix, print_ranks, say_labelled
 from framenest.method.ranking import Ranking
 from framenest.selectors.selection import Selection, load_result

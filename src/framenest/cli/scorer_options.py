@@ -1,0 +1,91 @@
+"""Options of commands that score frames: the scorer, and what to look for beside the question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from framenest.cli.common_options import Common
+from framenest.cli.options import SCORER_PANEL, option, refuse
+from framenest.cli.terminal import detail, note
+from framenest.config import ScorerConfig
+from framenest.errors import ConfigError, ScorerError
+from framenest.method.look_for import Join, LookFor
+from framenest.progress_bars import Bars
+from framenest.scorers import choose
+from framenest.selectors import needs_scorer
+from framenest.session import Session
+from framenest.transcript.find import AUTO
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerChoice:
+    """The scorer that the command line names, and how it runs."""
+
+    panel: ClassVar = SCORER_PANEL
+    name: str = option(
+        "Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
+        "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
+        "seconds → score).",
+        flag="--scorer",
+        default="auto",
+        metavar="NAME",
+    )
+    config: ScorerConfig
+
+    def __post_init__(self) -> None:
+        if not self.config.rerank:
+            refuse("nothing is scored again without --rerank COUNT", "reranker")
+        if self.config.subtitles is None:  # who ranks for a question wants what is said, too
+            object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
+
+    def _check_device(self) -> None:
+        """Refuse a device that this scorer cannot run on."""
+        elsewhere = self.config.device not in ("auto", "cpu")
+        if elsewhere and self.name.partition(":")[0] in ("tags", "table"):
+            raise ConfigError(
+                f"--device {self.config.device} has no effect: {self.name.partition(':')[0]} runs on the CPU"
+            )
+
+    def resolved(self, common: Common) -> str:
+        """The scorer's name; of "auto" what that is on this machine, and a note why."""
+        detail(f"scorer {self.name} asked for")
+        self._check_device()
+        if self.name == "auto":
+            with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
+                name, why = choose(common.local)
+                note(why)
+                return name
+        return self.name
+
+    def session(self, common: Common, bars: Bars, selectors: Sequence[str]) -> Session:
+        """A session with this scorer; nothing is said of it where no selector uses one."""
+        used = any(map(needs_scorer, selectors))
+        return Session(
+            self.resolved(common) if used else self.name,
+            store=common.cache,
+            progress=bars,
+            scoring=self.config,
+        )
+
+
+@dataclass(frozen=True)
+class Descriptions:
+    """What to look for beside the question."""
+
+    look_for: tuple[str, ...] = option(
+        "Something to look for beside the question, described as it would be seen: “a potter opens a kiln”; "
+        "may be given again.",
+        multiple=True,
+        metavar="TEXT",
+    )
+    look_for_join: Join = option(
+        "any: a frame that shows one of them is relevant. all: each of them gets its share of the ranks.",
+        default="any",
+    )
+
+    def given(self) -> LookFor | None:
+        """None where nothing is to be looked for."""
+        return LookFor(self.look_for, self.look_for_join) if self.look_for else None
