@@ -27,17 +27,35 @@ def file(tmp_path):
 @pytest.fixture
 def reads(monkeypatch):
     """Files that were read to be hashed."""
-    done, whole = [], hashlib.file_digest
-    monkeypatch.setattr(hashes.hashlib, "file_digest", lambda f, how: done.append(f.name) or whole(f, how))
+    done, whole = [], hashes._read_hash
+    monkeypatch.setattr(hashes, "_read_hash", lambda path, *how: done.append(str(path)) or whole(path, *how))
     return done
 
 
 def test_every_method_is_the_known_one(file, store):
     assert file_hash(file, store, "sha256") == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert file_hash(file, store) == hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
     git = shutil.which("git") or pytest.skip("needs git")
     named = subprocess.run([git, "hash-object", file], capture_output=True, text=True, check=True)
     assert file_hash(file, store, "git") == named.stdout.strip()
+
+
+def test_pieces_are_hashed_apart_and_then_together(file, store, monkeypatch):
+    monkeypatch.setattr(hashes, "PIECE", 3000)  # 7,000 bytes: two whole pieces and a part
+    content = file.read_bytes()
+    pieces = [blake(content[start : start + 3000]) for start in (0, 3000, 6000)]
+    assert file_hash(file, store) == blake(b"".join(pieces)).hex()
+    swapped = content[3000:6000] + content[:3000] + content[6000:]
+    file.write_bytes(swapped)
+    assert file_hash(file, store, anew=True) == blake(b"".join([pieces[1], pieces[0], pieces[2]])).hex()
+
+
+def test_an_empty_file_has_a_hash(tmp_path, store):
+    (tmp_path / "empty").touch()
+    assert file_hash(tmp_path / "empty", store) == blake(b"").hex()
+
+
+def blake(content):
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def test_a_hash_is_remembered_per_method_and_across_processes(file, store, reads):

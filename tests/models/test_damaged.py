@@ -107,7 +107,7 @@ def test_a_changed_file_of_the_hub_is_not_loaded(hub, cache, name):
 
 def test_a_whole_file_is_read_once(hub, cache, monkeypatch):
     first = models.locate("siglip2", "", DirectoryStore(cache))
-    monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("framenest.cache.hashes._read_hash", lambda *_: pytest.fail("read again"))
     assert models.locate("siglip2", "", DirectoryStore(cache)) == first
 
 

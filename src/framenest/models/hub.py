@@ -123,7 +123,7 @@ def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 def _prints(folder: Path, files: list[Path], store: DirectoryStore) -> list[list[str]]:
     """Names and hashes of all files that a model is loaded from."""
-    hashes = file_hashes([(file, "blake2b") for file in files], store)
+    hashes = file_hashes([(file, "pieces") for file in files], store)
     return [[file.relative_to(folder).as_posix(), found] for file, found in zip(files, hashes, strict=True)]
 
 
