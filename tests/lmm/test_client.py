@@ -4,6 +4,7 @@ import logging
 import socket
 import sys
 import threading
+import time
 from contextlib import ExitStack, suppress
 
 import numpy as np
@@ -14,6 +15,7 @@ from scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 from framenest.lmm import client as client_module
+from framenest.lmm import read_deadline
 from framenest.lmm.answer import Splitter, split_reasoning
 
 SECRET = "sk-very-secret-0123456789"
@@ -410,26 +412,40 @@ def test_without_the_extra(connect, monkeypatch):
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_an_answer_that_drips_is_ended_in_time(connect, request_of, streamed):
+@pytest.mark.parametrize("where", ["headers", "body"])
+def test_an_answer_that_drips_is_ended_in_time(connect, request_of, streamed, where):
     """A byte at a time, each long before a read times out; the server has an hour of them."""
     stop = threading.Event()
 
     def drip(handler, _):
         handler.send_response(200)
         handler.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
-        handler.end_headers()
+        if where == "headers":
+            handler.flush_headers()
+            handler.wfile.write(b"X-Dripping: ")
+        else:
+            handler.end_headers()
         with suppress(OSError):
             while not stop.wait(0.05):
-                handler.wfile.write(b":\n" if streamed else b" ")
+                handler.wfile.write(b":\n" if streamed and where == "body" else b" ")
         handler.close_connection = True
 
     with ScriptedServer(drip) as server:
         client = connect(server.url, "m", timeout=1.0, retries=0)
         try:
-            with pytest.raises(ModelError, match=r"no answer within 1 s|Request timed out"):
+            with pytest.raises(ModelError, match=r"no answer within 1 s|not complete in time|timed out"):
                 heard(client, request_of(1)) if streamed else client.answer(request_of(1))
         finally:
             stop.set()
+
+
+def test_the_time_of_an_answer_is_not_that_of_what_comes_after_it(connect, request_of, monkeypatch):
+    with ScriptedServer("A kiln.") as server:
+        client = connect(server.url, "m", timeout=60.0)
+        client.answer(request_of(1))
+        monkeypatch.setattr(read_deadline, "monotonic", lambda: time.monotonic() + 3600)
+        assert list(client.models()) == ["scripted"]  # over the same connection
+        assert client.answer(request_of(1)).text == "A kiln."
 
 
 def test_a_redirect_carries_no_frames_elsewhere(connect, request_of):

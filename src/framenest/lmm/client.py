@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
@@ -12,10 +10,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from framenest.errors import ConfigError, MissingExtra, ModelError
 from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
+from framenest.lmm.read_deadline import ReadDeadline
 from framenest.lmm.request import Request
 from framenest.lmm.server_errors import ServerErrors
 
 KEY_VARIABLE = "OPENAI_API_KEY"
+LIST_SECONDS = 20.0  # for the list of models
 _NO_KEY = "none"  # servers of one's own want none, and the client library insists on one
 
 
@@ -26,7 +26,7 @@ class Client:
         base_url: "http://localhost:8000/v1".
         model: its name there; by default the only one there is.
         key_variable: the environment variable that holds the API key, which is never written anywhere.
-        timeout: seconds for one answer.
+        timeout: seconds for one answer, from the request to its last byte.
         retries: of busy (429) and failing (5xx) servers, with exponential back-off.
         thinking: switches the reasoning of models that can on or off; None leaves it to the server.
         max_tokens: the most that an answer may take; None leaves it to the server.
@@ -66,8 +66,7 @@ class Client:
         self._openai = openai
         key = os.environ.get(key_variable) or None
         self._timeout = timeout
-        self._until = threading.local()
-        """When the answer that a thread waits for must be complete."""
+        self._deadline = ReadDeadline()
         self._errors = ServerErrors(self, key, key_variable, timeout, retries)
         with self._errors.translated():
             self._client = openai.OpenAI(
@@ -77,7 +76,7 @@ class Client:
                 max_retries=retries,
                 # A redirect would carry the frames to wherever the server says.
                 http_client=openai.DefaultHttpxClient(
-                    follow_redirects=False, event_hooks={"response": [self._bound]}
+                    follow_redirects=False, event_hooks={"request": [self._deadline.watch]}
                 ),
             )
         self.base_url = without_password(str(self._client.base_url))
@@ -123,9 +122,9 @@ class Client:
 
         Empty where the server has no such list; an error where nothing answers at all.
         """
-        client = self._client.with_options(max_retries=0, timeout=20.0)
+        client = self._client.with_options(max_retries=0, timeout=LIST_SECONDS)
         try:
-            with self._errors.translated(), self._errors.understood():
+            with self._deadline.within(LIST_SECONDS), self._errors.translated(), self._errors.understood():
                 listed = client.models.list().data or []
         except ModelError as error:
             cause = error.__cause__
@@ -148,18 +147,10 @@ class Client:
                 `fits` the number of frames that fits where the context was too long.
         """
         began = time.perf_counter()
-        self._until.time = time.monotonic() + self._timeout
-        with self._errors.translated(request):
+        with self._deadline.within(self._timeout), self._errors.translated(request):
             if on_text is None:
                 return self._whole(request, began)
             return self._streamed(request, on_text, began)
-
-    def _bound(self, response: Any) -> None:
-        """End an answer that is not complete in time, however steadily its bytes drip."""
-        until = getattr(self._until, "time", None)
-        if until is not None:
-            library = importlib.import_module(type(response).__module__.partition(".")[0])
-            response.stream = _bounded(library, response.stream, until)
 
     def _whole(self, request: Request, began: float) -> Answer:
         response = self._create(request, {})
@@ -240,22 +231,6 @@ class Client:
             given["stream_options"] = {"include_usage": True}
         body = request.create
         return given | {"messages": body["messages"], "extra_body": self._extra | body.get("extra_body", {})}
-
-
-def _bounded(library: Any, stream: Any, until: float) -> Any:
-    """A stream of bytes that times out at `until`; library: httpx, as the openai package has it."""
-
-    class Bounded(library.SyncByteStream):  # type: ignore[misc]  # known only when it runs
-        def __iter__(self) -> Iterator[bytes]:
-            for part in stream:
-                if time.monotonic() > until:
-                    raise library.ReadTimeout("the answer is not complete in time")
-                yield part
-
-        def close(self) -> None:
-            stream.close()
-
-    return Bounded()
 
 
 def without_password(url: str) -> str:
