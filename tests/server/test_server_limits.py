@@ -5,12 +5,14 @@ import os
 import resource
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from framenest.errors import StoreError, VideoError
+from framenest.config import MECConfig
+from framenest.errors import IndexMismatch, StoreError, VideoError
 from framenest.processes import ProcessLimits, machine_memory
 from framenest.server import service, uploads, video_check
 from framenest.server.partial_file import PartialFile, StorageQuota
@@ -258,3 +260,78 @@ def test_a_ranking_that_cannot_be_read_is_made_again(serve, media, content):
     assert answer.status_code == 409, answer.text
     assert server.ask(server.indexed("clip.mp4")) == ranking
     assert server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4}).json() == whole
+
+
+def test_a_ranking_in_the_place_of_another_is_made_again(serve, media):
+    """Of other videos, questions and settings: the files go round by one while the server is down."""
+    server = serve(videos=media)
+    clip = server.indexed("clip.mp4")
+    asked = [
+        (clip, {}),
+        (clip, {"question": "Where else?"}),
+        (clip, {"options": ["here", "there"]}),
+        (clip, {"preset": "no-zoom"}),
+        (clip, {"horizon": 12}),
+        (clip, {"look_for": ["a number"]}),
+        (clip, {"look_for": ["a number"], "look_for_join": "all"}),
+        (clip, {"question": None}),
+        (server.indexed("more/short.mp4"), {}),
+    ]
+    ids = [server.ask(video, **settings) for video, settings in asked]
+    whole = [server.http.get(f"/rankings/{id_}/file").json() for id_ in ids]
+    server.stop()
+    files = [server.data / "rankings" / f"{id_}.json" for id_ in ids]
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
+        file.write_bytes(content)
+    server.start()
+    for id_ in ids:
+        answer = server.http.get(f"/rankings/{id_}/prefix", params={"k": 4})
+        assert answer.status_code == 409, answer.text
+    told = ("question", "choices", "settings", "descriptions", "video")
+    assert all(f"another ranking lies there (its {what} differs)" in server.log for what in told)
+    assert [server.ask(video, **settings) for video, settings in asked] == ids
+    again = [server.http.get(f"/rankings/{id_}/file").json() for id_ in ids]
+    assert [made["ranks"] for made in again] == [made["ranks"] for made in whole]
+
+
+def test_a_ranking_by_another_scorer_is_made_again(here, media):
+    """Found out from its name alone; what is said is named after the scorer."""
+    here.scorer = "table 1"
+    video = here.library.add_path("clip.mp4")
+    here.library.indexed(video.id, {"fingerprint": "f"})
+    id_, _ = here.ask(video, "Where?", [], "paper", 256)
+    config = MECConfig.preset("paper")
+    for scorer, differs in {"table 1": False, "table 1; what is said by x": False, "tags 9": True}.items():
+        pool = SimpleNamespace(
+            video=SimpleNamespace(fingerprint="f"),
+            question="Where?",
+            options=(),
+            look_for=None,
+            config=config,
+        )
+        pool.scorer = scorer
+        with pytest.raises(IndexMismatch, match="its scorer differs") if differs else nullcontext():
+            here.rankings._check(pool, id_)
+
+
+def test_a_changed_subtitle_file_makes_another_ranking(serve, media):
+    server = serve(videos=media)
+    video, subtitles = server.indexed("clip.mp4"), media / "clip.srt"
+    line = "1\n00:00:02,000 --> 00:00:04,000\n{}\n"
+    try:
+        first = server.ask(video)
+        assert server.ask(video) == first
+        subtitles.write_text(line.format("Now we fire the kiln."))
+        second = server.ask(video)
+        assert server.ask(video) == second
+        subtitles.write_text(line.format("Now we open it."))
+        third = server.ask(video)
+    finally:
+        subtitles.unlink(missing_ok=True)
+    assert server.ask(video) == first
+    said = [
+        server.http.get(f"/rankings/{id_}/file").json().get("transcript") for id_ in (first, second, third)
+    ]
+    assert said[0] is None
+    assert ["fire the kiln" in str(said[1]), "open it" in str(said[2])] == [True, True]

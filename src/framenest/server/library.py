@@ -37,7 +37,7 @@ class LibraryVideo:
     def check(self) -> Path:
         """The path, if the file there is still the one that was registered."""
         with suppress(OSError):
-            if _stat(self.path) == self.stat and self.path.resolve() == self.path:
+            if file_state(self.path) == self.stat and self.path.resolve() == self.path:
                 return self.path
         raise Refusal(409, f"{self.name}: this file has changed or is gone; register it again")
 
@@ -100,7 +100,7 @@ class Library:
     def add_file(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
         """Register a file that may be used, once it has been seen to be a video."""
         try:
-            stat = _stat(file)
+            stat = file_state(file)
         except OSError as error:
             raise Refusal(404, "no such video") from error
         id_ = digest(str(file), stat)[:16]
@@ -143,7 +143,8 @@ class Library:
         return [row["id"] for row in rows]
 
 
-def _stat(file: Path) -> list[int]:
+def file_state(file: Path) -> list[int]:
+    """What differs where a file was written again: size, modification time, inode."""
     found = file.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ino]
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from framenest.errors import FramenestError
+from framenest.config import MECConfig
+from framenest.errors import FramenestError, IndexMismatch
 from framenest.method.ranking import Ranking
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
@@ -69,13 +70,14 @@ class Rankings:
         return loaded
 
     def _load(self, id_: str) -> Ranking | None:
-        """A ranking that is there; one whose file cannot be read counts as absent, and goes."""
+        """A ranking that is there; a damaged file, or another's, counts as absent and goes."""
         with self._lock:
             known = self._loaded.get(id_)
         if known is not None or not self.path(id_).is_file():
             return known
         try:
             loaded = Ranking.load(self.path(id_))
+            self._check(loaded, id_)
         except FramenestError as error:
             log.warning("%s; it is made again when it is asked for", error)
             with suppress(OSError):
@@ -84,6 +86,29 @@ class Rankings:
         with self._lock:
             self._loaded[id_] = loaded
         return loaded
+
+    def _check(self, loaded: Ranking, id_: str) -> None:
+        """Refuse a file whose ranking is not the one that was asked for."""
+        asked = self.request(id_)
+        row = self._journal.row("select info from videos where id = ?", [asked["video"]])
+        known = json.loads(row["info"]) if row and row["info"] else loaded.video.to_json()
+        look_for = loaded.look_for.to_json() if loaded.look_for else None
+        settings = {"horizon": asked["horizon"]}
+        if asked["question"] is None:  # nothing is relevant to none
+            settings["relevance_weight"] = 0.0
+        config = MECConfig.preset(asked["preset"]).with_settings(settings)
+        compared = {
+            "video": (loaded.video.fingerprint, known["fingerprint"]),
+            "question": (loaded.question, asked["question"]),
+            "choices": (list(loaded.options), asked["options"]),
+            "descriptions": (look_for, asked.get("look_for")),
+            "settings": (loaded.config, config),
+            # what is said is named after it
+            "scorer": (loaded.scorer.startswith(asked["scored_by"]) or asked["question"] is None, True),
+        }
+        differ = [name for name, (found, wanted) in compared.items() if found != wanted]
+        if differ:
+            raise IndexMismatch(f"{self.path(id_)}: another ranking lies there (its {differ[0]} differs)")
 
     def request(self, id_: str) -> dict[str, Any]:
         """What a ranking was asked with."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
@@ -17,18 +18,19 @@ from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
 from framenest.lmm.prompt import CITE
 from framenest.method.look_for import LookFor
-from framenest.method.ranking import RANKING_FORMAT
+from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.processes import Cancelled, ProcessLimits, memory_share
 from framenest.server.frame_images import FrameImages
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
-from framenest.server.library import Library, LibraryVideo
+from framenest.server.library import Library, LibraryVideo, file_state
 from framenest.server.metrics import Metrics
 from framenest.server.rankings import Rankings
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.uploads import Uploads
 from framenest.server.video_worker import VideoWorker
+from framenest.transcript.find import NONE, transcript_files
 
 ANSWER_SECONDS = 120.0
 ANSWERS_AT_ONCE = 4
@@ -117,10 +119,12 @@ class Service:
         video.check()
         MECConfig.preset(preset)
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
-        request |= {"preset": preset, "horizon": horizon}
+        request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer}
         if look_for is not None:
             request["look_for"] = look_for.to_json()
-        id_ = digest(request, self.scorer, self.settings.scoring.subtitles, RANKING_FORMAT)[:24]
+        subtitles = self.settings.scoring.subtitles or NONE
+        heard = list(_states(transcript_files(str(video.path), subtitles)))
+        id_ = digest(request, subtitles, heard, RANKING_FORMAT)[:24]
         with self.journal.lock:  # so that the video is not removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):
@@ -148,8 +152,8 @@ class Service:
 
     def messages(self, ranking: str, k: int, style: str, max_side: int) -> str:
         """JSON text of the messages for a model."""
-        with self._packable(ranking, k) as path:
-            text: str = self.picture_worker.call("messages", path, k, style, max_side)
+        with self._packable(ranking, k) as loaded:
+            text: str = self.picture_worker.call("messages", loaded, k, style, max_side)
             return text
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
@@ -159,18 +163,20 @@ class Service:
         """
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-url")
-        with self._packable(ranking, k) as path:
-            request = self.picture_worker.call("request", path, k, "openai", max_side, [CITE] if cite else [])
+        with self._packable(ranking, k) as loaded:
+            instructions = [CITE] if cite else []
+            request = self.picture_worker.call("request", loaded, k, "openai", max_side, instructions)
         with self._answering():
             return self._model.answer(request)
 
     @contextmanager
-    def _packable(self, ranking: str, k: int) -> Iterator[str]:
-        """The file of a ranking whose frames are about to be packed; few at once, as they take memory."""
-        self.rankings.get(ranking).prefix(k)
+    def _packable(self, ranking: str, k: int) -> Iterator[Ranking]:
+        """A ranking whose frames are about to be packed; few at once, as they take memory."""
+        loaded = self.rankings.get(ranking)
+        loaded.prefix(k)
         self.video_of(ranking).check()
         with self._packing():
-            yield str(self.rankings.path(ranking))
+            yield loaded
 
     def remove(self, video: LibraryVideo) -> None:
         """Forget a video and all that was made of it here; what is being made of it is cancelled."""
@@ -236,6 +242,13 @@ class Service:
             video = self.library.get(job.request["video"])
             message = message.replace(str(video.path), video.name)
         return self.without_paths(message)
+
+
+def _states(files: list[Path]) -> Iterator[list[str | int]]:
+    """Each file and what changes when it is written again."""
+    for file in files:
+        with suppress(OSError):  # it has just gone
+            yield [str(file), *file_state(file)]
 
 
 def _make_folders(settings: ServerSettings) -> None:

@@ -104,23 +104,22 @@ class VideoTasks:
         return found
 
     def request(
-        self, ranking: str, k: int, style: str, max_side: int | None, instructions: Sequence[str] = ()
+        self, ranking: Ranking, k: int, style: str, max_side: int | None, instructions: Sequence[str] = ()
     ) -> Request:
-        """The question of a ranking file and its first k frames, as a request for a model."""
-        loaded = Ranking.load(ranking)
-        if loaded.question is None:
+        """The question of a ranking and its first k frames, as a request for a model."""
+        if ranking.question is None:
             raise ConfigError("this ranking follows no question, so there is nothing to ask a model")
         return messages(
-            loaded.prefix(k),
-            loaded.question,
+            ranking.prefix(k),
+            ranking.question,
             style,
-            options=loaded.options,
+            options=ranking.options,
             instructions=instructions,
             limits=ImageLimits(max_side=max_side),
             store=self._store,
             progress=False,
         )
 
-    def messages(self, ranking: str, k: int, style: str, max_side: int | None) -> str:
+    def messages(self, ranking: Ranking, k: int, style: str, max_side: int | None) -> str:
         """The same as JSON text, as `framenest export` writes it."""
         return self.request(ranking, k, style, max_side).dumps()

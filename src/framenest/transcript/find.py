@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -56,13 +55,13 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
     """
     if wanted == NONE:
         return None
-    given = Path(wanted)
-    if wanted != AUTO and not given.is_dir():
-        if not given.exists():
+    files = transcript_files(video.info.path, wanted)
+    if wanted != AUTO and not Path(wanted).is_dir():
+        if not files:
             raise StoreError(f"{wanted}: no such file; --subtitles takes auto, none, a file or a folder")
-        return _from_file(given, video)
+        return _from_file(files[0], video)
     notes: list[str] = []
-    for file in _beside(video, given if wanted != AUTO else None):
+    for file in files:
         try:
             return _from_file(file, video)
         except FramenestError as error:  # found by its name only: a .json may be anything
@@ -73,6 +72,26 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
     if track is not None:
         return replace(track, notes=(*notes, *track.notes))
     return Transcript("", (), tuple(notes)) if notes else None
+
+
+def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
+    """The files that the transcript of a video may come from, the surest first; those that are there.
+
+    Args:
+        video: the path of the video, which is not opened.
+        wanted: as `find_transcript` takes it.
+
+    >>> transcript_files("kiln.mp4")
+    []
+    """
+    path, given = Path(video), Path(wanted)
+    if wanted not in (AUTO, NONE) and not given.is_dir():
+        return [given] if given.exists() else []
+    if wanted == NONE or (wanted == AUTO and not path.is_file()):
+        return []
+    folder = path.parent if wanted == AUTO else given
+    named = (f"{path.stem}{language}{suffix}" for language in _LANGUAGES for suffix in SUBTITLE_SUFFIXES)
+    return [folder / name for name in named if (folder / name).is_file()]
 
 
 def _track(video: HoldsTrack, store: Store | None) -> Transcript | None:
@@ -88,18 +107,6 @@ def _track(video: HoldsTrack, store: Store | None) -> Transcript | None:
         return track
     found = kept[0]["transcript"]
     return None if found is None else Transcript.from_json(found)
-
-
-def _beside(video: Decoder, folder: Path | None) -> Iterator[Path]:
-    """Files that bear the video's name, the surest first."""
-    path = Path(video.info.path)
-    if folder is None and not path.is_file():
-        return
-    for language in _LANGUAGES:
-        for suffix in SUBTITLE_SUFFIXES:
-            file = (folder or path.parent) / f"{path.stem}{language}{suffix}"
-            if file.is_file():
-                yield file
 
 
 def _from_file(file: Path, video: Decoder) -> Transcript:
