@@ -167,6 +167,12 @@ class FrameBatch:
             tuple(np.concatenate(pictures) for pictures in zip(*(p.pixels for p in parts), strict=True)),
         )
 
+    def rows(self, which: NDArray[np.bool_]) -> FrameBatch:
+        """Only some frames. which: (n,)."""
+        if which.all():
+            return self
+        return FrameBatch(self.frames[which], self.seconds[which], tuple(p[which] for p in self.pixels))
+
     def __len__(self) -> int:
         return len(self.frames)
 

@@ -21,7 +21,8 @@ from framenest.frames import ImageSpec, VideoInfo
 from framenest.progress_bars import Bars, ShowProgress
 from framenest.protocols import Decoder, NamesRelevance, Progress, Scorer, Store
 from framenest.scorers import known_inputs, load_scorer
-from framenest.scorers.feature_cache import FeatureCache
+from framenest.scorers.feature_cache import FeatureCache, Passing
+from framenest.scorers.held_pictures import HeldPictures
 from framenest.scorers.loading import Loading
 from framenest.scorers.read_ahead import ReadAhead
 from framenest.scorers.screen_text import ScreenText
@@ -129,8 +130,16 @@ class Session:
         if isinstance(wanted, str) and not {"scorer"} & (self._loaded.keys() | self._loading.keys()):
             self._loading["scorer"] = Loading(wanted, self._local, self.scoring, self.progress)
 
-    def begin_decoding(self, decoder: Decoder, frames: NDArray[np.int64], thumbnail: int) -> ReadAhead | None:
+    def begin_decoding(
+        self, decoder: Decoder, frames: NDArray[np.int64], passing: Passing, thumbnail: int
+    ) -> ReadAhead | None:
         """Begin to decode frames that the scorer will want to see, before it is loaded.
+
+        Args:
+            decoder: the video.
+            frames: (n,) frame numbers, ascending.
+            passing: as for `FeatureCache.see`.
+            thumbnail: short side of the thumbnails, in pixels.
 
         Returns:
             What `FeatureCache.take_over` takes; None where the pictures that the scorer wants are not known
@@ -141,7 +150,9 @@ class Session:
         if loading is None or pictures is None:
             return None
         loading.warm()
-        return ReadAhead(decoder, frames, (ImageSpec.short_side(thumbnail), *pictures))
+        sizes = (ImageSpec.short_side(thumbnail), *pictures)
+        passed = HeldPictures(decoder.info, sizes).affordable(passing())
+        return ReadAhead(decoder, np.union1d(frames, passed), sizes)
 
     def check_question(self, question: str | None) -> None:
         """Refuse a question that cannot be answered.

@@ -26,6 +26,7 @@ from framenest import (
 )
 from framenest.cache.directory import UnwritableCache
 from framenest.protocols import Decoder, Scorer
+from framenest.scorers import held_pictures
 from framenest.scorers.feature_cache import FeatureCache, LargeFeatures
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
@@ -140,14 +141,38 @@ class NumberScorer(TableScorer):
 
 def test_a_second_question_decodes_only_new_zoom_frames(clip, tmp_path):
     decoder = CountingDecoder(open_video(clip))
-    MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path).rank(decoder, "155")
-    first = set(decoder.asked)
-    assert len(decoder.asked) == len(first) > 24
+    first = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path).rank(decoder, "155")
+    seen = set(first.pool.frames.tolist())
+    assert len(seen) == first.stats.decoded > 24
+    assert seen < set(decoder.asked)  # those that other questions may zoom to were passed and held, too
+    assert len(decoder.asked) == len(set(decoder.asked))
     decoder.asked.clear()
     ranking = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path).rank(decoder, "20")
     assert 0 < len(decoder.asked) <= 8  # zoom frames around 20, no probe
-    assert not first & set(decoder.asked)
+    assert not seen & set(decoder.asked)
     assert ranking.stats.decoded == len(decoder.asked)
+
+
+def test_a_second_question_in_one_session_decodes_nothing_that_was_passed(clip, tmp_path, monkeypatch):
+    decoder = CountingDecoder(open_video(clip))
+    mec = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path / "a")
+    held = [mec.rank(decoder, question) for question in ("155", "20", "88")]
+    assert len(decoder.asked) == len(set(decoder.asked))
+    assert set(decoder.asked) >= {n for ranking in held for n in ranking.pool.frames.tolist()}
+    assert held[1].stats.decoded > 0  # they count when a question looks at them
+    decoder.asked.clear()
+    monkeypatch.setattr(held_pictures.HeldPictures, "affordable", lambda self, frames: frames[:0])
+    plain = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path / "b")
+    for ranking, question in zip(held, ("155", "20", "88"), strict=True):
+        again = plain.rank(decoder, question)
+        assert_identical(ranking, again)
+        assert ranking.stats.decoded == again.stats.decoded
+
+
+def test_an_index_alone_decodes_its_probes_only(clip, tmp_path):
+    decoder = CountingDecoder(open_video(clip))
+    MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path).index(decoder)
+    assert len(decoder.asked) == 24
 
 
 def test_a_video_shorter_than_the_grid(frames):

@@ -26,8 +26,9 @@ from framenest.method.residual import residual
 from framenest.method.stats import Stats
 from framenest.progress_bars import ShowProgress
 from framenest.protocols import Decoder, Scorer, Store
-from framenest.scorers.feature_cache import FeatureCache
+from framenest.scorers.feature_cache import NO_FRAMES, FeatureCache, Passing
 from framenest.scorers.features import Features
+from framenest.scorers.held_pictures import on_the_way
 from framenest.scorers.reranker import refine
 from framenest.session import Session, Video
 from framenest.timing import Timing
@@ -123,9 +124,9 @@ class MEC:
         before = self.session.timing.seconds
         with self.session.showing():
             self.session.check_question(question)
-            cache, kept = self._begin(video, fps, scored=question is not None)
+            cache, kept = self._begin(video, fps, scored=question is not None, zooms=True)
             decoded = cache.decoded
-            index, probes = self._index(cache, kept)
+            index, probes = self._index(cache, kept, zooms=True)
             pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
         return self.order(self._measured(pool, before, cache.decoded - decoded))
 
@@ -135,8 +136,8 @@ class MEC:
         The same pass feeds the scorer, so that a question asked next decodes no probe again.
         """
         with self.session.showing():
-            cache, kept = self._begin(video, fps, scored=True)
-            index = self._index(cache, kept)[0]
+            cache, kept = self._begin(video, fps, scored=True, zooms=False)
+            index = self._index(cache, kept, zooms=False)[0]
             if self.scorer is not None:
                 self.session.heard(cache.decoder, *index.span)  # encoded now, for the questions
             return index
@@ -182,7 +183,7 @@ class MEC:
         return replace(pool, stats=replace(pool.stats, decoded=decoded, seconds=seconds))
 
     def _begin(
-        self, video: Video, fps: float | None, *, scored: bool
+        self, video: Video, fps: float | None, *, scored: bool, zooms: bool
     ) -> tuple[FeatureCache, SparseIndex | None]:
         """The video as the scorer sees it, and its index where that is kept.
 
@@ -196,7 +197,9 @@ class MEC:
         kept = session.kept(("index", key)) or _stored_index(session.store, key)
         begun = None
         if scored and kept is None:
-            begun = session.begin_decoding(decoder, choose_probes(decoder, config)[1], config.thumbnail)
+            probes = choose_probes(decoder, config)[1]
+            passing = self._passing(decoder, probes, zooms)
+            begun = session.begin_decoding(decoder, probes, passing, config.thumbnail)
         try:
             cache = session.features(decoder, session.scorer if scored else None, config.thumbnail)
         except BaseException:
@@ -207,25 +210,40 @@ class MEC:
             cache.take_over(begun)
         return cache, kept
 
-    def _index(self, cache: FeatureCache, kept: SparseIndex | None) -> tuple[SparseIndex, Features]:
-        """The index of the video, and its probes as the scorer sees them."""
+    def _passing(self, decoder: Decoder, probes: NDArray[np.int64], zooms: bool) -> Passing:
+        """Names the frames that a question may zoom to and that are decoded on the way to the probes."""
+
+        def passing() -> NDArray[np.int64]:
+            every = discovery.zoom(probes, list(range(len(probes))), self.config.discovery.zoom)
+            return on_the_way(decoder.key_frames, probes, every)
+
+        return passing if zooms else lambda: NO_FRAMES
+
+    def _index(
+        self, cache: FeatureCache, kept: SparseIndex | None, *, zooms: bool
+    ) -> tuple[SparseIndex, Features]:
+        """The index of the video, and its probes as the scorer sees them.
+
+        Where a question follows that zooms in, frames that it may zoom to are held as they are passed.
+        """
         session, decoder, config = self.session, cache.decoder, self.config.index
         key = index_key(decoder, config)
         if kept is None:
-            index, probes = self._build_index(cache)
+            index, probes = self._build_index(cache, zooms)
             keep(session.store, key, index.header(), index.arrays())
         else:
             index = (
                 kept if kept.video == decoder.info else replace(kept, video=decoder.info)
             )  # at another path
-            probes = cache.see(index.frames, "probes")
+            probes = cache.see(index.frames, "probes", self._passing(decoder, index.frames, zooms))
         session.keep(("index", key), lambda: index)
         return index, probes
 
-    def _build_index(self, cache: FeatureCache) -> tuple[SparseIndex, Features]:
+    def _build_index(self, cache: FeatureCache, zooms: bool) -> tuple[SparseIndex, Features]:
         decoder, config = cache.decoder, self.config.index
         bounds, wanted = choose_probes(decoder, config)
-        probes, substitutes = cache.see_or_replace(wanted, wanted, "probes", first=bounds[0])
+        passing = self._passing(decoder, wanted, zooms)
+        probes, substitutes = cache.see_or_replace(wanted, wanted, "probes", first=bounds[0], passing=passing)
         if not len(probes.frames):
             raise VideoError(f"{decoder.info.path}: none of the {len(wanted)} probes can be decoded")
         span = (float(decoder.seconds[bounds[0]]), float(decoder.seconds[bounds[1]]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -29,12 +29,18 @@ from framenest.protocols import (
     TellsReach,
 )
 from framenest.scorers.features import FEATURES_FORMAT, Features
+from framenest.scorers.held_pictures import HeldPictures
 from framenest.scorers.read_ahead import ReadAhead
 from framenest.text import size_text
 from framenest.timing import Timing
 
+Passing = Callable[[], NDArray[np.int64]]
+"""Names frames that are decoded on the way to others; asked only where something is decoded."""
 KEPT_BY_DEFAULT = 64 * 2**20
 """Features of one video up to this many bytes go to the store; larger ones only when asked for."""
+
+
+NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class LargeFeatures(CacheWarning):
@@ -87,36 +93,42 @@ class FeatureCache:
         self._key = partial(features_key, decoder, scorer, thumbnail)
         self._parts = [*self._kept()]
         self._ahead: ReadAhead | None = None
+        self._held = HeldPictures(decoder.info, self._pictures)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all features in memory."""
+        """Bytes of all features and pictures in memory."""
+        return self._features_bytes + self._held.nbytes
+
+    @property
+    def _features_bytes(self) -> int:
         return sum(part.nbytes for part in self._parts)
 
     @property
     def _inner_timing(self) -> Timing | None:
         return self.scorer.timing if isinstance(self.scorer, KeepsTime) else None
 
-    def see(self, frames: NDArray[np.int64], stage: str) -> Features:
+    def see(self, frames: NDArray[np.int64], stage: str, passing: Passing = lambda: NO_FRAMES) -> Features:
         """Features of those of the frames that decode, in ascending order.
 
         Where the work is interrupted, what is encoded by then is kept, and the next call goes on from there.
+        Pictures of frames in `passing` are held in memory for later.
         """
         wanted = frames
         for part in self._parts:
             wanted = part.missing(wanted)
         if len(wanted) or not self._parts:
-            new = Features.gather(self._pieces(wanted, stage))
+            new = Features.gather(self._pieces(wanted, stage, passing))
             if len(new.frames) or not self._parts:
                 self._add(new)
         held = [(part, np.intersect1d(frames, part.frames)) for part in self._parts]
         found = [part.take(mine) for part, mine in held if len(mine)]
         return Features.gather(found or [self._nothing()])
 
-    def _pieces(self, frames: NDArray[np.int64], stage: str) -> list[Features]:
+    def _pieces(self, frames: NDArray[np.int64], stage: str, passing: Passing) -> list[Features]:
         pieces = [self._nothing()]
         try:
-            for piece in self._decode(frames, stage):
+            for piece in self._decode(frames, stage, passing):
                 pieces.append(piece)
         except BaseException:  # Ctrl-C, a cancelled job, a video that breaks off
             done = Features.gather(pieces)
@@ -134,15 +146,21 @@ class FeatureCache:
             self._ahead = begun
 
     def see_or_replace(
-        self, wanted: NDArray[np.int64], probes: NDArray[np.int64], stage: str, first: int = 0
+        self,
+        wanted: NDArray[np.int64],
+        probes: NDArray[np.int64],
+        stage: str,
+        *,
+        first: int = 0,
+        passing: Passing = lambda: NO_FRAMES,
     ) -> tuple[Features, list[tuple[int, int]]]:
         """Features of the frames wanted, and (wanted, used) pairs where another one stands in.
 
         For a frame that will not decode, the nearest earlier one that does stands in, if it lies after the
         probe before (from `first` on where there is none) and is not taken already; else the frame is
-        dropped, and used is −1.
+        dropped, and used is −1. `passing` is as for `see`.
         """
-        seen = self.see(wanted, stage)
+        seen = self.see(wanted, stage, passing)
         taken = {*seen.frames.tolist(), *probes.tolist()}
         pairs = []
         for number in seen.missing(wanted).tolist():
@@ -199,7 +217,7 @@ class FeatureCache:
         """
         while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
             new = Features.gather([self._parts.pop(), new])
-        kept = self._keep_all or self.nbytes + new.nbytes < KEPT_BY_DEFAULT
+        kept = self._keep_all or self._features_bytes + new.nbytes < KEPT_BY_DEFAULT
         if kept:
             number = len(self._parts)
             other = self._part(number)  # another process may have kept something there meanwhile
@@ -211,7 +229,7 @@ class FeatureCache:
     def _tell_size(self, new: int) -> None:
         """Warn once, before the work, how large features above the default limit will be."""
         empty = self._nothing().arrays().values()
-        size = self.nbytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in empty)
+        size = self._features_bytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in empty)
         if size < KEPT_BY_DEFAULT or self._told:
             return
         self._told = True
@@ -237,40 +255,45 @@ class FeatureCache:
             return replace(part, encoded=self.scorer.hold(part.encoded))
         return part
 
-    def _decode(self, frames: NDArray[np.int64], stage: str) -> Iterator[Features]:
+    def _decode(self, frames: NDArray[np.int64], stage: str, passing: Passing) -> Iterator[Features]:
         if not len(frames):
             return
         self._tell_size(len(frames))
         done = 0
         self._progress(stage, 0, len(frames))
-        for batch in self._batches(frames):
+        for batch in self._batches(frames, passing):
             yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
             done += len(batch)
             self._progress(stage, done, len(frames))
         self._progress(stage, len(frames), len(frames))
         self.decoded += done
 
-    def _batches(self, frames: NDArray[np.int64]) -> Iterator[FrameBatch]:
+    def _batches(self, frames: NDArray[np.int64], passing: Passing) -> Iterator[FrameBatch]:
         """The decoder's batches, joined to as many frames as the scorer likes at once.
 
         While one is encoded, the next is decoded.
         """
         size = self.scorer.batch if isinstance(self.scorer, SetsBatchSize) else 1
-        waiting: list[FrameBatch] = []
-        with self._begun(frames) as decoded:
+        held = self._held.take(frames)
+        waiting = [] if held is None else [held]
+        left = frames if held is None else np.setdiff1d(frames, held.frames)
+        with self._begun(left, passing) as decoded:
             while True:
                 with self._timing("decode"):
                     batch = decoded.next()
                 if batch is not None:
-                    waiting.append(batch)
-                if waiting and (batch is None or sum(map(len, waiting)) >= size):
+                    wanted = np.isin(batch.frames, left)
+                    self._held.hold(batch.rows(~wanted))
+                    waiting.append(batch.rows(wanted))
+                if sum(map(len, waiting)) >= (size if batch is not None else 1):
                     yield FrameBatch.join(waiting)
                     waiting = []
                 if batch is None:
                     return
 
-    def _begun(self, frames: NDArray[np.int64]) -> ReadAhead:
+    def _begun(self, frames: NDArray[np.int64], passing: Passing) -> ReadAhead:
         """The frames being decoded: what was begun already, where it is the same."""
+        frames = np.union1d(frames, self._held.affordable(passing()))
         begun, self._ahead = self._ahead, None
         if begun is not None:
             if np.array_equal(begun.frames, frames) and begun.sizes == self._pictures:
