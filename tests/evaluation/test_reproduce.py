@@ -227,9 +227,9 @@ def test_no_selector_lives_off_anothers_features(script, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["benchmarks/efficiency.py"])
     decoded, real = [], FeatureCache._decode
 
-    def noted(cache, frames, stage):
+    def noted(cache, frames, *how):
         decoded.append(len(frames))
-        return real(cache, frames, stage)
+        return real(cache, frames, *how)
 
     monkeypatch.setattr(FeatureCache, "_decode", noted)
     script("efficiency")["main"](

@@ -72,6 +72,8 @@ class TagScorer(Calibrated):
     """
 
     name = "tags"
+    batch = 64
+    """Frames that `encode` likes at once: enough for all threads."""
     own_relevance = "sigmoid of the summed standard deviations, relative to the video"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
