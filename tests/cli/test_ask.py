@@ -9,7 +9,7 @@ import pytest
 from command_line import run
 from framenest import BudgetError, Prefix, Ranking, Selection, lmm, open_video
 from framenest.protocols import MatchStrength
-from framenest.testing import TableScorer
+from framenest.scorers.feature_cache import FeatureCache
 from scripted_server import ScriptedServer
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
@@ -64,7 +64,7 @@ def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_nam
     capsys, clip, table, monkeypatch
 ):
     """The note and the frames sent agree."""
-    monkeypatch.setattr(TableScorer, "match_strength", lambda *_: MatchStrength(0.01, "none"), raising=False)
+    monkeypatch.setattr(FeatureCache, "match_strength", lambda *_: MatchStrength(0.01, "none"))
     said = "nothing in this video clearly matches the question; "
     with ScriptedServer("A", "B", "C") as server:
         common = (

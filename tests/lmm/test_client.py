@@ -439,6 +439,17 @@ def test_an_answer_that_drips_is_ended_in_time(connect, request_of, streamed, wh
             stop.set()
 
 
+def test_a_streamed_answer_may_take_long_as_long_as_words_come(connect, request_of, monkeypatch):
+    pieces = []
+    monkeypatch.setattr(read_deadline, "monotonic", lambda: time.monotonic() + 50 * len(pieces))
+    with ScriptedServer("A kiln at dawn") as server:
+        client = connect(server.url, "m", timeout=60.0, retries=0)
+        assert (
+            client.answer(request_of(1), on_text=lambda *piece: pieces.append(piece)).text == "A kiln at dawn"
+        )
+    assert len(pieces) == 4  # 50 s each
+
+
 def test_the_time_of_an_answer_is_not_that_of_what_comes_after_it(connect, request_of, monkeypatch):
     with ScriptedServer("A kiln.") as server:
         client = connect(server.url, "m", timeout=60.0)

@@ -86,7 +86,9 @@ class AnsweringModel:
         default=SERVER,
     )
     retries: int = option("When it is busy.", default=4)
-    timeout: float = option("Seconds that one answer may take, to its last word.", default=600)
+    timeout: float = option(
+        "Seconds until the answer is there; of a streamed one, until the next words.", default=600
+    )
     key_variable: str = option(
         "The environment variable that holds the API key, if one is needed.",
         default=KEY_VARIABLE,

@@ -190,8 +190,7 @@ class QaRun:
     def _ask(self, question: BenchmarkQuestion, request: Request, record: Record) -> None:
         record |= {"frames": len(request.prefix)}
         try:
-            # A model that may think is streamed: its server's time limit is then one on silence, however long
-            # the reasoning takes.
+            # A model that may think is streamed: --timeout then bounds its silence, however long it reasons.
             streamed = None if self.settings.thinking is False else lambda *_: None
             answer = self._answerer.answer(request, on_text=streamed)
         except ModelError as error:

@@ -26,7 +26,8 @@ class Client:
         base_url: "http://localhost:8000/v1".
         model: its name there; by default the only one there is.
         key_variable: the environment variable that holds the API key, which is never written anywhere.
-        timeout: seconds for one answer, from the request to its last byte.
+        timeout: seconds for one answer, from the request to its last byte; of a streamed one, from the
+            request to its first words and between any two pieces.
         retries: of busy (429) and failing (5xx) servers, with exponential back-off.
         thinking: switches the reasoning of models that can on or off; None leaves it to the server.
         max_tokens: the most that an answer may take; None leaves it to the server.
@@ -174,9 +175,12 @@ class Client:
         for chunk in self._chunks(response, answer):
             counted, model = chunk.usage or counted, chunk.model or model
             for choice in chunk.choices[:1]:
-                if thought := _extra_text(choice.delta):
+                thought, text = _extra_text(choice.delta), choice.delta.content or ""
+                if thought or text:
+                    self._deadline.extend(self._timeout)
+                if thought:
                     splitter.reasoning(thought)
-                splitter.text(choice.delta.content or "")
+                splitter.text(text)
                 finish = choice.finish_reason or finish
         splitter.end(cut_off=finish == "length")
         inside, text = split_reasoning("".join(answer))

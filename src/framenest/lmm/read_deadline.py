@@ -30,11 +30,15 @@ class ReadDeadline:
     def within(self, seconds: float) -> Iterator[None]:
         """What this thread reads here is read within so many seconds, or times out."""
         outer = self._until
-        self._of_thread.until = monotonic() + seconds
+        self.extend(seconds)
         try:
             yield
         finally:
             self._of_thread.until = outer
+
+    def extend(self, seconds: float) -> None:
+        """Inside `within`: so many seconds from now."""
+        self._of_thread.until = monotonic() + seconds
 
     @property
     def _until(self) -> float:
