@@ -83,7 +83,8 @@ def near_duplicates(nearest: NDArray[np.float64]) -> float:
 
 def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
     """Share of the smaller selection's frames that the larger one keeps."""
-    return float(np.isin(smaller, larger).mean())
+    kept = set(larger.tolist())
+    return sum(frame in kept for frame in smaller.tolist()) / len(smaller)
 
 
 @dataclass

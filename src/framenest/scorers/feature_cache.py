@@ -89,7 +89,10 @@ class FeatureCache:
         self._progress = progress
         self._timing = timing
         self._keep_all = keep_all
-        self._told = self._told_reach = False
+        self._told = False
+        self._reach = scorer if isinstance(scorer, TellsReach) else None
+        self._measures = scorer if isinstance(scorer, MeasuresMatch) else None
+        self._keeps_time = scorer if isinstance(scorer, KeepsTime) else None
         self._key = partial(features_key, decoder, scorer, thumbnail)
         self._parts = [*self._kept()]
         self._ahead: ReadAhead | None = None
@@ -106,7 +109,7 @@ class FeatureCache:
 
     @property
     def _inner_timing(self) -> Timing | None:
-        return self.scorer.timing if isinstance(self.scorer, KeepsTime) else None
+        return self._keeps_time.timing if self._keeps_time is not None else None
 
     def see(self, frames: NDArray[np.int64], stage: str, passing: Passing = lambda: NO_FRAMES) -> Features:
         """Features of those of the frames that decode, in ascending order.
@@ -189,9 +192,9 @@ class FeatureCache:
         count = len(seen.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        if isinstance(self.scorer, TellsReach) and not self._told_reach:
-            self._told_reach = True
-            self.scorer.tell_reach(self.decoder.info)
+        if self._reach is not None:
+            self._reach.tell_reach(self.decoder.info)
+            self._reach = None  # once
         with self._timing("match", self._inner_timing):
             found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
         relevance = np.asarray(found, dtype=np.float32)
@@ -205,10 +208,10 @@ class FeatureCache:
 
     def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
         """How surely anything in the video matches; None where there is no telling."""
-        if question is None or not isinstance(self.scorer, MeasuresMatch):
+        if question is None or self._measures is None:
             return None
         with self._timing("match", self._inner_timing):
-            return self.scorer.match_strength(probes.encoded, question)
+            return self._measures.match_strength(probes.encoded, question)
 
     def _add(self, new: Features) -> bool:
         """Remember a part, merged with the smaller ones before it, and keep it where that is wanted.

@@ -38,7 +38,10 @@ class Features:
 
     def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the frames that are not here."""
-        return frames[~np.isin(frames, self.frames)]
+        if not len(self.frames):
+            return frames
+        places = np.searchsorted(self.frames, frames)
+        return frames[self.frames.take(places, mode="clip") != frames]
 
     def take(self, frames: NDArray[np.int64]) -> Features:
         """Only these frames, ascending, all of which must be here; a view where they lie together."""

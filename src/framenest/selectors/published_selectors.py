@@ -150,9 +150,9 @@ class RuleSelector(ABC):
         scores = cache.relevance(seen, question, seen)
         vectors: Floats | None = None
         text: Floats | None = None
-        if isinstance(scorer, FrameEmbedder) and (self.needs_vectors or self.without_vectors):
+        if (self.needs_vectors or self.without_vectors) and isinstance(scorer, FrameEmbedder):
             vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
-        if isinstance(scorer, Embedder) and self.needs_vectors:
+        if self.needs_vectors and isinstance(scorer, Embedder):
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
         scored = ScoredCandidates(seen.frames, scores.astype(np.float64), seen.thumbnails, vectors, text)
         order = self.rule(scored, max(budgets)) if self.ranks else None

@@ -67,15 +67,21 @@ def aks(
     while parts:
         start, end, level = parts.popleft()
         part = normal[start:end]
-        best = np.sort(part)[::-1][:count]
-        stands_out = bool(len(part) and best.mean() - part.mean() > threshold and part.std() > spread)
-        if not stands_out and level < depth:
+        if level < depth and not _stands_out(part, count, threshold, spread):
             middle = start + (end - start) // 2
             parts += [(start, middle, level + 1), (middle, end, level + 1)]
         else:
             order = np.argsort(-part, kind="stable")[: count // 2**level]
             chosen += [start + int(i) for i in order]
     return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _stands_out(part: Floats, count: int, threshold: float, spread: float) -> bool:
+    """Whether the best frames of a part lie far enough above its mean."""
+    if not len(part):
+        return False
+    best = np.sort(part)[::-1][:count]
+    return bool(best.mean() - part.mean() > threshold and part.std() > spread)
 
 
 def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:

@@ -51,10 +51,10 @@ def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
     unit = None if features is None else _unit(features)
     chosen: list[int] = []
     for (clip, _), quota in zip(kept, quotas, strict=True):
-        chosen += marginal_relevance(merit, list(range(*clip)), quota, [], unit)
+        chosen += marginal_relevance(merit, np.arange(*clip), quota, [], unit)
     chosen = sorted(set(chosen))
     if len(chosen) < count:
-        rest = [i for i in range(size) if i not in set(chosen)]
+        rest = np.delete(np.arange(size), chosen)
         chosen += marginal_relevance(merit, rest, count - len(chosen), chosen, unit)
     if len(chosen) > count:
         chosen = sorted(chosen, key=lambda i: -merit[i])[:count]
@@ -117,16 +117,14 @@ def boundaries(signal: Floats, distance: int) -> Ints:
 
 def _local_maxima(signal: Floats) -> list[int]:
     """Strict maxima; of a flat top its middle."""
-    found, i, last = [], 1, len(signal) - 1
-    while i < last:
-        if signal[i - 1] < signal[i]:
-            ahead = i + 1
-            while ahead < last and signal[ahead] == signal[i]:
-                ahead += 1
-            if signal[ahead] < signal[i]:
-                found.append((i + ahead - 1) // 2)
-                i = ahead
-        i += 1
+    found, last = [], len(signal) - 1
+    values = signal.tolist()
+    for i in (np.flatnonzero(signal[:-2] < signal[1:-1]) + 1).tolist():
+        ahead = i + 1
+        while ahead < last and values[ahead] == values[i]:
+            ahead += 1
+        if values[ahead] < values[i]:
+            found.append((i + ahead - 1) // 2)
     return found
 
 
@@ -157,7 +155,8 @@ def without_boundaries(scores: Floats, count: int) -> Ints:
         np.linspace(0, len(scores) - 1, count // 2, dtype=np.int64) if count >= 2 else np.zeros(0, np.int64)
     )
     spread = sorted(set(even.tolist()))
-    others = [int(i) for i in np.argsort(-scores, kind="stable") if i not in set(spread)]
+    best = np.argsort(-scores, kind="stable")
+    others = best[~np.isin(best, spread)].tolist()
     return np.array(sorted([*spread, *others[: count - count // 2]])[:count], dtype=np.int64)
 
 
@@ -196,33 +195,37 @@ def share_out(values: Floats, count: int) -> list[int]:
 
 def marginal_relevance(
     merit: Floats,
-    candidates: list[int],
+    candidates: Ints,
     count: int,
     chosen: list[int],
     unit: Floats | None,
 ) -> list[int]:
-    """Up to `count` candidates, each the best by merit less similarity to those chosen before."""
+    """Up to `count` candidates, each the best by merit less similarity to those chosen before.
+
+    Similarity is the cosine of the features, or nearness in time without them; ties go to the earlier.
+    """
+    nearness = np.exp(-np.arange(len(merit)) / 10)  # by distance
+    mine = None if unit is None else unit[candidates]
+
+    def similarity(other: int) -> Floats:
+        if unit is None or mine is None:
+            return nearness[np.abs(candidates - other)]
+        found: Floats = mine @ unit[other]
+        return found
+
     picked: list[int] = []
-    left = np.array(candidates, dtype=np.int64)
-    weight = RELEVANCE_WEIGHT
-    nearest = np.full(len(left), -np.inf)
+    worth = RELEVANCE_WEIGHT * merit[candidates]
+    nearest = np.full(len(candidates), -np.inf)
     for other in chosen:
-        nearest = np.maximum(nearest, _similarity(left, other, unit))
-    while len(left) and len(picked) < count:
-        values = weight * merit[left] - (1 - weight) * nearest if chosen or picked else merit[left]
-        place = int(np.argmax(values))
-        picked.append(int(left[place]))
-        left, nearest = np.delete(left, place), np.delete(nearest, place)
-        nearest = np.maximum(nearest, _similarity(left, picked[-1], unit))
+        np.maximum(nearest, similarity(other), out=nearest)
+    while len(picked) < min(count, len(candidates)):
+        alone = not (chosen or picked)
+        values = merit[candidates] if alone else worth - (1 - RELEVANCE_WEIGHT) * nearest
+        place = int(values.argmax())
+        picked.append(int(candidates[place]))
+        worth[place] = -np.inf  # taken
+        np.maximum(nearest, similarity(picked[-1]), out=nearest)
     return picked
-
-
-def _similarity(positions: Ints, other: int, unit: Floats | None) -> Floats:
-    """Of each position to one other: cosine of the features, or nearness in time without them."""
-    result: Floats = (
-        np.exp(-np.abs(positions - other) / 10) if unit is None else unit[positions] @ unit[other]
-    )
-    return result
 
 
 def _unit(features: Floats) -> Floats:
