@@ -9,43 +9,18 @@ look the same show the same thing. docs/evaluation.md tells what it gains.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
 from framenest.method.appearance import similarity_rows
+from framenest.method.durations import Durations
 from framenest.method.greedy import Floats, Greedy
 
 LEAST = 1e-6
 """Relevance below this counts as this, so that the depth of a dip is defined."""
 SAME_LOOK = 0.9
 """How sure two identical pictures make that they show the same thing."""
-
-
-def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
-    """κ_t: the probability that an event seen at one moment is still on at another.
-
-    Durations are spread log-uniformly over [a, b] seconds. With L = ln(b/a): 1 − d(1/a − 1/b)/L for d < a,
-    (ln(b/d) − 1 + d/b)/L for a ≤ d < b, 0 beyond.
-
-    Args:
-        distance: (n,) seconds between the two moments, 0 or more.
-        shortest: a, seconds.
-        longest: b, seconds.
-
-    >>> still_on(np.array([0.0, 1.0, 4.0]), 1.0, 4.0).round(3).tolist()
-    [1.0, 0.459, 0.0]
-    """
-    span = math.log(longest / shortest)
-    within = np.minimum(np.maximum(distance, shortest), longest)
-    chance = within * (1 / longest)
-    chance -= np.log(within)
-    chance += math.log(longest) - 1.0  # now 0 at the longest
-    chance += np.maximum(shortest - distance, 0.0) * (1 / shortest - 1 / longest)  # linear below the shortest
-    chance /= span
-    return chance
 
 
 def no_dip(relevance: Floats, chosen: int) -> Floats:
@@ -64,16 +39,20 @@ def no_dip(relevance: Floats, chosen: int) -> Floats:
     lowest = np.empty_like(relevance)
     np.minimum.accumulate(relevance[chosen:], out=lowest[chosen:])
     np.minimum.accumulate(relevance[chosen::-1], out=lowest[chosen::-1])
-    share: Floats = lowest / np.minimum(relevance, relevance[chosen])
-    return share
+    lowest /= np.minimum(relevance, relevance[chosen])
+    return lowest
 
 
-def same_event(seconds: Floats, relevance: Floats, chosen: int, config: RankingConfig) -> Floats:
-    """κ_nm: the chance that each frame shows the same event as the chosen one. (n,)."""
-    distance = np.abs(seconds - seconds[chosen])
-    event = still_on(distance, config.event_shortest, config.event_longest)
-    scene = still_on(distance, config.scene_shortest, config.scene_longest)
-    return np.maximum(event, no_dip(relevance, chosen) * scene)
+def same_event(seconds: Floats, relevance: Floats, chosen: int, durations: Durations) -> Floats:
+    """κ_nm: the chance that each frame shows the same event as the chosen one. (n,).
+
+    durations: of events, and of scenes, which end where relevance dips.
+    """
+    distance = seconds - seconds[chosen]
+    event, scene = durations.still_on(np.abs(distance, out=distance))
+    scene *= no_dip(relevance, chosen)
+    either: Floats = np.maximum(event, scene, out=event)
+    return either
 
 
 def same_look(similarity: Floats, least: float) -> Floats:
@@ -107,36 +86,46 @@ def residual(
     floor = np.maximum(relevance.astype(np.float64), LEAST)
     worths = np.atleast_2d(evidence).astype(np.float64) + config.evidence_floor
     similarities = similarity_rows(appearance)
+    durations = Durations(
+        (config.event_shortest, config.event_longest), (config.scene_shortest, config.scene_longest)
+    )
     longest = max(config.event_longest, config.scene_longest)
     first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
     end = np.searchsorted(seconds, seconds + longest, side="right").tolist()
     new_event, new_look, taken = np.ones(size), np.ones(size), np.zeros(size)
     order = np.empty(horizon, dtype=np.int64)
-    terms = np.empty((3, horizon))
+    event_left, look_left, utilities = np.empty(horizon), np.empty(horizon), np.empty(horizon)
     shares = np.zeros((horizon, size))
     for place in range(horizon):
-        utility = worths[place % len(worths)] * new_event * new_look
+        utility = worths[place % len(worths)] * new_event
+        utility *= new_look
         chosen = int((utility + taken).argmax())
         order[place] = chosen
-        terms[:, place] = 1.0 - new_event[chosen], 1.0 - new_look[chosen], utility[chosen]
+        event_left[place], look_left[place] = new_event[chosen], new_look[chosen]
+        utilities[place] = utility[chosen]
         taken[chosen] = -np.inf
         near = slice(first[chosen], end[chosen])  # an event reaches no further
-        event = same_event(seconds[near], floor[near], chosen - near.start, config)
+        event = same_event(seconds[near], floor[near], chosen - near.start, durations)
         shares[place, near] = event
-        np.minimum(new_event[near], 1.0 - event, out=new_event[near])
+        left = new_event[near]
+        np.minimum(left, np.subtract(1.0, event, out=event), out=left)
         similarity = similarities(chosen)
         if np.count_nonzero(similarity > config.same_look_from) > 1:  # another one than itself
             look = same_look(similarity, config.same_look_from)
             np.maximum(shares[place], look, out=shares[place])
             np.minimum(new_look, 1.0 - look, out=new_look)
-    events, looks, utilities = terms
-    shown_by = _shown_by(shares[:, order])
-    return Greedy(
-        order, {"same_event": events, "same_look": looks, "shown_by": shown_by, "utility": utilities}
-    )
+    terms = {
+        "same_event": 1.0 - event_left,
+        "same_look": 1.0 - look_left,
+        "shown_by": _shown_by(shares[:, order]),
+        "utility": utilities,
+    }
+    return Greedy(order, terms)
 
 
 def _shown_by(shares: Floats) -> Floats:
     """(M,) the rank before each one that shows most of it; 0 where none shows anything. shares: (M, M)."""
-    before = np.triu(shares, 1)
-    return np.where(before.max(axis=0) > 0, before.argmax(axis=0) + 1.0, 0.0)
+    before = np.tril(shares.T, -1)
+    most = before.argmax(axis=1)
+    shown: Floats = np.where(before[np.arange(len(most)), most] > 0, most + 1.0, 0.0)
+    return shown

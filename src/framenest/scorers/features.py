@@ -41,7 +41,8 @@ class Features:
         if not len(self.frames):
             return frames
         places = np.searchsorted(self.frames, frames)
-        return frames[self.frames.take(places, mode="clip") != frames]
+        new: NDArray[np.int64] = frames[self.frames.take(places, mode="clip") != frames]
+        return new
 
     def take(self, frames: NDArray[np.int64]) -> Features:
         """Only these frames, ascending, all of which must be here; a view where they lie together."""
