@@ -147,7 +147,7 @@ class WarmsUp(Protocol):
     """A scorer whose first `encode` and `match` are slow, such as one on a GPU."""
 
     def warm_up(self) -> None:
-        """Get that over with; called in a thread of its own while frames are decoded."""
+        """Get that over with, the first time; called in a thread of its own while frames are decoded."""
         ...
 
 

@@ -149,7 +149,6 @@ class Session:
         pictures = None if loading is None else known_inputs(loading.wanted, self._local, self.scoring)
         if loading is None or pictures is None:
             return None
-        loading.warm()
         sizes = (ImageSpec.short_side(thumbnail), *pictures)
         passed = HeldPictures(decoder.info, sizes).affordable(passing())
         return ReadAhead(decoder, np.union1d(frames, passed), sizes)

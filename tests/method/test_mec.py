@@ -1,6 +1,7 @@
 """The pipeline: a video and a question in, one ranking out, any budget from it."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -167,6 +168,32 @@ def test_a_second_question_in_one_session_decodes_nothing_that_was_passed(clip, 
         again = plain.rank(decoder, question)
         assert_identical(ranking, again)
         assert ranking.stats.decoded == again.stats.decoded
+
+
+class ColdScorer(NumberScorer):
+    """Synthetic: warms up as a scorer on a GPU does, or fails to."""
+
+    def __init__(self, *arguments, fails=False):
+        super().__init__(*arguments)
+        self.fails, self.done = fails, []
+
+    def warm_up(self):
+        self.done.append(("warm", threading.current_thread() is threading.main_thread()))
+        if self.fails:
+            raise RuntimeError("too hot")
+
+    def encode(self, frames):
+        if len(frames):
+            self.done.append(("encode", len(frames)))
+        return super().encode(frames)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_scorer_warms_up_beside_decoding_before_it_encodes(clip, fails):
+    scorer = ColdScorer(zero_elsewhere({0: 0.0}), fails=fails)
+    ranking = MEC(SMALL, scorer).rank(open_video(clip), "155")
+    assert scorer.done[0] == ("warm", False)
+    assert sum(size for kind, size in scorer.done if kind == "encode") == ranking.stats.decoded
 
 
 def test_an_index_alone_decodes_its_probes_only(clip, tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -27,6 +29,7 @@ from framenest.protocols import (
     SetsBatchSize,
     Store,
     TellsReach,
+    WarmsUp,
 )
 from framenest.scorers.features import FEATURES_FORMAT, Features
 from framenest.scorers.held_pictures import HeldPictures
@@ -264,12 +267,20 @@ class FeatureCache:
         self._tell_size(len(frames))
         done = 0
         self._progress(stage, 0, len(frames))
+        warming = threading.Thread(target=self._warm_up, name="framenest-warm-up", daemon=True)
+        warming.start()
         for batch in self._batches(frames, passing):
+            warming.join()
             yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
             done += len(batch)
             self._progress(stage, done, len(frames))
         self._progress(stage, len(frames), len(frames))
         self.decoded += done
+
+    def _warm_up(self) -> None:
+        if isinstance(self.scorer, WarmsUp):
+            with suppress(Exception):  # what is wrong comes up again in `encode`, which is not suppressed
+                self.scorer.warm_up()
 
     def _batches(self, frames: NDArray[np.int64], passing: Passing) -> Iterator[FrameBatch]:
         """The decoder's batches, joined to as many frames as the scorer likes at once.

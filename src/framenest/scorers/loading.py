@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.protocols import Progress, Scorer, WarmsUp
+from framenest.protocols import Progress, Scorer
 from framenest.scorers import load_scorer
 
 SWITCH_SECONDS = 0.0005
@@ -25,7 +25,6 @@ class Loading:
         self._scorer: Scorer | None = None
         self._error: BaseException | None = None
         self._loaded = threading.Event()
-        self._warm = threading.Event()
         threading.Thread(target=self._load, name="framenest-load", daemon=True).start()
 
     def scorer(self) -> Scorer:
@@ -36,16 +35,10 @@ class Loading:
         assert self._scorer is not None
         return self._scorer
 
-    def warm(self) -> None:
-        """Have the scorer warmed up when it is loaded: there are frames to encode."""
-        self._warm.set()
-
     def _load(self) -> None:
         try:
             with _sharing_the_interpreter():
                 self._scorer = load_scorer(*self._arguments)
-            if self._warm.is_set() and isinstance(self._scorer, WarmsUp):
-                self._scorer.warm_up()
         except BaseException as error:
             self._error = error
         finally:

@@ -99,7 +99,10 @@ class Devices:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised on the device as the checkpoint's processor does."""
         assert self._pictures is not None
         with self.timing("preprocess"):
-            there = torch.from_numpy(np.ascontiguousarray(pixels)).to(device).permute(0, 3, 1, 2)
+            here = torch.from_numpy(np.ascontiguousarray(pixels))
+            if device.type == "cuda":
+                here = here.pin_memory()  # travels while the GPU is at the batch before
+            there = here.to(device, non_blocking=True).permute(0, 3, 1, 2)
             mean = torch.tensor(self._pictures.mean, device=device).view(1, 3, 1, 1)
             deviation = torch.tensor(self._pictures.deviation, device=device).view(1, 3, 1, 1)
             return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
@@ -118,7 +121,7 @@ class Devices:
             starts = range(done, min(count, done + step * len(self.devices)), step)
             rows = [slice(start, min(start + step, count)) for start in starts]
             try:
-                with torch.inference_mode():
+                with torch.inference_mode(), attention_without_plans():
                     made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
             except torch.OutOfMemoryError as error:
                 if batch == 1:
@@ -156,6 +159,17 @@ def fast_products(on: Devices) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextmanager
+def attention_without_plans() -> Iterator[None]:
+    """Attention by any kernel but cuDNN's, which takes 0.1 s to plan for every new number of rows."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def _out_of_memory(what: str) -> ScorerError:

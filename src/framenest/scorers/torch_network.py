@@ -59,8 +59,10 @@ class TorchNetwork:
     def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
         """(n, 3, H, W) → (n, p, d)."""
         kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
-        found = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
-        return found.flatten(2).transpose(1, 2)
+        pixels, side = pixels.to(kernel.dtype), kernel.shape[-1]
+        if pixels.device.type == "cpu":
+            return torch.conv2d(pixels, kernel, bias, stride=side).flatten(2).transpose(1, 2)
+        return linear(patches(pixels, side), kernel.flatten(1), bias)  # a GPU is faster at it
 
     def _depth(self, prefix: str) -> int:
         """How many layers there are below a name."""
@@ -68,6 +70,15 @@ class TorchNetwork:
         if not found:
             raise ValueError(f"it has no weights {prefix}*")
         return max(found) + 1
+
+
+def patches(pixels: torch.Tensor, side: int) -> torch.Tensor:
+    """(n, 3, H, W) → (n, p, 3 · side²): squares of so many pixels, row by row; what is over is cut off."""
+    count, colours, height, width = pixels.shape
+    rows, columns = height // side, width // side
+    whole = pixels[:, :, : rows * side, : columns * side]
+    squares = whole.reshape(count, colours, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
+    return squares.reshape(count, rows * columns, colours * side * side)
 
 
 def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:

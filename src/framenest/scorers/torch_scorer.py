@@ -75,6 +75,7 @@ class CheckpointScorer(TorchScorer):
         super().__init__(checkpoint, config, progress, pictures)
         self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", self.extra)
         self.inputs = (pictures.spec,)
+        self._warm = self._on.first.type != "cuda"
 
     @classmethod
     def pictures(
@@ -85,7 +86,8 @@ class CheckpointScorer(TorchScorer):
 
     def warm_up(self) -> None:
         """On a GPU, let the libraries choose and load their kernels for a whole batch."""
-        if self._on.first.type == "cuda":
+        if not self._warm:
+            self._warm = True
             width, height = self.inputs[0].size(16, 9)
             noise = np.random.default_rng(0).integers(0, 256, (self.batch, height, width, 3), np.uint8)
             rows = np.arange(self.batch)
