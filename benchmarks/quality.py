@@ -8,6 +8,11 @@ results/quality.json, after every question set and scorer anew, and prints Markd
 
 from __future__ import annotations
 
+import os
+
+# Each of --jobs is one core's work.
+os.environ.update(OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_NUM_THREADS="1")
+
 import argparse
 import json
 import sys

@@ -23,7 +23,7 @@ from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.evaluation.recall_run import HORIZONS, ablations, collect, evaluate
-from framenest.evaluation.timeline_decoder import NoStore
+from framenest.evaluation.timeline_decoder import NoStore, TimelineDecoder
 from framenest.method.greedy import greedy
 from framenest.method.residual import residual
 from framenest.selectors import load_selector
@@ -197,6 +197,25 @@ def test_timelines_are_evaluated_and_have_no_looks(timelines):
         assert found["hit"] == 1.0 or name == "uniform"
     with pytest.raises(ConfigError, match="a timeline has no pictures to score"):
         evaluate(questions, ["mec"], [2], Session(TableScorer(zero_elsewhere({1: 1.0}))))
+
+
+def test_questions_on_one_timeline_share_what_is_known_of_it(timelines, monkeypatch):
+    """Two questions on one timeline, then one on another: each is read once, and one is held at a time."""
+    read = []
+    pictures = TimelineDecoder._pictures
+    monkeypatch.setattr(
+        TimelineDecoder,
+        "_pictures",
+        lambda self, frames, sizes: (
+            [read.extend((self.info.path, n) for n in frames.tolist())] and pictures(self, frames, sizes)
+        ),
+    )
+    session = Session("noisy-truth:20", store=NoStore())
+    evaluate(load_questions(timelines, kind="timeline"), ["mec"], [2], session)
+    assert {path for path, _ in read} == {"real 3", "talk"}
+    assert len(read) == len(set(read))
+    held = {item.info.path for item in session.held() if isinstance(item, TimelineDecoder)}
+    assert held == {"talk"}
 
 
 def test_on_a_timeline_looks_move_no_frame():

@@ -130,10 +130,12 @@ def collect(
     if scorer is not noisy and any(asked.duration is not None for asked in questions):
         raise ConfigError("a timeline has no pictures to score: --scorer noisy-truth:SNR")
     ready = {name: load_selector(spec, session) for name, spec in specs.items()}
+    before: str | None = None
     for done, asked in enumerate(questions):
         progress("questions", done, len(questions))
-        if asked.duration is not None:
+        if asked.duration is not None and asked.video != before:
             session.forget()  # a timeline is made anew faster than hundreds are kept
+        before = asked.video
         video = session.open(asked.source)
         entry = replace(asked, intervals=asked.intervals_in(video), moments=())
         for seed in range(seeds):

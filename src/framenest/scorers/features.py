@@ -37,7 +37,12 @@ class Features:
         )
 
     def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the frames that are not here."""
+        """Those of the frames that are not here, in their order.
+
+        >>> held = Features(np.array([2, 5]), np.zeros((2, 1, 1, 3), np.uint8), {})
+        >>> held.missing(np.array([9, 5, 1])).tolist()
+        [9, 1]
+        """
         if not len(self.frames):
             return frames
         places = np.searchsorted(self.frames, frames)
