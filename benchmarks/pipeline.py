@@ -1,19 +1,29 @@
 """Where the seconds go for a first and a second question, and how much memory is used at the most.
 
-python benchmarks/pipeline.py VIDEO        a long video of one's own
-python benchmarks/pipeline.py              a 1080p video of one minute, made here
+    python benchmarks/pipeline.py VIDEO                            a long video of one's own
+    python benchmarks/pipeline.py VIDEO --before OTHER_CHECKOUT    both trees in turn, and their ratio
+    python benchmarks/pipeline.py                                  a 1080p video of one minute, made here
+
+Every round is a process of its own with an empty cache (the model files are there), then another one that
+finds what the first has kept. With --before, each tree runs with its own `src` on PYTHONPATH, the two take
+turns, and their rankings are compared bit for bit.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import json
+import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -22,6 +32,7 @@ from machine import write
 from framenest import MEC
 from framenest.cache.directory import DirectoryStore, cache_dir
 
+HERE = Path(__file__).resolve().parent
 QUESTIONS = ("Where is a red laptop on a table?", "When does somebody walk across the lawn?")
 
 
@@ -47,10 +58,16 @@ def child(video: str, store: str) -> None:
     mec = MEC(scorer="tags", store=store)
     questions = []
     for question in QUESTIONS:
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         ranking = mec.rank(video, question)
-        wall = time.perf_counter() - began
-        questions.append({"question": question, "wall_seconds": wall, **ranking.stats.to_json()})
+        wall, cpu = time.perf_counter() - began, time.process_time() - worked
+        content = json.loads(ranking.dumps())
+        content.pop("stats")
+        same = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        questions.append(
+            {"question": question, "wall_seconds": wall, "cpu_seconds": cpu, **ranking.stats.to_json()}
+            | {"ranking": same}
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     info = ranking.video
     video_facts = {
@@ -62,30 +79,79 @@ def child(video: str, store: str) -> None:
     print(json.dumps({"video": video_facts, "questions": questions, "peak_memory_mib": peak / 1024}))
 
 
-def measure(video: str) -> dict:  # type: ignore[type-arg]
+def measure(video: str, tree: Path = HERE.parent) -> dict[str, Any]:
+    """One round of a tree: an empty cache, then the same again with what was kept."""
     with tempfile.TemporaryDirectory() as folder:
         models = DirectoryStore(cache_dir()).root / "models"
         (Path(folder) / "models").symlink_to(models, target_is_directory=True)
         command = [sys.executable, __file__, "--child", video, folder]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        first = json.loads(done.stdout)
-        again = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        paths = os.pathsep.join([str(tree / "src"), os.environ.get("PYTHONPATH", "")])
+        first, again = (
+            json.loads(
+                subprocess.run(
+                    command, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE, check=True
+                ).stdout
+            )
+            for _ in range(2)
+        )
     for question in first["questions"]:
         stages = ", ".join(f"{k} {v:.2f}" for k, v in question["seconds"].items())
         print(f"{question['wall_seconds']:6.1f} s, {question['candidates']} candidates: {stages}")
     print(f"{again['questions'][0]['wall_seconds']:6.1f} s for the first question again in a new process")
-    print(f"{first['peak_memory_mib']:.0f} MiB at the most")
+    print(f"{first['peak_memory_mib']:.0f} MiB at the most", flush=True)
     return first | {"first_question_cached_wall_seconds": again["questions"][0]["wall_seconds"]}
 
 
+def alternate(video: str, before: Path | None, rounds: int) -> dict[str, Any]:
+    """The round with the median first question; with `before`, beside it all rounds of both trees."""
+    trees = {"before": before, "after": HERE.parent} if before else {"after": HERE.parent}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in trees}
+    for number in range(rounds):
+        for name, tree in trees.items():
+            print(f"round {number + 1}, {name}")
+            found[name].append(measure(video, tree))
+    middle: dict[str, Any] = sorted(found["after"], key=_first)[(rounds - 1) // 2]
+    if not before:
+        return middle
+    pairs = [*zip(found["before"], found["after"], strict=True)]
+    bits = {tuple(asked["ranking"] for asked in run["questions"]) for runs in found.values() for run in runs}
+    compared = {
+        "first_question_seconds": {name: [*map(_first, runs)] for name, runs in found.items()},
+        "first_question_cpu_seconds": {
+            name: [run["questions"][0]["cpu_seconds"] for run in runs] for name, runs in found.items()
+        },
+        "times_faster": [_first(old) / _first(new) for old, new in pairs],
+        "times_faster_median": statistics.median(_first(old) / _first(new) for old, new in pairs),
+        "times_faster_cpu_median": statistics.median(
+            old["questions"][0]["cpu_seconds"] / new["questions"][0]["cpu_seconds"] for old, new in pairs
+        ),
+        "rankings_equal_bit_for_bit": len(bits) == 1,
+        "before_stages": sorted(found["before"], key=_first)[(rounds - 1) // 2]["questions"][0]["seconds"],
+    }
+    wall, cpu = compared["times_faster_median"], compared["times_faster_cpu_median"]
+    print(f"{wall:.2f} times faster, {cpu:.2f} times by CPU seconds")
+    return middle | {"compared": compared}
+
+
+def _first(run: dict[str, Any]) -> float:
+    return float(run["questions"][0]["wall_seconds"])
+
+
 def main() -> None:
-    if len(sys.argv) > 1:
-        print(write("pipeline", measure(sys.argv[1])))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("video", nargs="?")
+    parser.add_argument("--before", type=Path, help="another checkout, measured in the same run")
+    parser.add_argument("--rounds", type=int, default=1)
+    options = parser.parse_args()
+    if options.video:
+        print(write("pipeline", alternate(options.video, options.before, options.rounds)))
         return
     with tempfile.TemporaryDirectory() as folder:
         video = Path(folder) / "made_1080p.mp4"
         make_1080p(video)
-        print(write("pipeline_1080p", measure(str(video))))
+        print(write("pipeline_1080p", alternate(str(video), options.before, options.rounds)))
 
 
 if __name__ == "__main__":

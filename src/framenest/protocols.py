@@ -206,8 +206,8 @@ class ManagedStore(Store, Protocol):
         """Whether there is a value under a key, without reading it."""
         ...
 
-    def entries(self) -> Iterator[StoreEntry]:
-        """Everything that is kept, in no order."""
+    def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
+        """Everything that is kept, or all of one kind, in no order."""
         ...
 
     def check(self, key: str) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import local_directory
+from framenest.cache.features_limit import FeaturesLimit
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
@@ -54,7 +55,7 @@ class Session:
             cache.
         progress: bars on a terminal or in a notebook when work takes over a second; False for none, or a
             function that is called as progress(stage, done, total).
-        keep_features: keep features of any size in the store.
+        keep_features: keep features of any size in the store, or none; by default up to 512 MiB a video.
         scoring: how the scorer runs, a second pass, text on screen.
         allow_playlists: open videos that are playlists, too; see `open_video`.
         memory: the bound, in bytes.
@@ -70,7 +71,7 @@ class Session:
         *,
         store: Store | str | os.PathLike[str] | None = None,
         progress: ShowProgress = True,
-        keep_features: bool = False,
+        keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
         allow_playlists: bool = False,
         memory: int = MEMORY,
@@ -80,6 +81,7 @@ class Session:
         self.progress: Progress = Bars(off=not progress) if isinstance(progress, bool) else progress
         self.timing = Timing()
         self._keep_features = keep_features
+        self.features_limit = FeaturesLimit(self.store)
         self._allow_playlists = allow_playlists
         self._local = local_directory(self.store)
         self._wanted_scorer = scorer
@@ -219,7 +221,8 @@ class Session:
                 self.store,
                 self.progress,
                 self.timing,
-                keep_all=self._keep_features,
+                keep=self._keep_features,
+                limit=self.features_limit,
             ),
         )
 

@@ -84,6 +84,28 @@ def seconds_of(text: str | float) -> float:
     return value
 
 
+_UNITS = {"": 1, "b": 1} | {
+    f"{letter}{tail}": base**power
+    for power, letter in enumerate("kmgt", start=1)
+    for tail, base in (("", 1024), ("b", 1000), ("ib", 1024))
+}
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of a size: a number of them, or "500MB", "2GiB", "1TB".
+
+    Raises:
+        ValueError: it is none.
+
+    >>> bytes_of("2GiB"), bytes_of("1.5 kB"), bytes_of("4096")
+    (2147483648, 1500, 4096)
+    """
+    found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", text.strip().lower(), re.ASCII)
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(f"{text!r} is not a size; write it like 500MB, 2GiB or 1TB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
 def duration_text(seconds: float) -> str:
     """How long something takes or lasts.
 

@@ -115,6 +115,7 @@ class TestEveryManagedStore:
 
     def test_entries_are_listed(self, managed):
         assert {entry.key for entry in managed.entries()} == {"index/ab00", "features/cd00"}
+        assert [entry.key for entry in managed.entries("features")] == ["features/cd00"]
         assert all(entry.size > 0 and entry.idle >= 0 for entry in managed.entries())
         assert {kind: files for kind, (files, _) in managed.size().items()} == {"index": 1, "features": 1}
 

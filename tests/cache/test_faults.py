@@ -109,7 +109,13 @@ def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path):
         store.release()
 
 
-def test_a_full_disk_stops_a_run_that_can_keep_nothing(clip, tmp_path):
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("", "8.0 KiB are free in the cache"), ("1GiB", "No space left on device")],
+    ids=["told before the work", "a limit above what is free"],
+)
+def test_a_full_disk_stops_a_run_that_can_keep_nothing(clip, tmp_path, monkeypatch, limit, said):
+    monkeypatch.setenv("FRAMENEST_FEATURES_LIMIT", limit)
     videos = [shutil.copy(clip, tmp_path / f"{n}.mp4") for n in range(2)]
     with Path(videos[1]).open("ab") as file:
         file.write(b"another video by its content")
@@ -119,7 +125,7 @@ def test_a_full_disk_stops_a_run_that_can_keep_nothing(clip, tmp_path):
         done = subprocess.run([*command, "--failures", failures], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "stopped, since nothing more can be kept" in done.stderr
-        assert "No space left on device" in done.stderr
+        assert said in done.stderr
         assert "Traceback" not in done.stderr
         assert json.loads(failures.read_text().splitlines()[0])["error"] == "StoreError"
 

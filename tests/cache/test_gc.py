@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig
+from framenest.cache import in_use
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.gc import collect, verify
 from framenest.cli import main
@@ -86,6 +87,25 @@ def test_downloads_are_counted_too(store):
     collect(store, max_bytes=40_000)
     assert not (store.root / "remote" / "abcd").exists()
     assert len(names(store)) == 4
+
+
+def test_a_process_has_so_many_bytes_in_use_and_no_more(tmp_path, monkeypatch):
+    """Else a server that looks at large features all day would keep them all from being evicted."""
+    monkeypatch.setattr(in_use, "HELD_BYTES", 64_000)
+    store, other = DirectoryStore(tmp_path), DirectoryStore(tmp_path)
+    for name in ("11aa", "22aa", "33aa", "44aa"):  # the last alone is larger than all may be
+        store.put(f"features/{name}", {}, {"x": np.zeros(3000 if name < "44" else 30_000)})
+        if name == "33aa":
+            assert [other.remove(f"features/{n}") for n in ("11aa", "22aa", "33aa")] == [True, False, False]
+    assert [other.remove(f"features/{n}") for n in ("22aa", "33aa", "44aa")] == [True, True, False]
+    store.release()
+
+
+def test_of_one_kind(store):
+    store.put("index/ab00", {}, {"x": np.zeros(10)})
+    assert {entry.key for entry in store.entries("index")} == {"index/ab00"}
+    assert len([*store.entries("features")]) == 4
+    assert not [*store.entries("timeline")]
 
 
 def run(capsys, *arguments):

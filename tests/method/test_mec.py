@@ -28,7 +28,7 @@ from framenest import (
 from framenest.cache.directory import UnwritableCache
 from framenest.protocols import Decoder, Scorer
 from framenest.scorers import held_pictures
-from framenest.scorers.feature_cache import FeatureCache, LargeFeatures
+from framenest.scorers.feature_cache import FeatureCache
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_picture, numbered_video
@@ -402,22 +402,6 @@ def test_another_scorer_version_does_not_get_old_features(clip, tmp_path):
 
     assert MEC(SMALL, Versioned("1", 0.25), store=tmp_path).rank(clip, "x").cues["relevance"][0] == 0.25
     assert MEC(SMALL, Versioned("2", 0.75), store=tmp_path).rank(clip, "x").cues["relevance"][0] == 0.75
-
-
-def test_large_features_stay_off_the_disk_unless_asked_for(clip, tmp_path):
-    class Heavy(TableScorer):
-        def encode(self, frames):
-            return {"frame": frames.frames, "load": np.zeros((len(frames), 2**19), np.float32)}
-
-    for kept in (False, True):
-        store = tmp_path / str(kept)
-        mec = MEC(
-            MECConfig(IndexConfig(36, 0)), Heavy(zero_elsewhere({0: 1.0})), store=store, keep_features=kept
-        )
-        said = "are kept on disk" if kept else "not kept on disk"
-        with pytest.warns(LargeFeatures, match=rf"take \d+\.\d MiB and .*{said}"):
-            mec.rank(clip, "x")
-        assert ((store / "features").exists()) == kept
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_the_work(clip, tmp_path):

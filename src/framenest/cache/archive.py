@@ -49,6 +49,13 @@ def pack(
     >>> header["format"], arrays["x"].tolist()
     (1, [0, 1, 2])
     """
+    return b"".join(packed(header, arrays, key=key, compress=compress))
+
+
+def packed(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], *, key: str | None = None, compress: bool = False
+) -> list[bytes | memoryview]:
+    """The same in pieces, so that large arrays are not copied once more to be written."""
     text = json.dumps(header, sort_keys=True)  # in ASCII: a path may hold bytes that are no text
     whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
     bound = {} if key is None else {"entry": ENTRY_FORMAT, "key": key}
@@ -108,14 +115,14 @@ def _view(data: bytes | mmap.mmap, start: int, entry: Mapping[str, Any]) -> Arra
     return np.frombuffer(data, dtype=kind, count=count, offset=start + first).reshape(entry["shape"])
 
 
-def _in_order(data: bytes) -> bytes:
+def _in_order(data: bytes) -> list[bytes | memoryview]:
     """The same file with sorted metadata, so that equal values are equal files; safetensors' order varies."""
     end = 8 + int.from_bytes(data[:8], "little")
     described = json.loads(data[8:end])
     described["__metadata__"] = dict(sorted(described["__metadata__"].items()))
     text = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # arrays stay aligned
-    return len(text).to_bytes(8, "little") + text + data[end:]
+    return [len(text).to_bytes(8, "little") + text, memoryview(data)[end:]]
 
 
 def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) -> str:
@@ -131,19 +138,19 @@ def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) 
 _TRIES = 10
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file atomically: others see the old one or the whole new one.
+def write_atomic(path: Path, *data: bytes | memoryview) -> None:
+    """Write a file atomically, its content in pieces: others see the old one or the whole new one.
 
     A symbolic link stays a link; a device or pipe is written to directly.
     """
     try:
         path = path.resolve()
         if path.exists() and not path.is_file():
-            path.write_bytes(data)
+            path.write_bytes(b"".join(data))
             return
         for left in reversed(range(_TRIES)):
             try:
-                _write_beside(path, data)
+                _write_beside(path, *data)
                 return
             except FileNotFoundError:  # somebody is clearing this folder
                 if not left:
@@ -152,13 +159,14 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-def _write_beside(path: Path, data: bytes) -> None:
+def _write_beside(path: Path, *data: bytes | memoryview) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
             share(file)  # so that the garbage collector leaves it alone
-            file.write(data)
+            for piece in data:
+                file.write(piece)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

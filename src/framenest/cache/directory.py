@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from platformdirs import user_cache_path
 
-from framenest.cache.archive import DamagedFile, OtherFormat, pack, unpack, write_atomic
+from framenest.cache.archive import DamagedFile, OtherFormat, packed, unpack, write_atomic
 from framenest.cache.hashes import file_hash
 from framenest.cache.in_use import InUse, note_use, remove_unused, touch
 from framenest.errors import StoreError, VideoError
@@ -134,17 +134,17 @@ class DirectoryStore:
         return unpack_or_warn(data, key, str(path))
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        write_atomic(self.path(key), pack(header, arrays, key=key, compress=compressed(key)))
+        write_atomic(self.path(key), *packed(header, arrays, key=key, compress=compressed(key)))
         self._in_use.hold(self.path(key))
 
     def has(self, key: str) -> bool:
         return self.path(key).is_file()
 
-    def entries(self) -> Iterator[StoreEntry]:
+    def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
         now = self._now()
-        for path in self._files():
-            kind, *between, name = path.relative_to(self.root).parts
-            download = f"{kind}/" == DOWNLOADS and not name.endswith(PART)
+        for path in self._files() if kind is None else _files_below(self.root / kind):
+            folder, *between, name = path.relative_to(self.root).parts
+            download = f"{folder}/" == DOWNLOADS and not name.endswith(PART)
             if not download and not (between == [name[:2]] and path.suffix == SUFFIX):
                 continue
             with suppress(OSError):  # gone meanwhile

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from framenest.errors import StoreError
-from framenest.protocols import ManagedStore, Progress, Store
+from framenest.protocols import ManagedStore, Progress, Store, StoreEntry
 
 
 @dataclass
@@ -67,12 +67,26 @@ def collect(
     >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept
     0
     """
-    done, store = Collected(), managed(store)
-    count, done.freed = store.sweep(dry_run=dry_run)
-    done.removed["left behind"] += count
-    entries = sorted(store.entries(), key=lambda entry: -entry.idle)
-    planned = done.kept = sum(entry.size for entry in entries)
-    for entry in entries:
+    store = managed(store)
+    count, freed = store.sweep(dry_run=dry_run)
+    done = Collected(Counter({"left behind": count}), freed)
+    evict(store, [*store.entries()], done, older_than=older_than, max_bytes=max_bytes, dry_run=dry_run)
+    return done
+
+
+def evict(
+    store: ManagedStore,
+    entries: list[StoreEntry],
+    done: Collected,
+    *,
+    older_than: float | None = None,
+    max_bytes: float | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Remove some of these entries, as `collect` says, the least recently used first; adds to `done`."""
+    planned = sum(entry.size for entry in entries)
+    done.kept += planned
+    for entry in sorted(entries, key=lambda entry: -entry.idle):
         if older_than is not None and entry.idle >= older_than:
             reason = "unused for too long"
         elif max_bytes is not None and planned > max_bytes:
@@ -86,4 +100,3 @@ def collect(
             done.kept -= entry.size
         else:
             done.in_use += 1
-    return done

@@ -20,10 +20,12 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # Windows has none
 
-TOUCHED = 3600 * 10**9
+TOUCHED = 60 * 10**9
 """Nanoseconds before the access time of a file is set again."""
 HELD = 64
 """Files that one store locks at the same time; then the least recently used one is evicted."""
+HELD_BYTES = 4 * 2**30
+"""Bytes of all of them, likewise: what a session keeps in memory."""
 
 
 def share(file: BinaryIO | Any) -> None:
@@ -62,6 +64,11 @@ def remove_unused(path: Path) -> bool:
     return True
 
 
+def _room(file: BinaryIO) -> int:
+    """What a file takes of HELD_BYTES: its size, and a share of HELD where it is small."""
+    return min(max(os.fstat(file.fileno()).st_size, HELD_BYTES // HELD), HELD_BYTES)
+
+
 class _OpenFiles(LRUCache[Path, BinaryIO]):
     """Closes a file, and so drops its lock, when it is evicted."""
 
@@ -75,7 +82,7 @@ class InUse:
     """The files that this process has in use: an LRU cache of shared locks. A pickled copy starts empty."""
 
     def __init__(self) -> None:
-        self._files = _OpenFiles(HELD)
+        self._files = _OpenFiles(HELD_BYTES, _room)
         self._lock = threading.Lock()
 
     def hold(self, path: Path, file: BinaryIO | None = None) -> None:

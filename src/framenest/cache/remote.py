@@ -68,11 +68,11 @@ class RemoteStore:
         with self._failing("read", key):
             return bool(self._system.isfile(entry_name(key)))
 
-    def entries(self) -> Iterator[StoreEntry]:
+    def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
         now = self._now()
-        for path, info in self._find():
-            kind, _, name = path.rpartition(SUFFIX)[0].partition("/")
-            key = f"{kind}/{name.rpartition('/')[2]}"
+        for path, info in self._find(kind or ""):
+            folder, _, name = path.rpartition(SUFFIX)[0].partition("/")
+            key = f"{folder}/{name.rpartition('/')[2]}"
             if name and path == entry_name(key):  # no temporary file
                 yield StoreEntry(key, int(info["size"]), max(0.0, now - _written(info)))
 
@@ -145,9 +145,9 @@ class RemoteStore:
             return data
         return None
 
-    def _find(self) -> list[tuple[str, Mapping[str, Any]]]:
+    def _find(self, below: str = "") -> list[tuple[str, Mapping[str, Any]]]:
         with self._failing("listed"), suppress(FileNotFoundError):
-            return list(self._system.find("", detail=True).items())
+            return list(self._system.find(below, detail=True).items())
         return []
 
     def _now(self) -> float:

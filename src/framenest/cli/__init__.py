@@ -7,6 +7,7 @@ import sys
 import rich_click as click
 
 import framenest
+from framenest.cache.late_write import finish_writes
 from framenest.cli.command_modules import CommandModules
 from framenest.cli.terminal import fail, set_level, warnings_as_notes
 from framenest.errors import FramenestError
@@ -43,7 +44,10 @@ def main(arguments: list[str] | None = None) -> None:
     set_level(0)
     try:
         with warnings_as_notes():
-            result = app.main(given, prog_name="framenest", standalone_mode=False)
+            try:
+                result = app.main(given, prog_name="framenest", standalone_mode=False)
+            finally:
+                finish_writes()  # what warns then is told as a note, too
         sys.exit(result if isinstance(result, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted")

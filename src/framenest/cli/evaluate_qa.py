@@ -11,6 +11,7 @@ import rich_click as click
 from framenest.cli import model_options, options
 from framenest.cli.common_options import Common
 from framenest.cli.evaluate_table import print_rows
+from framenest.cli.feature_options import KeptFeatures
 from framenest.cli.model_options import THINKING, AnsweringModel, PictureOptions
 from framenest.cli.options import option
 from framenest.cli.output_files import OutputFile
@@ -84,7 +85,7 @@ class Benchmark:
         return videos, subtitles
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScorerRun:
     """How the scorer runs."""
 
@@ -96,7 +97,7 @@ class ScorerRun:
         "Of the model: auto is float16 on a GPU, float32 elsewhere.", default="auto"
     )
     revision: str | None = option("Of its weights on the hub. [default: the pinned one]", metavar="NAME")
-    keep_features: bool = option("Keep features on disk even where they take over 64 MiB.")
+    kept: KeptFeatures
 
     @property
     def config(self) -> ScorerConfig:
@@ -187,7 +188,7 @@ def qa(
             store=common.cache,
             progress=bars,
             scoring=scoring.config,
-            keep_features=scoring.keep_features,
+            keep_features=scoring.kept.keep_features,
         )
         settings = QaSettings(
             dataset=benchmark.dataset,

@@ -6,6 +6,7 @@ import rich_click as click
 
 from framenest.cli import options
 from framenest.cli.common_options import Common
+from framenest.cli.feature_options import FeaturesBound
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import argument
 from framenest.cli.scorer_options import ScorerChoice
@@ -29,6 +30,7 @@ def index(
     many: ManyVideos,
     video_options: VideoOptions,
     scorer: ScorerChoice,
+    features: FeaturesBound,
     config: IndexConfig,
     common: Common,
 ) -> int:
@@ -62,7 +64,7 @@ def index(
 def _index_here(job: BatchJob, video: str, common: Common) -> None:
     """A single video needs no worker, and shows how far it is."""
     with common.bars() as bars:
-        (outcome,) = job.open()(index_groups([video])[0], bars)
+        (outcome,) = job.open()(index_groups([video])[0], bars, tell=note)
     if outcome.status == "failed":
         raise FramenestError(outcome.text)
     for text in outcome.notes:

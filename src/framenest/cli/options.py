@@ -7,11 +7,12 @@ method and the scorer are the fields of their configs.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, field, fields
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, get_args, get_type_hints
 
 import rich_click as click
@@ -49,6 +50,26 @@ def argument(**settings: Any) -> Any:
 def group(**changes: dict[str, Any]) -> Any:
     """A parameter that is a group of options; `changes` are settings that differ in this command."""
     return field(metadata={"changes": changes})
+
+
+def through_environment(variable: str) -> Callable[..., Any]:
+    """The callback of an option that sets an environment variable, for all processes of the command."""
+
+    def callback(context: click.Context, _parameter: Any, value: Any) -> Any:
+        if value is not None:
+            before = os.environ.get(variable)
+            os.environ[variable] = str(value)
+            context.call_on_close(partial(_restore, variable, before))
+        return value
+
+    return callback
+
+
+def _restore(variable: str, before: str | None) -> None:
+    if before is None:
+        del os.environ[variable]
+    else:
+        os.environ[variable] = before
 
 
 def from_parameters(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ import rich_click as click
 from framenest.cache.directory import local_directory
 from framenest.cli import model_options, options
 from framenest.cli.common_options import Common
+from framenest.cli.feature_options import KeptFeatures
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
@@ -92,7 +93,7 @@ def rank(
     descriptions: Descriptions,
     many: ManyVideos,
     video_options: VideoOptions,
-    keep_features: bool = option("Keep features on disk even where they take over 64 MiB."),
+    kept: KeptFeatures,
     scorer: ScorerChoice,
     config: MECConfig,
     common: Common,
@@ -121,7 +122,7 @@ def rank(
             raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
         if descriptions.look_for:
             raise ConfigError("--look-for is for the question of one video, not for --manifest")
-        settings = {"config": config, "scoring": scorer.config, "keep_features": keep_features}
+        settings = {"config": config, "scoring": scorer.config, "keep_features": kept.keep_features}
         job = batch_job(common, video_options, name, **settings)
         return _rank_many(Path(manifest), output, job, many, common)
     if video is None:
@@ -139,7 +140,7 @@ def rank(
             name,
             store=common.cache,
             progress=bars,
-            keep_features=keep_features,
+            keep_features=kept.keep_features,
             scoring=scorer.config,
         )
         mec.session.begin_loading()  # beside it the video is opened

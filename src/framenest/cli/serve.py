@@ -10,6 +10,7 @@ from platformdirs import user_data_path
 
 from framenest.cli import options
 from framenest.cli.common_options import Common
+from framenest.cli.feature_options import FeaturesBound
 from framenest.cli.options import option
 from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.server_options import Access, AnswerSource, Limits, ListenAddress, server_settings
@@ -34,6 +35,7 @@ def serve(
     ),
     data: str | None = option("Uploads, rankings and jobs. [default: the user's data folder]", metavar="DIR"),
     scorer: ScorerChoice,
+    features: FeaturesBound,
     access: Access,
     limits: Limits,
     answers: AnswerSource,

@@ -7,8 +7,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
+from typing import Any
 
 from framenest.cache.directory import (
     CacheWarning,
@@ -17,6 +19,7 @@ from framenest.cache.directory import (
     local_directory,
 )
 from framenest.cache.hashes import digest
+from framenest.cache.late_write import finish_writes
 from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import FramenestError, StoreError
@@ -26,7 +29,7 @@ from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, WorkerLost
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
-from framenest.scorers.feature_cache import features_key
+from framenest.scorers.feature_cache import LargeFeatures, features_key
 from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.session import Session
 from framenest.text import clock, one_line
@@ -110,8 +113,10 @@ class BatchJob:
     stream: int | None = None
     decoder: str = "pyav"
     allow_playlists: bool = False
-    keep_features: bool = True
+    keep_features: bool | None = True
     scoring: ScorerConfig = field(default_factory=ScorerConfig)
+    began: float = field(default_factory=time.time)
+    """When the run began, in seconds since the epoch."""
 
     def store(self) -> ManagedStore:
         """The store of the results."""
@@ -142,17 +147,19 @@ class Work:
         progress: Progress = lambda *_: None,
         *,
         done: Callable[[], None] = lambda: None,
+        tell: Callable[[str], None] | None = None,
     ) -> list[ItemOutcome]:
         """The outcome of each item; only errors that are no fault of a video are raised.
 
-        done: the heartbeat, called after each item.
+        done: the heartbeat, called after each item. tell: called with the size of large features before the
+        work; without it, that is among the notes of the outcome.
         """
         self._session.progress = progress
         mec = MEC(self.job.config, session=self._session)
         outcomes = []
         try:
             for item in group:
-                outcomes.append(self._outcome(mec, item))
+                outcomes.append(self._outcome(mec, item, tell))
                 done()
             return outcomes
         finally:
@@ -160,12 +167,15 @@ class Work:
             if isinstance(self.store, DirectoryStore):
                 self.store.release()
 
-    def _outcome(self, mec: MEC, item: WorkItem) -> ItemOutcome:
+    def _outcome(self, mec: MEC, item: WorkItem, tell: Callable[[str], None] | None) -> ItemOutcome:
         began = time.monotonic()
         try:
             with warnings.catch_warnings(record=True) as caught:
+                if tell is not None:
+                    warnings.showwarning = partial(_at_once, tell, caught)
                 for category in (CacheWarning, ScorerWarning):
                     warnings.simplefilter("always", category)
+                self._session.features_limit.since = self.job.began if item.target is None else None
                 if item.target is None:
                     warnings.simplefilter("error", UnwritableCache)  # an index that is not kept is not done
                 decoder = open_video(
@@ -177,6 +187,7 @@ class Work:
                     store=self.store,
                 )
                 status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)
+                finish_writes()
         except UnwritableCache as error:
             full = not isinstance(self.store, RemoteStore)  # at an address, the next one may be kept
             return failed(item, StoreError.__name__, str(error), stops=full)
@@ -206,6 +217,7 @@ class Work:
         if kept is not None and all(self.store.has(key) for key in kept[0]["keys"]):
             return "already", str(kept[0]["text"])
         text = describe(mec.index(decoder))
+        finish_writes()
         said = self._session.transcript(decoder)
         text += f"; {len(said.lines):,} lines of {said.source}" if said is not None and said.lines else ""
         missing = [key for key in keys if not self.store.has(key)]
@@ -215,6 +227,22 @@ class Work:
         parts = [*takewhile(self.store.has, every)]
         self.store.put(checkpoint, {"keys": [keys[0], *parts], "text": text}, {})
         return "done", text
+
+
+def _at_once(
+    tell: Callable[[str], None],
+    caught: list[warnings.WarningMessage],
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    *_: Any,
+) -> None:
+    """Tells of large features; collects all other warnings."""
+    if issubclass(category, LargeFeatures):
+        tell(str(message))
+    else:
+        caught.append(warnings.WarningMessage(message, category, filename, lineno))
 
 
 def describe(index: SparseIndex) -> str:

@@ -29,8 +29,8 @@ from framenest.session import Session
 class SelectionCache:
     """Frames for questions, from disk on a cache hit.
 
-    scorer: a scorer's name; None where no selector needs one. scoring: how it runs. keep_features: keep those
-    of any size on disk. `made` counts cache misses, selections that ran.
+    scorer: a scorer's name; None where no selector needs one. scoring: how it runs. keep_features: as
+    for `Session`. `made` counts cache misses, selections that ran.
 
     >>> kept = SelectionCache("table:scores.csv")
     >>> shown = [kept.prefix("kiln.mp4", "What happens after firing?", "mec", k) for k in (8, 64)]
@@ -45,7 +45,7 @@ class SelectionCache:
         store: Store | None = None,
         progress: Progress = lambda *_: None,
         scoring: ScorerConfig | None = None,
-        keep_features: bool = False,
+        keep_features: bool | None = None,
     ) -> None:
         self.store = store or DirectoryStore()
         self._local = local_directory(self.store)

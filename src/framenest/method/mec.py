@@ -46,7 +46,7 @@ class MEC:
             cache.
         progress: bars on a terminal or in a notebook when work takes over a second; False for none, or a
             function that is called as progress(stage, done, total).
-        keep_features: keep features of any size in the store.
+        keep_features: keep features of any size in the store, or none; by default up to 512 MiB a video.
         scoring: how the scorer runs, a second pass, text on screen.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
         settings: any setting of the method or the scorer by its name in MECConfig and ScorerConfig, which
@@ -71,7 +71,7 @@ class MEC:
         preset: str | None = None,
         store: Store | str | os.PathLike[str] | None = None,
         progress: ShowProgress = True,
-        keep_features: bool = False,
+        keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
         session: Session | None = None,
         **settings: Any,
@@ -79,8 +79,8 @@ class MEC:
         running = {f.name: settings.pop(f.name) for f in fields(ScorerConfig) if f.name in settings}
         if running:
             scoring = replace(scoring or ScorerConfig(), **running)
-        own = scorer != "auto" or keep_features or progress is not True
-        own = own or any(one is not None for one in (store, scoring))
+        own = scorer != "auto" or progress is not True
+        own = own or any(one is not None for one in (store, scoring, keep_features))
         if session is not None and own:
             raise ConfigError(
                 "a session brings its own scorer, store, progress, keep_features and scoring with all its "

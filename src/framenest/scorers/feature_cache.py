@@ -14,8 +14,11 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import CacheWarning, keep
+from framenest.cache.directory import CacheWarning, DirectoryStore, UnwritableCache, keep
+from framenest.cache.features_limit import FeaturesLimit
 from framenest.cache.hashes import digest
+from framenest.cache.late_write import LateWrite
+from framenest.cache.remote import RemoteStore
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import (
@@ -39,15 +42,19 @@ from framenest.timing import Timing
 
 Passing = Callable[[], NDArray[np.int64]]
 """Names frames that are decoded on the way to others; asked only where something is decoded."""
-KEPT_BY_DEFAULT = 64 * 2**20
+KEPT_BY_DEFAULT = 512 * 2**20
 """Features of one video up to this many bytes go to the store; larger ones only when asked for."""
+LARGE = 64 * 2**20
+"""Bytes of one video's features from which on their size is told before the work."""
+LATE = 8 * 2**20
+"""Bytes of a part from which on it is written while other work goes on."""
 
 
 NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class LargeFeatures(CacheWarning):
-    """A video's features are large: kept on disk, or not."""
+    """A video's features are large: kept in the cache, or not."""
 
 
 class KeptUnfinished(CacheWarning):
@@ -68,7 +75,8 @@ class FeatureCache:
         store: where features are kept between runs.
         progress: called as progress(stage, done, total).
         timing: the clock that stages are counted on.
-        keep_all: keep features of any size in the store.
+        keep: features of any size in the store, or none of them; None: up to 512 MiB.
+        limit: what the features of all videos may take in the store.
     """
 
     def __init__(
@@ -80,7 +88,8 @@ class FeatureCache:
         progress: Progress,
         timing: Timing,
         *,
-        keep_all: bool = False,
+        keep: bool | None = None,
+        limit: FeaturesLimit | None = None,
     ) -> None:
         self.decoder = decoder
         self.scorer = scorer
@@ -91,7 +100,9 @@ class FeatureCache:
         self._store = store
         self._progress = progress
         self._timing = timing
-        self._keep_all = keep_all
+        self._keep = keep
+        self._limit = limit or FeaturesLimit(store)
+        self._writing: LateWrite | None = None
         self._told = False
         self._reach = scorer if isinstance(scorer, TellsReach) else None
         self._measures = scorer if isinstance(scorer, MeasuresMatch) else None
@@ -139,6 +150,7 @@ class FeatureCache:
         except BaseException:  # Ctrl-C, a cancelled job, a video that breaks off
             done = Features.gather(pieces)
             if len(done.frames) and self._add(done):
+                self.finish()
                 text = f"{len(done.frames)} of {len(frames)} frames were done and are kept for the next run"
                 warnings.warn(text, KeptUnfinished, stacklevel=2)
             raise
@@ -223,25 +235,55 @@ class FeatureCache:
         """
         while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
             new = Features.gather([self._parts.pop(), new])
-        kept = self._keep_all or self._features_bytes + new.nbytes < KEPT_BY_DEFAULT
+        if self._writing is not None and self._writing.finished:
+            self.finish()
+        kept = self._is_kept(self._features_bytes + new.nbytes)
         if kept:
             number = len(self._parts)
             other = self._part(number)  # another process may have kept something there meanwhile
             new = new if other is None else Features.gather([new, other])
-            keep(self._store, self._key(number), new.header(), new.arrays())
+            write = partial(self._write, number, new)
+            late = new.nbytes >= LATE and isinstance(self._store, (DirectoryStore, RemoteStore))
+            if late or self._writing is not None:  # after the parts that are still being written
+                self._writing = LateWrite(write, self._writing)
+            else:
+                write()
         self._parts.append(new)
         return kept
 
+    def _is_kept(self, size: int) -> bool:
+        """Whether features of this video go to the store where they take so many bytes in all."""
+        wanted = size < KEPT_BY_DEFAULT if self._keep is None else self._keep
+        return wanted and self._limit.refusal(size) is None
+
+    def _write(self, number: int, part: Features) -> None:
+        keep(self._store, self._key(number), part.header(), part.arrays())
+        self._limit.written(part.nbytes)
+
+    def finish(self) -> None:
+        """Wait until what goes to the store is written there."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.finish()
+
     def _tell_size(self, new: int) -> None:
-        """Warn once, before the work, how large features above the default limit will be."""
+        """Warn once, before the work, how much large features will take in the cache, or why they do not."""
         empty = self._nothing().arrays().values()
         size = self._features_bytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in empty)
-        if size < KEPT_BY_DEFAULT or self._told:
+        refusal = self._limit.refusal(size)
+        if self._told or self._keep is False or (size < LARGE and refusal is None):
             return
         self._told = True
-        kept = "are kept on disk" if self._keep_all else "are not kept on disk (--keep-features keeps them)"
-        text = f"the features of this video take {size_text(size)} and {kept}"
-        warnings.warn(text, LargeFeatures, stacklevel=2)
+        text = f"the features of this video take {size_text(size)} and are not kept"
+        if self._is_kept(size):
+            none = "" if self._keep else "; --no-keep-features keeps none"
+            text = f"the features of this video will take {size_text(size)} in the cache{none}"
+        elif refusal is not None:
+            text += f": {refusal}"
+        else:
+            text += "; --keep-features keeps them"
+        lost = self._keep and refusal is not None  # though asked for
+        warnings.warn(text, UnwritableCache if lost else LargeFeatures, stacklevel=2)
 
     def _kept(self) -> Iterator[Features]:
         """The parts in the store, in their order, without those that were merged into earlier ones."""

@@ -1,0 +1,240 @@
+"""Which features are kept between processes, what is said of it, and when."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+from heavy_scorer import CONFIG, SyntheticHeavyScorer
+
+from framenest import MEC
+from framenest.cache import late_write
+from framenest.cache.directory import DirectoryStore, UnwritableCache
+from framenest.cache.features_limit import LIMIT_VARIABLE, EvictedFeatures
+from framenest.cache.late_write import LateWrite, finish_writes
+from framenest.cli import main
+from framenest.corpus.batch_job import BatchJob, Work, WorkItem
+from framenest.scorers import feature_cache
+from framenest.scorers.feature_cache import LargeFeatures
+from media import numbered_video
+
+SCRIPT = Path(__file__).parent / "heavy_scorer.py"
+LIGHT = 2**12
+"""float32 values a frame: 36 probes take 576 KiB."""
+
+
+@pytest.fixture
+def small_numbers(monkeypatch):
+    """Features are large from 100 kB on, kept by default up to 1 MB, written late from 200 kB on."""
+    monkeypatch.setattr(feature_cache, "LARGE", 100_000)
+    monkeypatch.setattr(feature_cache, "KEPT_BY_DEFAULT", 1_000_000)
+    monkeypatch.setattr(feature_cache, "LATE", 200_000)
+
+
+def kept_bytes(store):
+    return sum(entry.size for entry in DirectoryStore(store).entries("features"))
+
+
+def test_a_second_process_encodes_nothing_and_ranks_the_same(clip, tmp_path):
+    """With features of more than 64 MiB, which nobody asked to keep."""
+    command = [sys.executable, str(SCRIPT), str(clip), str(tmp_path / "store")]
+    first, second = (
+        json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(2)
+    )
+    assert first["encoded"] > 36
+    assert kept_bytes(tmp_path / "store") > 64 * 2**20
+    assert second["encoded"] == 0
+    assert second["ranking"] == first["ranking"]
+
+
+@pytest.mark.parametrize(
+    ("values", "keep", "said", "kept"),
+    [
+        (LIGHT, None, r"will take \d+\.\d KiB in the cache; --no-keep-features keeps none", True),
+        (LIGHT, True, r"will take \d+\.\d KiB in the cache$", True),
+        (4 * LIGHT, None, r"take \d\.\d MiB and are not kept; --keep-features keeps them", False),
+        (4 * LIGHT, True, r"will take \d\.\d MiB in the cache$", True),
+    ],
+)
+def test_the_size_is_told_before_the_work(small_numbers, clip, tmp_path, values, keep, said, kept):
+    events = []
+
+    class Watched(SyntheticHeavyScorer):
+        def encode(self, frames):
+            events.extend(["encoded"] if len(frames) else [])
+            return super().encode(frames)
+
+    mec = MEC(CONFIG, Watched(values), store=tmp_path / "store", keep_features=keep)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_: events.append(message)
+        mec.rank(clip, "Where?")
+        finish_writes()
+    told = [event for event in events if isinstance(event, LargeFeatures)]
+    assert len(told) == 1, events
+    with pytest.warns(LargeFeatures, match=said):
+        warnings.warn(told[0], stacklevel=1)
+    assert events.index(told[0]) < events.index("encoded")
+    assert (tmp_path / "store" / "features").exists() == kept
+
+
+def test_none_are_kept_where_none_are_wanted(clip, tmp_path):
+    mec = MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=tmp_path / "store", keep_features=False)
+    mec.rank(clip, "Where?")
+    assert not (tmp_path / "store" / "features").exists()
+
+
+def test_small_features_are_kept_without_a_word(clip, tmp_path):
+    MEC(CONFIG, SyntheticHeavyScorer(4), store=tmp_path / "store").rank(clip, "Where?")
+    assert kept_bytes(tmp_path / "store") > 0
+
+
+@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_cache.LargeFeatures")
+def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_numbers, tmp_path, monkeypatch):
+    """Three videos of some 600 kB, where there is room for two; the first one is open elsewhere."""
+    monkeypatch.setenv(LIMIT_VARIABLE, "1.9MB")
+    videos = [numbered_video(tmp_path / f"{n}.mp4", 100 + n) for n in range(4)]
+    stores = [DirectoryStore(tmp_path / "store") for _ in videos]
+    encoded = []
+
+    def ask(number, store):
+        scorer = SyntheticHeavyScorer(LIGHT)
+        MEC(CONFIG, scorer, store=store).rank(videos[number], "Where?")
+        finish_writes()
+        encoded.append(scorer.encoded)
+
+    ask(0, stores[0])  # which stays in use
+    ask(1, stores[1])
+    stores[1].release()
+    with pytest.warns(EvictedFeatures, match=r"of features unused for longest were removed .* 1\.8 MiB"):
+        ask(2, stores[2])
+    stores[2].release()
+    monkeypatch.setenv(LIMIT_VARIABLE, "20MB")
+    encoded.clear()
+    for number in (0, 2, 1):
+        ask(number, DirectoryStore(tmp_path / "store"))
+    assert encoded[:2] == [0, 0]
+    assert encoded[2] > 0
+
+
+@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_cache.LargeFeatures")
+def test_a_video_above_the_limit_evicts_nothing(small_numbers, clip, tmp_path, monkeypatch):
+    store = DirectoryStore(tmp_path / "store")
+    MEC(CONFIG, SyntheticHeavyScorer(4), store=store).rank(clip, "Where?")
+    before = kept_bytes(store.root)
+    monkeypatch.setenv(LIMIT_VARIABLE, "300kB")
+    with pytest.warns(LargeFeatures, match=r"not kept: all features may take 293\.0 KiB"):
+        MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=store).rank(clip, "Where?")
+    assert kept_bytes(store.root) == before
+
+
+@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_cache.LargeFeatures")
+def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_path, monkeypatch):
+    """Else a run over more videos than there is room for would index the first ones for nothing."""
+    monkeypatch.setenv(LIMIT_VARIABLE, "1.8MB")
+    old, *videos = (numbered_video(tmp_path / f"{n}.mp4", 100 + n) for n in range(4))
+    store = DirectoryStore(tmp_path / "store")
+
+    def indexed(video, run):
+        (outcome,) = Work(run, store, SyntheticHeavyScorer(LIGHT))((WorkItem(str(video)),))
+        return outcome
+
+    assert indexed(old, BatchJob(CONFIG, began=0.0)).status == "done"
+    long_ago = [*store.entries("features")]
+    for entry in long_ago:
+        os.utime(store.path(entry.key), (1e9, 1e9))
+    run = BatchJob(CONFIG)
+    first, second, third = (indexed(video, run) for video in videos)
+    assert (first.status, second.status) == ("done", "done")
+    assert not any(store.has(entry.key) for entry in long_ago)
+    assert any("unused for longest" in text for text in (*first.notes, *second.notes))
+    assert (third.status, third.stops) == ("failed", True)
+    assert "features of this run alone take" in third.text
+    assert "--features-limit" in third.text
+    assert [indexed(video, run).status for video in videos[:2]] == ["already"] * 2
+
+
+def test_what_was_asked_to_be_kept_and_is_above_the_limit_fails_before_the_work(clip, tmp_path, monkeypatch):
+    monkeypatch.setenv(LIMIT_VARIABLE, "300kB")
+    scorer = SyntheticHeavyScorer(LIGHT)
+    (outcome,) = Work(BatchJob(CONFIG), DirectoryStore(tmp_path), scorer)((WorkItem(str(clip)),))
+    assert (outcome.status, outcome.stops, scorer.encoded) == ("failed", True, 0)
+    assert "not kept: all features may take 293.0 KiB" in outcome.text
+
+
+def test_the_options_reach_the_work_and_end_with_it(clip, tmp_path, monkeypatch, capsys):
+    table = tmp_path / "scores.csv"
+    table.write_text("frame,score\n" + "".join(f"{n},0.5\n" for n in range(300)))
+    monkeypatch.delenv(LIMIT_VARIABLE, raising=False)
+    asked = ["rank", str(clip), "Where?", "--scorer", f"table:{table}", "--cache", str(tmp_path / "store")]
+
+    def run(*more):
+        with pytest.raises(SystemExit) as ended:
+            main([*asked, *more])
+        return ended.value.code, capsys.readouterr().err
+
+    code, err = run("--features-limit", "10kB")
+    assert code == 0
+    assert "not kept: all features may take 9.8 KiB in the cache (--features-limit sets more)" in err
+    assert LIMIT_VARIABLE not in os.environ
+    assert not kept_bytes(tmp_path / "store")
+    assert run("--no-keep-features")[0] == 0
+    assert not kept_bytes(tmp_path / "store")
+    monkeypatch.setenv(LIMIT_VARIABLE, "much")
+    code, err = run()
+    assert code == 2
+    assert "$FRAMENEST_FEATURES_LIMIT: 'much' is not a size; write it like 500MB" in err
+    monkeypatch.delenv(LIMIT_VARIABLE)
+    assert run()[0] == 0
+    assert kept_bytes(tmp_path / "store") > 0
+
+
+def test_a_late_write_that_fails_is_told(clip, tmp_path, small_numbers):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "features").write_text("a file where features should be")
+    mec = MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=tmp_path / "store")
+    with pytest.warns(LargeFeatures), pytest.warns(UnwritableCache, match="not kept for the next run"):
+        _rank_and_write(mec, clip)
+
+
+def _rank_and_write(mec, clip):
+    assert len(mec.rank(clip, "Where?")) > 0
+    finish_writes()
+
+
+def test_nobody_waits_for_a_write_and_parts_are_written_in_their_order(small_numbers, clip, tmp_path):
+    """The probes' part is not written before the ranking is there; then it comes before the zoom frames'."""
+    ranked, written = threading.Event(), []
+
+    class SlowStore(DirectoryStore):
+        def put(self, key, header, arrays):
+            if key.startswith("features/"):
+                ranked.wait()
+                written.append(len(arrays["frames"]))
+            super().put(key, header, arrays)
+
+    store = SlowStore(tmp_path / "store")
+    with pytest.warns(LargeFeatures):
+        ranking = MEC(CONFIG, SyntheticHeavyScorer(LIGHT // 2), store=store).rank(clip, "Where?")
+    assert written == []
+    ranked.set()
+    finish_writes()
+    assert written == [36, ranking.stats.zoom]
+    again = SyntheticHeavyScorer(LIGHT // 2)
+    MEC(CONFIG, again, store=tmp_path / "store").rank(clip, "Where?")
+    assert again.encoded == 0
+
+
+def test_a_late_write_raises_where_it_is_waited_for():
+    def fails():
+        raise OSError("the disk is gone")
+
+    write = LateWrite(fails)
+    with pytest.raises(OSError, match="the disk is gone"):
+        finish_writes()
+    write.finish()  # told once
+    assert not late_write._unfinished
