@@ -107,14 +107,19 @@ class OnnxScorer(DualScorer):
         return np.asarray(self._words({"input_ids": tokens, "attention_mask": mask})[0])
 
 
-def onnx_session(path: Path, extra: str, threads: int | None = None) -> Any:
-    """A model file, ready to run on the CPU with so many threads; on all cores by default."""
+def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding: bool = False) -> Any:
+    """A model file, ready to run on the CPU with so many threads; on all cores by default.
+
+    yielding: threads that wait for work sleep, for models that run beside decoders; else they spin.
+    """
     try:
         import onnxruntime
     except ImportError as error:
         raise MissingExtra(extra, "onnxruntime") from error
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads or cores()  # by itself it takes all, in every worker process
+    if yielding:
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     with loading(path, extra):
         return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
 

@@ -31,7 +31,7 @@ class SentenceEncoder:
 
     def __init__(self, store: DirectoryStore) -> None:
         files = models.require("tags", store)
-        self._session = onnx_session(files["all-minilm-l6-v2-int8.onnx"], "tags")
+        self._session = onnx_session(files["all-minilm-l6-v2-int8.onnx"], "tags", yielding=True)
         self._tokenizer = tokenizer_file(files["all-minilm-l6-v2-tokenizer.json"], "tags")
         self._tokenizer.enable_truncation(LONGEST)
 

@@ -246,10 +246,23 @@ class _Detector:
         try:
             interpreter.set_tensor(self._input, np.ascontiguousarray(picture[None]))
             interpreter.invoke()
-            found: NDArray[np.float32] = interpreter.get_tensor(self._scores)[0].max(axis=0)
-            return found
+            # A view: get_tensor copies 7 MB. It must be gone before the next invoke.
+            return _best(interpreter.tensor(self._scores)()[0])
         finally:
             self._free.put(interpreter)
+
+
+def _best(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The largest of each column, (n, k) → (k,); long rows are compared faster than short ones.
+
+    >>> _best(np.array([[1, 5], [3, 2], [2, 4]], np.float32)).tolist()
+    [3.0, 5.0]
+    """
+    count, columns = scores.shape
+    together = math.gcd(count, 66)
+    wide = scores.reshape(count // together, together * columns).max(axis=0)
+    best: NDArray[np.float32] = wide.reshape(together, columns).max(axis=0)
+    return best
 
 
 @contextmanager
