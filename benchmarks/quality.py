@@ -3,20 +3,16 @@
     python benchmarks/quality.py qa.json --timelines intervals.json --seeds 8
 
 Measured on the reporting half of the questions, which set no constant of any rule (`--part`). Writes
-results/quality.json, after every question set and scorer anew, and prints Markdown.
+results/quality.json, after every question set and scorer anew, and prints the tables.
 """
 
 from __future__ import annotations
 
-import os
-
-# Each of --jobs is one core's work.
-os.environ.update(OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_NUM_THREADS="1")
-
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import Any
@@ -109,41 +105,50 @@ def rounded(values: Sequence[float] | recall.Seconds) -> list[float]:
     return [round(float(value), 4) for value in values]
 
 
-def markdown(sets: dict[str, Any]) -> str:
-    """The tables of all sets."""
-    parts = []
-    for title, found in sets.items():
-        parts.append(f"### {title}: {found['questions']} questions, {found['seeds']} seeds\n")
-        parts.append(table("hit@K", [*map(str, BUDGETS), "mean"], found["selectors"], hit_cells))
-        if "near_duplicates" in found["selectors"]["mec"]:
-            parts.append(table("near-duplicates", ["8", "16"], found["selectors"], duplicate_cells))
-        if found["with_several_intervals"]:
-            parts.append(table("covered", [*map(str, BUDGETS)], found["selectors"], covered_cells))
-        parts.append(
-            table("difference", [*map(str, BUDGETS), "mean"], found["differences"], difference_cells)
-        )
-    return "\n".join(parts)
+def tables(sets: dict[str, Any]) -> list[str]:
+    """The tables of docs/evaluation.md, in its order."""
+    videos = {title.removeprefix("videos, "): found for title, found in sets.items() if "videos" in title}
+    hits = {name: {t: one["selectors"][name]["hit"] for t, one in sets.items()} for name in SELECTORS}
+    found = [
+        table("mean hit", sets, {n: [f"{one['mean'][0]:.3f}" for one in hits[n].values()] for n in hits}),
+        table(
+            "residual minus",
+            [f"`{other}`" for _, other in PAIRS],
+            {
+                t: [difference(of["differences"][" - ".join(p)]["mean"]) for p in PAIRS]
+                for t, of in sets.items()
+            },
+        ),
+    ]
+    for title in ("videos, SNR 1", "videos, tags", "timelines, SNR 1"):
+        if title in sets:
+            rows = {n: [*by_k(hits[n][title]), f"{hits[n][title]['mean'][0]:.3f}"] for n in hits}
+            found.append(table("hit@K", [*map(str, BUDGETS), "mean"], rows))
+    columns = [f"{title}, K={k}" for title in videos for k in (8, 16)]
+    doubles = {n: [one["selectors"][n]["near_duplicates"] for one in videos.values()] for n in SELECTORS}
+    rows = {n: [f"{shares[k]:.2f}" for shares in doubles[n] for k in ("8", "16")] for n in doubles}
+    found.append(table("near-duplicates", columns, rows))
+    several = {n: [one["selectors"][n]["covered_of_several"] for one in videos.values()] for n in SELECTORS}
+    rows = {n: [f"{np.mean([*shares.values()]):.3f}" for shares in several[n]] for n in several}
+    found.append(table("covered, mean over K", videos, rows))
+    return found
 
 
-def table(corner: str, columns: Sequence[str], rows: dict[str, Any], cells: Any) -> str:
-    head = f"| {corner} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}\n"
-    return head + "".join(f"| `{name}` | {' | '.join(cells(row))} |\n" for name, row in rows.items())
+def table(corner: str, columns: Iterable[str], rows: Mapping[str, Sequence[str]]) -> str:
+    """A Markdown table; names of selectors in rows as code."""
+    names = {name: f"`{name}`" if name in SELECTORS else name for name in rows}
+    lines = [[corner, *columns], *([names[name], *cells] for name, cells in rows.items())]
+    head, *body = (f"| {' | '.join(cells)} |\n" for cells in lines)
+    return head + "|" + "---|" * len(lines[0]) + "\n" + "".join(body)
 
 
-def hit_cells(row: dict[str, Any]) -> list[str]:
-    return [f"{value[0]:.3f}" if key == "mean" else f"{value[0]:.2f}" for key, value in row["hit"].items()]
+def by_k(hit: Numbers) -> list[str]:
+    return [f"{hit[str(k)][0]:.2f}" for k in BUDGETS]
 
 
-def duplicate_cells(row: dict[str, Any]) -> list[str]:
-    return [f"{share:.3f}" for share in row["near_duplicates"].values()]
-
-
-def covered_cells(row: dict[str, Any]) -> list[str]:
-    return [f"{share:.2f}" for share in row["covered_of_several"].values()]
-
-
-def difference_cells(row: Numbers) -> list[str]:
-    return [f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" for mean, low, high in row.values()]
+def difference(values: Sequence[float]) -> str:
+    mean, low, high = values
+    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def main() -> None:
@@ -157,6 +162,8 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="what was measured with as many seeds before")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args()
+    # For the processes to come: each of them is one core's work.
+    os.environ.update(OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_NUM_THREADS="1")
     noisy = {ratio: f"noisy-truth:{ratio}" for ratio in RATIOS}
     on_videos = given.questions, "framenest", given.videos
     wanted = {"videos, tags": (*on_videos, "tags", 1, given.part)}
@@ -175,7 +182,7 @@ def main() -> None:
             ordered = {title: done[title] for title in sorted(done)}
             write("quality", {"part": given.part, "budgets": list(BUDGETS), "sets": ordered})
             print(f"{running[future]}: done", file=sys.stderr)
-    print(markdown(json.loads((RESULTS / "quality.json").read_text())["sets"]))
+    print("\n".join(tables(json.loads((RESULTS / "quality.json").read_text())["sets"])))
 
 
 if __name__ == "__main__":

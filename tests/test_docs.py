@@ -338,6 +338,14 @@ def test_the_scorer_numbers_are_the_measured_ones():
     assert f"a further one {small['further_question_all_kept']:.2f} s" in readme
 
 
+def test_the_quality_tables_of_the_evaluation_page_are_those_measured(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    sets = json.loads((ROOT / "benchmarks" / "results" / "quality.json").read_text())["sets"]
+    for table in runpy.run_path(str(ROOT / "benchmarks" / "quality.py"))["tables"](sets):
+        assert table in page
+
+
 def test_the_readmes_quality_numbers_are_those_measured():
     readme = (ROOT / "README.md").read_text()
     sets = json.loads((ROOT / "benchmarks" / "results" / "quality.json").read_text())["sets"]
