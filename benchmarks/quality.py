@@ -90,18 +90,18 @@ def kept(wanted: dict[str, Any], part: str) -> dict[str, Any]:
     return {t: found for t, found in sets.items() if t in wanted and found["seeds"] == wanted[t][4]}
 
 
-def by_budget(rows: Sequence[recall.RecallOutcome], measure: str, seeds: int) -> recall.Seconds:
+def by_budget(rows: Sequence[recall.RecallOutcome], measure: str, seeds: int) -> recall.Floats:
     """(n, budgets) a measure of every question, the mean over its seeds."""
     return np.stack([recall.by_question(rows, k, measure, seeds) for k in BUDGETS], axis=1)
 
 
-def with_intervals(values: recall.Seconds) -> Numbers:
+def with_intervals(values: recall.Floats) -> Numbers:
     """The mean over questions at each budget and over all budgets, with intervals. values: (n, budgets)."""
     columns = {str(k): values[:, at] for at, k in enumerate(BUDGETS)} | {"mean": values.mean(axis=1)}
     return {name: rounded([one.mean(), *recall.interval_of_mean(one)]) for name, one in columns.items()}
 
 
-def rounded(values: Sequence[float] | recall.Seconds) -> list[float]:
+def rounded(values: Sequence[float] | recall.Floats) -> list[float]:
     return [round(float(value), 4) for value in values]
 
 

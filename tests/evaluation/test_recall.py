@@ -177,6 +177,17 @@ def test_timelines_are_questions_without_videos(timelines):
     assert (talk.video, talk.duration, len(talk.intervals)) == ("talk", 600.0, 2)
 
 
+@pytest.mark.parametrize("duration", [0, 409.9, "6:49"])
+def test_a_timeline_that_ends_before_its_intervals_is_refused(tmp_path, duration):
+    """No selection could find them, whatever the rule."""
+    path = tmp_path / "timelines.json"
+    path.write_text(json.dumps([TIMELINES[1] | {"duration": duration}]))
+    with pytest.raises(ConfigError, match=r"an interval of 'talk' ends at 410 s, and it lasts"):
+        load_questions(path, kind="timeline")
+    path.write_text(json.dumps([TIMELINES[1] | {"duration": "6:50"}]))
+    assert load_questions(path, kind="timeline")[0].duration == 410
+
+
 def test_timelines_are_evaluated_and_have_no_looks(timelines):
     names = [
         "mec",

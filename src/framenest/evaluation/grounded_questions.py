@@ -192,8 +192,13 @@ def _timeline(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
     for row in rows:
         name = f"real {row['video']}" if isinstance(row["video"], int) else str(row["video"])
         intervals, last = row["intervals"], max(seconds_of(end) for _, end in row["intervals"])
-        drawn = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
-        duration = float(row.get("duration") or row.get("last_end", last) / max(0.5, drawn))
+        if row.get("duration") in (None, ""):
+            drawn = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
+            duration = float(row.get("last_end", last) / max(0.5, drawn))
+        else:
+            duration = seconds_of(row["duration"])
+        if last > duration:
+            raise ValueError(f"an interval of {name!r} ends at {last:g} s, and it lasts {duration:g} s")
         if "question" in row:
             asked = [_question(name, row["question"], intervals)]
         else:

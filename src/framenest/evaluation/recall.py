@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Intervals = Sequence[tuple[float, float]]
-Seconds = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
 """Budgets over which the paper's tables average."""
@@ -23,7 +23,7 @@ SAME_LOOK = 0.995
 """Appearance similarity above which two frames are near-duplicates."""
 
 
-def inside(seconds: Seconds, intervals: Intervals) -> NDArray[np.bool_]:
+def inside(seconds: Floats, intervals: Intervals) -> NDArray[np.bool_]:
     """(n,) which of the times lie in an interval, its ends included.
 
     >>> inside(np.array([1.0, 7.5]), [(7.0, 8.0)]).tolist()
@@ -35,29 +35,29 @@ def inside(seconds: Seconds, intervals: Intervals) -> NDArray[np.bool_]:
     return found
 
 
-def hit(seconds: Seconds, intervals: Intervals) -> bool:
+def hit(seconds: Floats, intervals: Intervals) -> bool:
     """Whether a frame lies in an interval."""
     return bool(inside(seconds, intervals).any())
 
 
-def covered(seconds: Seconds, intervals: Intervals) -> float:
+def covered(seconds: Floats, intervals: Intervals) -> float:
     """Share of the intervals that hold a frame."""
     return sum(hit(seconds, [interval]) for interval in intervals) / len(intervals)
 
 
-def first_hit(seconds_by_rank: Seconds, intervals: Intervals) -> int | None:
+def first_hit(seconds_by_rank: Floats, intervals: Intervals) -> int | None:
     """Rank, from 1, of the first frame in an interval; None where there is none."""
     hits = inside(seconds_by_rank, intervals)
     return int(np.argmax(hits)) + 1 if hits.any() else None
 
 
-def largest_gap(seconds: Seconds, duration: float) -> float:
+def largest_gap(seconds: Floats, duration: float) -> float:
     """The longest stretch of the video without a frame, its ends included, as a share of its length."""
     edges = np.concatenate([[0.0], np.sort(seconds), [duration]])
     return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
 
 
-def most_similar(appearance: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+def most_similar(appearance: NDArray[np.floating[Any]]) -> Floats:
     """(K,) similarity of each frame to its most similar other; 0 for a lone one.
 
     appearance: (K, d) unit vectors.
@@ -67,16 +67,16 @@ def most_similar(appearance: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     vectors = appearance.astype(np.float64, copy=False)
     similar = vectors @ vectors.T
     np.fill_diagonal(similar, -np.inf)
-    nearest: NDArray[np.float64] = similar.max(axis=1)
+    nearest: Floats = similar.max(axis=1)
     return nearest
 
 
-def redundancy(nearest: NDArray[np.float64]) -> float:
+def redundancy(nearest: Floats) -> float:
     """Mean similarity of each frame to its most similar other. nearest: (K,) as `most_similar` gives it."""
     return float(nearest.mean())
 
 
-def near_duplicates(nearest: NDArray[np.float64]) -> float:
+def near_duplicates(nearest: Floats) -> float:
     """Share of the frames whose most similar other looks the same. nearest: (K,) as `most_similar` gives."""
     return float((nearest > SAME_LOOK).mean())
 
@@ -104,7 +104,7 @@ def objective(hits: Mapping[int, float], weights: Mapping[int, float]) -> float:
     return sum(weights[k] * hits[k] for k in hits) / total
 
 
-def interval_of_mean(values: NDArray[np.float64]) -> tuple[float, float]:
+def interval_of_mean(values: Floats) -> tuple[float, float]:
     """95 % bootstrap interval of a mean over questions; the same draws every time.
 
     For a paired difference, pass the differences.
@@ -120,10 +120,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(there)) if there else None
 
 
-def by_question(outcomes: Sequence[RecallOutcome], budget: int, name: str, seeds: int = 1) -> Seconds:
+def by_question(outcomes: Sequence[RecallOutcome], budget: int, name: str, seeds: int = 1) -> Floats:
     """(n,) a measure of each question, the mean over its seeds. outcomes: question by question."""
     values = np.array([outcome.by_budget[budget][name] for outcome in outcomes], dtype=np.float64)
-    means: Seconds = values.reshape(-1, seeds).mean(axis=1)
+    means: Floats = values.reshape(-1, seeds).mean(axis=1)
     return means
 
 
