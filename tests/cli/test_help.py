@@ -94,6 +94,7 @@ def test_no_choice_is_broken_across_lines(capsys, monkeypatch, columns):
 ASK = ("ask", "no.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
 QA = ("evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h")
 EXPORT = ("export", "no.json", "-k", "4")
+SERVE = ("serve", "--videos", "no-folder", "--scorer", "table:no.csv")
 TABLE = ("--scorer", "table:no.csv")
 WITHOUT_EFFECT = [
     (("rank", "no.mp4", "Why?", *TABLE), ("--text-weight", "0.5"), "without --ocr"),
@@ -114,6 +115,9 @@ WITHOUT_EFFECT = [
         for style in ("openai", "hf-video", "internvl", "llava-onevision", "aks", "vlmevalkit")
     ),
     (EXPORT, ("--transcript-tokens", "99"), "without --with-transcript"),
+    ((*QA, "--selectors", "uniform"), ("--reranker", "blip2"), "without --rerank"),
+    (SERVE, ("--transcript-tokens", "99"), "without --with-transcript"),
+    ((*SERVE, "--subtitles", "none"), ("--with-transcript",), "with --subtitles none"),
     (EXPORT, ("--tokens-per-frame", "99"), "for --max-tokens only"),
     *(
         (("mcp", "no-folder", *TABLE), given, "without --http")

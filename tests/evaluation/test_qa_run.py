@@ -253,7 +253,9 @@ def test_subtitles_only_where_asked_for(place):
     (place / "subs/clip.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\n<i>Good morning</i>\n\n2\n"
                                          "00:00:03,000 --> 00:00:04,000\nNumber nine\n")  # fmt: skip
     with ScriptedServer("A") as server:
-        assert run(*arguments(server, "--subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+        assert (
+            run(*arguments(server, "--send-subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+        )
         text = server.requests[0][2]["messages"][-1]["content"][-1]["text"]
     assert text.startswith(
         "This video's subtitles are listed below:\nGood morning\nNumber nine\nWhich number"
@@ -263,9 +265,51 @@ def test_subtitles_only_where_asked_for(place):
 def test_a_video_without_subtitles_is_asked_without(place, capsys):
     (place / "subs").mkdir()
     with ScriptedServer("A") as server:
-        assert run(*arguments(server, "--subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+        assert (
+            run(*arguments(server, "--send-subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+        )
         assert "subtitles" not in server.requests[0][2]["messages"][-1]["content"][-1]["text"]
     assert "1 of 1 videos have no subtitles in subs" in capsys.readouterr().err
+
+
+SAID = "1\n00:00:08,000 --> 00:00:09,500\n{}\n"
+
+
+def test_frames_are_chosen_by_what_is_said(place, capsys, tags_store):
+    """And chosen again where the subtitle file has changed, but not where it has not."""
+    (place / "scores.json").write_text(json.dumps({"0": 0, "299": 0}))
+    (place / "subs").mkdir()
+    chosen = {}
+    for name, said in {
+        "deaf": None,
+        "heard": "Which number is it? It is number two.",
+        "other": "Hm.",
+    }.items():
+        more = ["--selectors", "mec", "--limit", "1", "--budgets", "1", "--results", f"{name}.jsonl"]
+        if said is not None:
+            (place / "subs/clip.srt").write_text(SAID.format(said))
+            more += ["--subtitles", "subs"]
+        with ScriptedServer("A") as server:
+            assert run(*arguments(server, *more)) == 0, capsys.readouterr().err
+            chosen[name] = server.requests[0][2]["messages"][-1]["content"]
+        (record,) = QaResults(f"{name}.jsonl").answers()
+        assert record["selection"]["kept"] is False
+    assert chosen["heard"] != chosen["deaf"] == chosen["other"]
+    assert 7.0 < float(chosen["heard"][0]["text"][1:].split()[0]) < 10.0
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more[:-3], "again.jsonl", *more[-2:])) == 0
+    (record,) = QaResults("again.jsonl").answers()
+    assert record["selection"]["kept"] is True
+
+
+def test_one_subtitle_file_is_not_that_of_a_benchmark(place, capsys):
+    (place / "clip.srt").write_text(SAID.format("Hm."))
+    rows = json.loads((place / "home/videomme.json").read_text())
+    rows[0]["videoID"] = "another"
+    (place / "home/videomme.json").write_text(json.dumps(rows))
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, "--subtitles", "clip.srt")) == 2
+    assert "one subtitle file cannot be that of several videos" in capsys.readouterr().err
 
 
 def test_what_a_server_may_not_take_is_left_to_it(place):

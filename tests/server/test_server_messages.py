@@ -98,6 +98,22 @@ def test_the_configured_model_answers(serve, media, endpoint):
     assert KEY not in server.log
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_is_said_is_sent_where_the_server_shall(serve, media, endpoint, wanted):
+    said = "Now we fire the kiln."
+    (media / "clip.srt").write_text(f"1\n00:00:02,000 --> 00:00:10,000\n{said}\n")
+    answering = ("--answer-url", endpoint.url, "--answer-model", "canned")
+    try:
+        server = serve(*answering, *(["--with-transcript"] if wanted else []), videos=media)
+        ranking, silent = server.ask(server.indexed("clip.mp4")), server.ask(server.indexed("more/short.mp4"))
+        for id_, expected in ((ranking, wanted), (silent, False)):
+            assert (said in server.http.get(f"/rankings/{id_}/messages?k=4").text) is expected
+            assert server.http.post(f"/rankings/{id_}/answer", json={"k": 4}).status_code == 200
+            assert (said in str(endpoint.asked[-1])) is expected
+    finally:
+        (media / "clip.srt").unlink()
+
+
 def test_an_endpoint_that_is_not_there_is_502(serve, media):
     server = serve("--answer-url", "http://127.0.0.1:9/v1", "--answer-model", "m", videos=media)
     ranking = server.ask(server.indexed("clip.mp4"))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import rich_click as click
 
-from framenest.cli import model_options, options
+from framenest.cli import model_options, options, scorer_options
 from framenest.cli.common_options import Common
 from framenest.cli.evaluate_table import print_rows
 from framenest.cli.feature_options import KeptFeatures
@@ -17,7 +17,7 @@ from framenest.cli.options import option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, Part, SelectorNames
 from framenest.cli.terminal import confirm, note, say
-from framenest.config import Precision, ScorerConfig
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError
 from framenest.evaluation.benchmarks import READERS, BenchmarkQuestion, load_benchmark
 from framenest.evaluation.media_folder import MediaFolder
@@ -53,7 +53,7 @@ class Benchmark:
         "Only the questions of every N-th video: 1/8 to 8/8 share the work among eight processes.",
         type=Part(),
     )
-    subtitles: str | None = option("Send subtitles from here. [default: never]", metavar="DIR")
+    send_subtitles: str | None = option("Send subtitles from here. [default: never]", metavar="DIR")
 
     def questions(self) -> list[BenchmarkQuestion]:
         """The questions that are asked."""
@@ -75,33 +75,14 @@ class Benchmark:
             videos.find(missing[0])
         if missing:
             note(f"{len(missing)} of {len(named)} videos are not in {self.videos}, as {missing[0]}")
-        if self.subtitles is None:
+        if self.send_subtitles is None:
             return videos, None
-        subtitles = MediaFolder(self.subtitles, SUBTITLE_SUFFIXES)
+        subtitles = MediaFolder(self.send_subtitles, SUBTITLE_SUFFIXES)
         silent = {q.video for q in questions if subtitles.missing([q.subtitles])}
         if silent:
-            without = f"{len(silent)} of {len(named)} videos have no subtitles in {self.subtitles}"
+            without = f"{len(silent)} of {len(named)} videos have no subtitles in {self.send_subtitles}"
             note(f"{without}; asked without them")
         return videos, subtitles
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScorerRun:
-    """How the scorer runs."""
-
-    panel: ClassVar = options.SCORER_PANEL
-    device: str = option(
-        "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", default="auto"
-    )
-    precision: Precision = option(
-        "Of the model: auto is float16 on a GPU, float32 elsewhere.", default="auto"
-    )
-    revision: str | None = option("Of its weights on the hub. [default: the pinned one]", metavar="NAME")
-    kept: KeptFeatures
-
-    @property
-    def config(self) -> ScorerConfig:
-        return ScorerConfig(device=self.device, precision=self.precision, revision=self.revision)
 
 
 @click.command("qa")
@@ -144,7 +125,8 @@ def qa(
         default="question",
         panel=FRAMES_PANEL,
     ),
-    scoring: ScorerRun,
+    features: KeptFeatures,
+    scoring: ScorerConfig,
     pictures: PictureOptions = options.group(pairing={"default": "pairs"}),
     plan: bool = option(
         "Select and ask nothing: print what would run where, how many frames, tokens and hours. Hours come "
@@ -164,6 +146,7 @@ def qa(
     if scorer is None and any(needs_scorer(name) for name in selectors):
         raise ConfigError("name the scorer that selects, as --scorer tags; `framenest models` lists them")
     model_options.refuse_pairing(model.style)
+    scorer_options.refuse_reranker(scoring)
     if min(budgets) < 1 or jobs < 1:
         raise ConfigError("budgets and --jobs must be 1 or more")
     for selector in selectors:
@@ -176,6 +159,7 @@ def qa(
     if not questions:
         note("there are fewer videos than parts, and none in this one")
         return
+    scorer_options.refuse_one_file(scoring, len({question.video for question in questions}))
     videos, subtitles = benchmark.folders(questions)
     file = QaResults(results)
     with model.client(may_think=True) as client, common.bars() as bars:
@@ -187,8 +171,8 @@ def qa(
             scorer,
             store=common.cache,
             progress=bars,
-            scoring=scoring.config,
-            keep_features=scoring.kept.keep_features,
+            scoring=scoring,
+            keep_features=features.keep_features,
         )
         settings = QaSettings(
             dataset=benchmark.dataset,
@@ -228,7 +212,7 @@ def _print_plan(
     budgets: list[int],
     jobs: int,
     model: AnsweringModel,
-    scoring: ScorerRun,
+    scoring: ScorerConfig,
 ) -> None:
     """What a run would do, and where."""
     plan = QaPlan(settings, videos, results, run=results.name_of(asdict(settings)), jobs=jobs)

@@ -18,6 +18,7 @@ from framenest.cli.common_options import Common
 from framenest.cli.options import option
 from framenest.cli.output_files import OutputFile, check_writable
 from framenest.cli.parameter_types import Duration, Size
+from framenest.cli.scorer_options import refuse_one_file
 from framenest.cli.terminal import note, say, short_path
 from framenest.cli.video_options import VideoOptions
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
@@ -119,10 +120,7 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
 
 def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
     """Run a job on all groups with progress, and print a summary."""
-    if len(groups) > 1 and Path(job.scoring.subtitles or "").is_file():
-        raise ConfigError(
-            "one subtitle file cannot be that of several videos; give a folder of them, or auto"
-        )
+    refuse_one_file(job.scoring, len(groups))
     report = RunReport(many.failures or check_writable(Path("failures.jsonl")))
     total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
     with common.bars() as bars, _told_if_interrupted():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from framenest.cli.common_options import Common
@@ -36,8 +37,7 @@ class ScorerChoice:
     config: ScorerConfig
 
     def __post_init__(self) -> None:
-        if not self.config.rerank:
-            refuse("nothing is scored again without --rerank COUNT", "reranker")
+        refuse_reranker(self.config)
         if self.config.subtitles is None:  # who ranks for a question wants what is said, too
             object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
 
@@ -68,6 +68,20 @@ class ScorerChoice:
             store=common.cache,
             progress=bars,
             scoring=self.config,
+        )
+
+
+def refuse_reranker(config: ScorerConfig) -> None:
+    """Refuse --reranker where nothing is reranked."""
+    if not config.rerank:
+        refuse("nothing is scored again without --rerank COUNT", "reranker")
+
+
+def refuse_one_file(config: ScorerConfig, videos: int) -> None:
+    """Refuse --subtitles FILE for several videos."""
+    if videos > 1 and Path(config.subtitles or "").is_file():
+        raise ConfigError(
+            "one subtitle file cannot be that of several videos; give a folder of them, or auto"
         )
 
 

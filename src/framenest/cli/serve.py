@@ -11,11 +11,15 @@ from platformdirs import user_data_path
 from framenest.cli import options
 from framenest.cli.common_options import Common
 from framenest.cli.feature_options import FeaturesBound
+from framenest.cli.model_options import SpokenLines
 from framenest.cli.options import option
 from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.server_options import Access, AnswerSource, Limits, ListenAddress, server_settings
 from framenest.cli.terminal import err
 from framenest.errors import MissingExtra
+from framenest.transcript.find import NONE
+
+WITH_TRANSCRIPT = "Answers and messages hold what is said around each frame, too, where it is known."
 
 
 @click.command()
@@ -39,6 +43,10 @@ def serve(
     access: Access,
     limits: Limits,
     answers: AnswerSource,
+    spoken: SpokenLines = options.group(
+        with_transcript={"panel": AnswerSource.panel, "help": WITH_TRANSCRIPT},
+        transcript_tokens={"panel": AnswerSource.panel},
+    ),
     common: Common,
 ) -> None:
     """Serve rankings over HTTP, with a page to ask questions on.
@@ -49,6 +57,8 @@ def serve(
     framenest serve --videos lectures/
     FRAMENEST_TOKEN=… framenest serve --host 0.0.0.0 --videos lectures/
     """
+    if spoken.with_transcript and scorer.config.subtitles == NONE:
+        options.refuse("there is no transcript with --subtitles none", "with_transcript")
     try:
         from framenest.server.app import create_app
         from framenest.server.listen import listen
@@ -56,7 +66,7 @@ def serve(
     except ImportError as error:
         raise MissingExtra("server", error.name or "fastapi") from error
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
-    settings = server_settings(folder, videos, scorer, common, address, access, limits, answers)
+    settings = server_settings(folder, videos, scorer, common, address, access, limits, answers, spoken)
     logging.basicConfig(
         format="%(asctime)s %(message)s", level=logging.WARNING if common.quiet else logging.INFO
     )

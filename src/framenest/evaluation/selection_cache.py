@@ -24,6 +24,7 @@ from framenest.selectors import FILE, load_selector, mec_config, needs_scorer
 from framenest.selectors.published_selectors import MecSelector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
+from framenest.transcript.find import NONE, transcript_files
 
 
 class SelectionCache:
@@ -66,7 +67,8 @@ class SelectionCache:
         if self._wanted is None:
             return None
         known = identity(self._wanted, self._local, self._scoring.revision or "")
-        own, plain = asdict(self._scoring), asdict(ScorerConfig())
+        own, plain = asdict(self._scoring), asdict(ScorerConfig(subtitles=NONE))
+        own["subtitles"] = own["subtitles"] or NONE
         apart = ("device", "batch", "revision")
         changed = [f"{n} {value}" for n, value in own.items() if n not in apart and value != plain[n]]
         return ", ".join([known, *changed])
@@ -120,10 +122,13 @@ class SelectionCache:
         name, _, settings = selector.partition(":")
         how: Any = mec_config(settings).to_json() if name == "mec" else selector
         scorer = self.scorer if needs_scorer(selector) else None
-        key = digest(
-            RANKING_FORMAT, framenest.__version__, self._local.fingerprint(video), text, name, how, scorer
-        )
+        content = [self._local.fingerprint(str(file)) for file in (video, *self._heard(video, scorer))]
+        key = digest(RANKING_FORMAT, framenest.__version__, content, text, name, how, scorer)
         return self._local.root / "selections" / key[:2] / f"{key}.json"
+
+    def _heard(self, video: str, scorer: str | None) -> list[Path]:
+        """The files that what is said may come from; a track inside the video is part of its content."""
+        return transcript_files(video, self._scoring.subtitles or NONE) if scorer else []
 
     def _read(self, file: Path, video: str, text: str) -> Ranking | Selection | None:
         """What is kept in a file; None where it belongs to another video or question."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import BadSetting, ConfigError
+from framenest.lmm.spoken_lines import TOKENS
 
 MIB = 2**20
 SHORTEST_TOKEN = 16
@@ -22,6 +23,7 @@ class ServerSettings:
     videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
     uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
     the user's cache). max_job: seconds of one job. hosts: web hosts that videos may be fetched from.
+    with_transcript: send what is said beside the frames, in at most transcript_tokens.
     """
 
     data: Path
@@ -42,6 +44,8 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     answer_url: str | None = None
     answer_model: str | None = None
+    with_transcript: bool = False
+    transcript_tokens: int = TOKENS
 
     def __post_init__(self) -> None:
         for folder in self.videos:

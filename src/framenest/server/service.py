@@ -153,7 +153,7 @@ class Service:
     def messages(self, ranking: str, k: int, style: str, max_side: int) -> str:
         """JSON text of the messages for a model."""
         with self._packable(ranking, k) as loaded:
-            text: str = self.picture_worker.call("messages", loaded, k, style, max_side)
+            text: str = self.picture_worker.call("messages", loaded, k, style, max_side, self._spoken)
             return text
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
@@ -164,10 +164,15 @@ class Service:
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-url")
         with self._packable(ranking, k) as loaded:
-            instructions = [CITE] if cite else []
-            request = self.picture_worker.call("request", loaded, k, "openai", max_side, instructions)
+            more = (self._spoken, [CITE] if cite else [])
+            request = self.picture_worker.call("request", loaded, k, "openai", max_side, *more)
         with self._answering():
             return self._model.answer(request)
+
+    @property
+    def _spoken(self) -> int:
+        """Tokens that what is said may take beside the frames."""
+        return self.settings.transcript_tokens if self.settings.with_transcript else 0
 
     @contextmanager
     def _packable(self, ranking: str, k: int) -> Iterator[Ranking]:

@@ -104,9 +104,18 @@ class VideoTasks:
         return found
 
     def request(
-        self, ranking: Ranking, k: int, style: str, max_side: int | None, instructions: Sequence[str] = ()
+        self,
+        ranking: Ranking,
+        k: int,
+        style: str,
+        max_side: int | None,
+        spoken: int,
+        instructions: Sequence[str] = (),
     ) -> Request:
-        """The question of a ranking and its first k frames, as a request for a model."""
+        """The question of a ranking and its first k frames, as a request for a model.
+
+        spoken: tokens that what is said may take beside the frames; 0 sends nothing of it.
+        """
         if ranking.question is None:
             raise ConfigError("this ranking follows no question, so there is nothing to ask a model")
         return messages(
@@ -116,10 +125,12 @@ class VideoTasks:
             options=ranking.options,
             instructions=instructions,
             limits=ImageLimits(max_side=max_side),
+            transcript=ranking.transcript if spoken else None,
+            transcript_tokens=spoken,
             store=self._store,
             progress=False,
         )
 
-    def messages(self, ranking: Ranking, k: int, style: str, max_side: int | None) -> str:
+    def messages(self, ranking: Ranking, k: int, style: str, max_side: int | None, spoken: int) -> str:
         """The same as JSON text, as `framenest export` writes it."""
-        return self.request(ranking, k, style, max_side).dumps()
+        return self.request(ranking, k, style, max_side, spoken).dumps()
