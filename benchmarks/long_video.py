@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import numpy as np
 from machine import write
 
 from framenest import Session, open_video
@@ -42,6 +43,8 @@ SELECTORS = {
     "gap 2 s": "mec:residual+max_gap=2",
     "gap 1 s": "mec:residual+max_gap=1",
 }
+EVEN = (500, 512, 520, 540, 560, 580, 600, 620, 640, 660, 680, 693, 700)
+"""Numbers of probes from the default's to that of a gap of 10 s, to see how much of a hit is luck."""
 FIT = "scale=640:360:force_original_aspect_ratio=decrease,pad=640:360:-1:-1"
 ENCODER = ("-c:v", "libx264", "-preset", "ultrafast", "-crf", "28", "-g", "250")
 
@@ -107,6 +110,12 @@ def hits(questions: list[GroundedQuestion], scorer: str, seeds: int) -> dict[str
     return found
 
 
+def met(questions: Sequence[GroundedQuestion], duration: float, count: int) -> float:
+    """Share of the questions of whose moments a grid of `count` even probes holds a frame: luck, if wide."""
+    probes = np.linspace(0, duration, count)
+    return sum(recall.hit(probes, question.intervals) for question in questions) / len(questions)
+
+
 def cost(spec: str, video: str, question: str) -> dict[str, Any]:
     """The first question about the video, from an empty cache, with `tags`; the model is loaded before."""
     with tempfile.TemporaryDirectory() as folder:
@@ -124,6 +133,20 @@ def cost(spec: str, video: str, question: str) -> dict[str, Any]:
         "candidates": made.stats["candidates"],
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def table(result: dict[str, Any]) -> str:
+    """The table of docs/evaluation.md."""
+    shown = (8, 32, 128, 256)
+    ratios = {scorer: scorer.replace("noisy-truth:", "SNR ") for scorer in result["hit"]}
+    columns = [f"{ratio}, K={k}" for ratio in ratios.values() for k in shown]
+    lines = [f"| | looked at | {' | '.join(columns)} | CPU s |", "|" + "---|" * (len(columns) + 3)]
+    for name in sorted(SELECTORS, key=lambda one: result["hit"]["noisy-truth:1"][one]["looked_at"]):
+        looked_at = result["hit"]["noisy-truth:1"][name]["looked_at"]
+        cells = [f"{result['hit'][scorer][name][str(k)][0]:.2f}" for scorer in ratios for k in shown]
+        spent = f"{result['cost'][name]['cpu_seconds']:.0f}" if name in result["cost"] else ""
+        lines.append(f"| {name} | {looked_at:,.0f} | {' | '.join(cells)} | {spent} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -148,6 +171,7 @@ def main() -> None:
         "part": given.part,
         "seeds": given.seeds,
         "budgets": list(BUDGETS),
+        "met_by_even_probes": {str(n): round(met(questions, info.duration, n), 4) for n in EVEN},
         "hit": {},
         "cost": {},
     }
@@ -158,7 +182,8 @@ def main() -> None:
     for name, spec in SELECTORS.items() if given.seconds else ():
         result["cost"][name] = cost(spec, str(given.file), questions[0].question)
         print(name, result["cost"][name], flush=True)
-        print(write("long_video", result))
+        write("long_video", result)
+    print(table(result))
 
 
 if __name__ == "__main__":

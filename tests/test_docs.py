@@ -346,6 +346,13 @@ def test_the_quality_tables_of_the_evaluation_page_are_those_measured(monkeypatc
         assert table in page
 
 
+def test_the_table_of_the_two_hour_video_is_the_measured_one(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    result = json.loads((ROOT / "benchmarks" / "results" / "long_video.json").read_text())
+    table = runpy.run_path(str(ROOT / "benchmarks" / "long_video.py"))["table"](result)
+    assert table in (ROOT / "docs" / "evaluation.md").read_text()
+
+
 def test_the_readmes_quality_numbers_are_those_measured():
     readme = (ROOT / "README.md").read_text()
     sets = json.loads((ROOT / "benchmarks" / "results" / "quality.json").read_text())["sets"]
