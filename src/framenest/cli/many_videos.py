@@ -115,7 +115,7 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
         settings["url"] = cache.url
     else:
         settings["root"] = str(common.local.root.absolute())
-    return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
+    return BatchJob(scorer=None if scorer == "none" else scorer, **video_options.settings, **settings)
 
 
 def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:

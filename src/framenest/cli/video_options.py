@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from framenest.cli.common_options import Common
-from framenest.cli.options import option
+from framenest.cli.options import option, through_environment
+from framenest.cli.parameter_types import Size
 from framenest.frames import VideoInfo
 from framenest.protocols import Decoder
 from framenest.video import open_video, reopen
+from framenest.video.address import LARGEST_VARIABLE
 
 PLAYLISTS = "Open a VIDEO that names other files or addresses, too: HLS, DASH, ffconcat."
+MAX_DOWNLOAD = option(
+    "The largest VIDEO that is downloaded whole, as servers without range requests make necessary. "
+    f"[default: ${LARGEST_VARIABLE}, or 20GiB]",
+    type=Size(),
+    callback=through_environment(LARGEST_VARIABLE),
+)
 
 
 @dataclass(frozen=True)
@@ -24,10 +33,16 @@ class VideoOptions:
     )
 
     allow_playlists: bool = option(PLAYLISTS)
+    max_download: int | None = MAX_DOWNLOAD
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `open_video` takes by name; the limit of downloads reaches it through the environment."""
+        return {name: value for name, value in vars(self).items() if name != "max_download"}
 
     def open(self, video: str, common: Common) -> Decoder:
         """The open video."""
-        return open_video(video, **vars(self), store=common.cache)
+        return open_video(video, **self.settings, store=common.cache)
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,7 @@ class KnownVideo:
 
     video: str | None = option("Where the video is now, if it has moved.", metavar="PATH")
     allow_playlists: bool = option(PLAYLISTS)
+    max_download: int | None = MAX_DOWNLOAD
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
         """The open video; refused where it has changed."""

@@ -24,7 +24,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.in_use import InUse, share
 from framenest.cache.remote import file_system
 from framenest.errors import ConfigError, VideoError
-from framenest.text import size_text
+from framenest.text import bytes_of, size_text
 from framenest.video.formats import begins_a_playlist
 from framenest.video.source import Source
 
@@ -77,9 +77,10 @@ def largest_download() -> int:
     True
     """
     given = os.environ.get(LARGEST_VARIABLE, "")
-    if given and not given.isdecimal():
-        raise ConfigError(f"${LARGEST_VARIABLE} is {given!r}; give a number of bytes")
-    return int(given) if given else LARGEST
+    try:
+        return bytes_of(given) if given else LARGEST
+    except ValueError as error:
+        raise ConfigError(f"${LARGEST_VARIABLE}: {error}") from error
 
 
 def _download(url: str, answer: Any, target: Path) -> None:
@@ -95,7 +96,7 @@ def _download(url: str, answer: Any, target: Path) -> None:
                     if part.tell() + len(chunk) > most:
                         raise VideoError(
                             f"{url}: more than the {size_text(most)} that are downloaded at most; "
-                            f"${LARGEST_VARIABLE} sets another limit"
+                            f"--max-download (${LARGEST_VARIABLE}) sets another limit"
                         )
                     part.write(chunk)
                 part.flush()
