@@ -13,8 +13,9 @@ from PIL import Image
 from framenest.cache.archive import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.images import data_url, encode_image, from_data_url
+from framenest.images import data_url, encode_image
 from framenest.lmm.pairing_cost import PairingCost
+from framenest.lmm.request_fields import check_request, pictures_of
 from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import load_file
@@ -126,12 +127,13 @@ class Request:
 
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Request:
+        check_request(data)
         return cls(
             style=data["style"],
             prefix=Prefix.from_json(VideoInfo.from_json(data["video"], from_file=True), data),
             messages=data["messages"],
             extra_body={},
-            pictures=[from_data_url(url) for url in data["pictures"]],
+            pictures=pictures_of(data),
             processor=data["processor"],
             markers=data["markers"],
             tokens=Tokens(*data["tokens"]),

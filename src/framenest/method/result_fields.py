@@ -40,6 +40,10 @@ class Fields:
         """An object in this one."""
         return Fields(self._get(name), self._place(name))
 
+    def value(self, name: str) -> Any:
+        """Whatever is there, for what may be of several kinds."""
+        return self._get(name)
+
     def text(self, name: str, *, optional: bool = False) -> str | None:
         """A text; None where that is allowed."""
         value = self._get(name)

@@ -1,0 +1,92 @@
+"""A file of messages from anyone: every field is checked, and what is wrong is named in one line."""
+
+import copy
+import json
+import math
+
+import pytest
+
+from framenest import MEC, IndexConfig, MECConfig, StoreError, lmm
+
+SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
+
+
+@pytest.fixture(scope="module")
+def written(clip, tmp_path_factory):
+    prefix = MEC(SMALL, None, store=tmp_path_factory.mktemp("store")).rank(clip, None).prefix(3)
+    file = tmp_path_factory.mktemp("messages") / "r.json"
+    lmm.messages(prefix, "What is it?", "qwen", pairing="pairs").save(file)
+    return json.loads(file.read_text())
+
+
+def put(data, place, value):
+    changed = copy.deepcopy(data)
+    *path, last = place.replace("[", ".").replace("]", "").split(".")
+    at = changed
+    for step in path:
+        at = at[int(step)] if isinstance(at, list) else at[step]
+    at[int(last) if isinstance(at, list) else last] = value
+    return changed
+
+
+def load(data, tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps(data))
+    return lmm.load(tmp_path / "r.json")
+
+
+def test_what_was_written_is_read(written, tmp_path):
+    assert len(load(written, tmp_path).pictures) == len(written["pictures"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("style", 3, "style must be a text"),
+        ("video", [], "video must be an object"),
+        ("video.duration", math.nan, "video.duration must be a finite number"),
+        ("budget", 0, "budget must be a whole number, 1 or more"),
+        ("frames[1]", -1, r"frames\[1\] must be a whole number, 0 or more"),
+        ("frames[1]", 0, "frames must ascend"),
+        ("frames[2]", 10**9, r"frames\[2\] must be a whole number.* at most"),
+        ("seconds[0]", math.inf, r"seconds\[0\] must be a finite number"),
+        ("seconds", [0.0], "seconds holds 1 values for 3 frames"),
+        ("ranks", [1, 2, "3"], r"ranks\[2\] must be a whole number"),
+        ("ranks", [1], "ranks holds 1 values for 3 frames"),
+        ("complete", 1, "complete must be true or false"),
+        ("why", 1, "why must be a text"),
+        ("markers", "soon", "markers must be a list"),
+        ("tokens", [1, 2], "tokens holds 2 values instead of 3"),
+        ("tokens[1]", 1.5, r"tokens\[1\] must be a whole number"),
+        ("pairing", 7, "pairing must be an object"),
+        ("pairing.pairing", "triples", "pairing.pairing must be one of auto, pairs, duplicate, images"),
+        ("pairing.pairs", -1, "pairing.pairs must be a whole number, 0 or more"),
+        ("pairing.tokens", {"auto": "few"}, "pairing.tokens.auto must be a whole number"),
+        ("messages", {}, "messages must be a list"),
+        ("messages[0].role", None, r"messages\[0\].role must be a text"),
+        ("messages[0].content", 5, r"messages\[0\].content must be a text"),
+        ("messages[0].content[0]", "picture", r"messages\[0\].content\[0\] must be an object"),
+        ("messages[0].content[0].type", 5, r"messages\[0\].content\[0\].type must be a text"),
+        ("processor", [], "processor must be an object"),
+        ("processor.video_metadata", {}, "processor.video_metadata must be a list"),
+        ("processor.video_metadata[0].fps", "25", r"video_metadata\[0\].fps must be a finite number"),
+        ("processor.video_metadata[0].frames_indices", [None], r"frames_indices\[0\] must be a whole number"),
+        ("pictures", [], "pictures is empty: there is nothing to show"),
+        ("pictures[1]", 5, r"pictures\[1\] must be a text"),
+        ("pictures[1]", "data:image/jpeg;base64,R0lG", r"pictures holds no picture at \[1\]"),
+        ("pictures[1]", "data:image/jpeg;base64,=", r"pictures holds no picture at \[1\]"),
+    ],
+)
+def test_every_field_is_checked_and_named(written, tmp_path, place, value, said):
+    with pytest.raises(StoreError, match=f"damaged messages file: .*{said}") as refused:
+        load(put(written, place, value), tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["style", "video", "budget", "frames", "seconds", "ranks", "complete", "markers", "tokens", "pairing",
+     "messages", "processor", "pictures"],
+)  # fmt: skip
+def test_a_missing_field_is_named(written, tmp_path, name):
+    with pytest.raises(StoreError, match=f"damaged messages file: {name} is missing"):
+        load({key: value for key, value in written.items() if key != name}, tmp_path)
