@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ QUESTIONS = [
 HERE = Path(__file__).resolve().parent
 VIDEOS = 12
 """In the folder that is indexed."""
+PARTS = ("shell", "server", "load", "session", "encode", "many")
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -75,6 +77,7 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     import numpy as np
 
     from framenest import MEC
+    from framenest.method.discovery import zoom
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
     result: dict[str, Any] = {"load": timed(lambda: mec.scorer)[0], "questions": []}
@@ -91,10 +94,10 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     probes = cache_.see(index.frames, "probes")
     rng = np.random.default_rng(0)
     for count in (20, 100):
-        anchors = np.sort(rng.choice(np.arange(2, len(index.frames) - 2), count // 4, replace=False))
-        near = index.frames[anchors]
-        frames = np.unique(np.concatenate([near + step for step in (-17, -9, 9, 17)]))
+        anchors = np.sort(rng.choice(np.arange(2, len(index.frames) - 2), count, replace=False))
+        frames = zoom(index.frames, anchors.tolist(), 2)
         frames = np.setdiff1d(frames, np.concatenate([part.frames for part in cache_._parts]))
+        frames = np.sort(rng.choice(frames, count, replace=False))
         before = session.timing.seconds
 
         def further(frames: Any = frames, count: int = count) -> None:
@@ -108,11 +111,11 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
         }  # fmt: skip
     kept = probes.encoded["vision"]
     many = {"vision": kept[np.resize(np.arange(len(kept)), 512)]}
-    zoom = {"vision": kept[:128]}
+    few = {"vision": kept[:128]}
 
     def match(question: str) -> None:
         mec.scorer.match(many, question, reference=many)
-        mec.scorer.match(zoom, question, reference=many)
+        mec.scorer.match(few, question, reference=many)
 
     result["match_640"] = statistics.median(timed(lambda n=n: match(f"who opens {n} ?"))[0] for n in range(5))
     return result
@@ -196,9 +199,8 @@ class Tree:
 
     def rank(self, video: Path, question: str, *options: object) -> dict[str, Any]:
         file = self.work / "ranking.json"
-        wall, _ = self.shell(
-            "rank", video, question, "--scorer", f"blip2:{self.model}", "-o", file, "--quiet", *options
-        )
+        scorer = () if "--server" in options else ("--scorer", f"blip2:{self.model}")
+        wall, _ = self.shell("rank", video, question, *scorer, "-o", file, "--quiet", *options)
         if not file.is_file():
             return {"failed": True}
         ranking = json.loads(file.read_text())
@@ -206,6 +208,22 @@ class Tree:
         stages = ranking.pop("stats")["seconds"]
         ranking["video"].pop("path")
         return {"wall": wall, **stages, "_ranks": json.dumps(ranking, sort_keys=True)}
+
+    def serve(self, videos: Path, port: int = 8641) -> tuple[str, subprocess.Popen[bytes]]:
+        """A server on this machine, once it answers: its address and its process."""
+        command = [sys.executable, "-m", "framenest", "serve", "--videos", videos, "--port", port,
+                   "--scorer", f"blip2:{self.model}", "--cache", self.work / "served",
+                   "--data", self.work / "data", "--quiet"]  # fmt: skip
+        process = subprocess.Popen([*map(str, command)], env=self._environment, stdout=subprocess.DEVNULL)
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"{url}/health"):
+                    return url, process
+            except OSError:
+                time.sleep(0.1)
+        process.kill()
+        raise RuntimeError("the server did not start")
 
 
 class Load:
@@ -311,6 +329,14 @@ def measure(tree: Tree, video: Path, wanted: list[str]) -> dict[str, Any]:
         ranks += [result[name].pop("_ranks", None) for name in ("first_question", "again")]
         result["rankings_equal_one_another"] = len(set(ranks)) == 1
         result["_ranks"] = ranks[0]
+    if "server" in wanted:
+        url, process = tree.serve(video.parent)
+        try:
+            asked = [tree.rank(video, question, "--server", url) for question in QUESTIONS]
+        finally:
+            process.terminate()
+            process.wait()
+        result["server"] = {"first": asked[0].get("wall"), "further": [one.get("wall") for one in asked[1:]]}
     if "load" in wanted:
         result["imports"] = tree.child("imports")
         result["load"] = [tree.child("load", tree.model, cache) for _ in range(2)]
@@ -320,7 +346,7 @@ def measure(tree: Tree, video: Path, wanted: list[str]) -> dict[str, Any]:
     if "encode" in wanted:
         result["encode"] = tree.child("encode", tree.model, cache)
     if "many" in wanted:
-        for jobs in ("default", "2", "4"):
+        for jobs in ("default", "1", "8"):
             store = tree.work / f"many-{jobs}"
             options = [] if jobs == "default" else ["--jobs", jobs]
             options += ["--scorer", f"blip2:{tree.model}", "--cache", store, "--quiet"]
@@ -340,8 +366,8 @@ def main() -> None:
     )
     parser.add_argument("--before", type=Path, help="another checkout, measured in the same run")
     parser.add_argument("--minutes", type=int, default=10, help="of the video")
-    parser.add_argument("--only", default="shell,load,session,encode,many", metavar="A,B")
-    parser.add_argument("--before-only", default="shell,load,session,encode,many", metavar="A,B")
+    parser.add_argument("--only", default=",".join(PARTS), metavar="A,B")
+    parser.add_argument("--before-only", default=",".join(PARTS), metavar="A,B")
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
     from machine import write

@@ -16,12 +16,14 @@ from framenest import MEC, IndexConfig, MECConfig, Ranking
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import many_videos
 from framenest.cli.many_videos import ManyVideos
+from framenest.config import ScorerConfig
 from framenest.corpus.batch_job import BatchJob, ItemOutcome, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
 from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import FramenestError
 from framenest.processes import ProcessLimits, machine_memory, own_memory
+from framenest.scorers import gpu
 from media import numbered_video
 from processes import PATIENCE, children
 
@@ -126,6 +128,36 @@ def test_all_workers_together_leave_the_machine_a_quarter_of_its_memory(monkeypa
     assert [jobs for jobs, _ in given] == [1, 3, 8]
     for jobs, limits in given:
         assert 0 < jobs * limits.memory <= 3 * machine_memory() // 4
+
+
+@pytest.mark.parametrize(
+    ("gibibytes", "cores", "device", "expected"),
+    [
+        (139, 16, "auto", 4),
+        (24, 16, "auto", 3),
+        (6, 16, "auto", 1),
+        (139, 2, "auto", 1),
+        (139, 16, "cpu", 16),
+    ],
+)
+def test_workers_beside_a_gpu_share_its_memory_and_the_cores(monkeypatch, gibibytes, cores, device, expected):
+    given = []
+    monkeypatch.setattr(many_videos, "run_in_processes", lambda *what: given.append(what[2]))
+    monkeypatch.setattr(many_videos, "runs_on_gpu", lambda name: name == "blip2")
+    monkeypatch.setattr(many_videos, "gpu_memory", lambda: gibibytes * 2**30)
+    monkeypatch.setattr(many_videos, "cores", lambda: cores)
+    job = BatchJob(scorer="blip2", scoring=ScorerConfig(device=device))
+    groups = index_groups([f"{number}.mp4" for number in range(40)])
+    ManyVideos(None, None, None, None, "local", None, None).outcomes(job, groups)
+    assert given == [expected]
+
+
+def test_without_a_driver_there_is_no_gpu_memory(monkeypatch):
+    def missing(_):
+        raise OSError
+
+    monkeypatch.setattr(gpu.ctypes, "CDLL", missing)
+    assert gpu.gpu_memory() == 0
 
 
 def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):

@@ -28,7 +28,7 @@ def machine(monkeypatch, cache):
     def made(installed, weights, gpu=False):
         monkeypatch.setattr(models.ModelEntry, "installed", lambda entry: entry.name in installed)
         monkeypatch.setattr(models.ModelEntry, "here", lambda entry, _: entry.name in weights)
-        monkeypatch.setattr(scorers, "_gpu", lambda: gpu)
+        monkeypatch.setattr(scorers, "has_gpu", lambda: gpu)
         return DirectoryStore(cache)
 
     return made
@@ -268,7 +268,7 @@ def test_the_hubs_client_comes_with_the_scorers_own_extra(monkeypatch, cache, sc
 def test_fetch_without_a_name_takes_the_best_for_this_machine(monkeypatch, capsys, hub, gpu, best, why):
     fetched = []
     monkeypatch.setattr(scorers, "reachable", lambda: hub)
-    monkeypatch.setattr(scorers, "_gpu", lambda: gpu)
+    monkeypatch.setattr(scorers, "has_gpu", lambda: gpu)
     monkeypatch.setattr(models, "fetch", lambda scorer, *_: fetched.append(scorer) or "/weights")
     monkeypatch.setattr(models.ModelEntry, "missing", lambda _: None)
     with pytest.raises(SystemExit) as end:

@@ -28,6 +28,7 @@ from framenest.errors import ConfigError, StoreError
 from framenest.processes import ProcessLimits, cores, memory_share
 from framenest.progress_bars import Bars
 from framenest.scorers import choose, runs_on_gpu
+from framenest.scorers.gpu import gpu_memory
 from framenest.text import duration_text
 
 MANY_PANEL = "Many videos"
@@ -36,6 +37,9 @@ TIME_LIMIT = 1800.0
 """Seconds for one video or question, unless the command line says otherwise."""
 NAME = 28
 """Characters of a video's name beside its bar."""
+GPU_BYTES, GPU_CORES = 8 * 2**30, 4
+"""What a worker beside a GPU gets of its memory and of the cores. BLIP-2 takes 5 GB of memory;
+benchmarks/gpu_machine.py has videos a minute by number of workers."""
 TELL = 60.0
 """Seconds between two lines on the progress where there is no terminal."""
 
@@ -46,7 +50,9 @@ class ManyVideos:
 
     panel: ClassVar = MANY_PANEL
     jobs: int | None = option(
-        "Worker processes. [default: one per core]", type=click.IntRange(1), metavar="N"
+        "Worker processes. [default: one per core; fewer where each loads a model onto a GPU]",
+        type=click.IntRange(1),
+        metavar="N",
     )
     time_limit: float | None = option(
         "For one video or question; 0 for none. [default: 30m]", type=Duration()
@@ -102,9 +108,11 @@ class ManyVideos:
 
 
 def _workers_for(job: BatchJob) -> int:
-    """One worker per core; a single one where each would load a model onto the GPU."""
+    """One worker per core; where each loads a model onto the GPU, as many as keep it or the cores busy."""
     name = choose(local_directory(job.store()))[0] if job.scorer == "auto" else job.scorer
-    return 1 if name is not None and runs_on_gpu(name) and job.scoring.device != "cpu" else cores()
+    if name is None or not runs_on_gpu(name) or job.scoring.device == "cpu":
+        return cores()
+    return max(1, min(gpu_memory() // GPU_BYTES, cores() // GPU_CORES))
 
 
 def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, **settings: Any) -> BatchJob:

