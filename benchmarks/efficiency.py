@@ -44,7 +44,8 @@ from framenest.lmm import messages
 from framenest.lmm.client import Client
 from framenest.scorers import load_scorer
 from framenest.selectors import load_selector
-from framenest.selectors.published_selectors import THUMBNAIL, MecSelector, RuleSelector
+from framenest.selectors.published_selectors import MecSelector
+from framenest.selectors.rule_selector import THUMBNAIL, RuleSelector
 
 BUDGETS = (8, 16, 32, 64, 128, 256)
 SELECTORS = ("mec", "aks", "wfs-sb")

@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[1]
 ROOMS = [
     ["installation"],
     ["errors", "text", "timing", "progress_bars"],
-    ["records", "plugins"],
+    ["records", "plugins", "checked_settings"],
     ["config", "frames", "processes"],
-    ["protocols", "images", "image_limits"],
+    ["protocols", "images", "image_limits", "worker_process"],
     ["cache"],
     ["transcript"],
     ["models"],

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
 
-from framenest.errors import BadSetting, ConfigError
+from framenest.checked_settings import (
+    ANY,
+    DEVICES,
+    NOT_NEGATIVE,
+    ODD,
+    POSITIVE,
+    SECONDS,
+    SHARE,
+    SUBTITLES,
+    SWITCH,
+    UNIT,
+    CheckedSettings,
+    finite,
+    one_of,
+    setting,
+    whole,
+)
+from framenest.errors import ConfigError
 
 Probing = Literal["uniform", "keyframes"]
 RelevanceText = Literal["question", "question+options"]
@@ -17,133 +33,68 @@ Calibration = Literal["auto", "none", "logistic"]
 Rule = Literal["paper", "residual"]
 
 
-Allowed = tuple[str, Callable[[Any], bool]]
-"""What a setting may be, in words and as a check."""
-
-
-def setting(
-    default: Any,
-    help: str,  # noqa: A002 - click's word
-    allowed: Allowed,
-    whose: str = "paper",
-    *,
-    moment: bool = False,
-) -> Any:
-    """A config field with its one-line explanation, which becomes the option's help, and its range.
-
-    moment: a time in the video, which people may write as [HH:]MM:SS.
-    """
-    return field(
-        default=default, metadata={"help": help, "allowed": allowed, "whose": whose, "moment": moment}
-    )
-
-
-def _finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _whole(least: int, unit: str = "") -> Allowed:
-    words = f"a whole number{unit and f' of {unit}'}, {least} or more"
-    return words, lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _one_of(kind: Any) -> Allowed:
-    return "one of " + ", ".join(get_args(kind)), lambda value: value in get_args(kind)
-
-
-_ANY: Allowed = "anything", lambda _: True  # checked against another setting
-_SWITCH: Allowed = "True or False", lambda value: isinstance(value, bool)
-_POSITIVE: Allowed = "more than 0", lambda value: _finite(value) and value > 0
-_NOT_NEGATIVE: Allowed = "a number, 0 or more", lambda value: _finite(value) and value >= 0
-_SECONDS: Allowed = "seconds, 0 or more", _NOT_NEGATIVE[1]
-_UNIT: Allowed = "between 0 and 1", lambda value: _finite(value) and 0 <= value <= 1
-_SHARE: Allowed = "more than 0, at most 1", lambda value: _finite(value) and 0 < value <= 1
-_ODD: Allowed = "an odd whole number, 1 or more", lambda value: _whole(1)[1](value) and value % 2 == 1
-_SUBTITLES: Allowed = (
-    "auto, none, a file or a folder",
-    lambda value: value is None or (isinstance(value, str) and bool(value.strip())),
-)
-_DEVICES: Allowed = (
-    "a name such as cpu or cuda:0, or several with commas",
-    lambda value: isinstance(value, str) and all(part.strip() for part in value.split(",")),
-)
-
-
-class _Checked:
-    """A config whose settings are checked on construction."""
-
-    def __post_init__(self) -> None:
-        for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            words, ok = one.metadata["allowed"]
-            self._require(ok(getattr(self, one.name)), one.name, words)
-
-    def _require(self, ok: bool, name: str, allowed: str) -> None:
-        if not ok:
-            raise BadSetting(name, getattr(self, name), allowed)
-
-
 @dataclass(frozen=True)
-class IndexConfig(_Checked):
+class IndexConfig(CheckedSettings):
     """What the reusable index of a video depends on. Only these enter its cache key."""
 
-    base_probes: int = setting(256, "P0: probes of a very short video.", _whole(1))
-    extra_probes: int = setting(256, "P1: probes added as the video gets longer.", _whole(0))
+    base_probes: int = setting(256, "P0: probes of a very short video.", whole(1))
+    extra_probes: int = setting(256, "P1: probes added as the video gets longer.", whole(0))
     saturation: float = setting(
         1800.0,
         "τp: seconds of video at which all extra probes are used.",
-        ("seconds, more than 0", _POSITIVE[1]),
+        ("seconds, more than 0", POSITIVE[1]),
     )
     max_gap: float | None = setting(
         None,
         "Seconds: as many probes as it takes that no longer stretch goes unseen.",
-        ("seconds, more than 0", lambda value: value is None or (_finite(value) and value > 0)),
+        ("seconds, more than 0", lambda value: value is None or (finite(value) and value > 0)),
         "default",
     )
     probing: Probing = setting(
-        "uniform", "Where probes lie: an exact grid, or on key frames (much faster).", _one_of(Probing)
+        "uniform", "Where probes lie: an exact grid, or on key frames (much faster).", one_of(Probing)
     )
-    thumbnail: int = setting(32, "d: short side of the thumbnails, in pixels.", _whole(1, "pixels"))
-    blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.", _ODD)
-    exposure_mean: float = setting(0.5, "μ: the best exposed intensity.", _UNIT)
-    exposure_sigma: float = setting(0.2, "σ: how far from it still counts as well exposed.", _POSITIVE)
+    thumbnail: int = setting(32, "d: short side of the thumbnails, in pixels.", whole(1, "pixels"))
+    blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.", ODD)
+    exposure_mean: float = setting(0.5, "μ: the best exposed intensity.", UNIT)
+    exposure_sigma: float = setting(0.2, "σ: how far from it still counts as well exposed.", POSITIVE)
     start: float = setting(
-        0.0, "Look only at the video from here: seconds or [HH:]MM:SS.", _SECONDS, moment=True
+        0.0, "Look only at the video from here: seconds or [HH:]MM:SS.", SECONDS, moment=True
     )
-    end: float | None = setting(None, "Look only at the video up to here.", _ANY, moment=True)
+    end: float | None = setting(None, "Look only at the video up to here.", ANY, moment=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        late = self.end is None or (_finite(self.end) and self.end > self.start)
+        late = self.end is None or (finite(self.end) and self.end > self.start)
         self._require(late, "end", f"seconds, more than start ({self.start:g})")
 
 
 @dataclass(frozen=True)
-class DiscoveryConfig(_Checked):
+class DiscoveryConfig(CheckedSettings):
     """How evidence is scored on the probes, and where the search zooms in.
 
     A cue `x` enters the evidence with the weight `x_weight`.
     """
 
-    relevance_weight: float = setting(0.7, "λr: weight of the scorer's relevance.", _NOT_NEGATIVE)
-    change_weight: float = setting(0.2, "λΔ: weight of local visual change.", _NOT_NEGATIVE)
-    observability_weight: float = setting(0.1, "λo: weight of sharpness times exposure.", _NOT_NEGATIVE)
-    segment_length: int = setting(4, "L: probes in a segment.", _whole(1))
-    activation: float = setting(0.25, "η: share of the segments that are searched more finely.", _SHARE)
-    anchors: int = setting(1, "Anchors in each active segment (the paper has 1).", _whole(1))
-    zoom: int = setting(2, "Lz: new frames on each side of an anchor.", _whole(0))
+    relevance_weight: float = setting(0.7, "λr: weight of the scorer's relevance.", NOT_NEGATIVE)
+    change_weight: float = setting(0.2, "λΔ: weight of local visual change.", NOT_NEGATIVE)
+    observability_weight: float = setting(0.1, "λo: weight of sharpness times exposure.", NOT_NEGATIVE)
+    segment_length: int = setting(4, "L: probes in a segment.", whole(1))
+    activation: float = setting(0.25, "η: share of the segments that are searched more finely.", SHARE)
+    anchors: int = setting(1, "Anchors in each active segment (the paper has 1).", whole(1))
+    zoom: int = setting(2, "Lz: new frames on each side of an anchor.", whole(0))
     relevance_text: RelevanceText = setting(
-        "question", "What frames are scored against.", _one_of(RelevanceText), "default"
+        "question", "What frames are scored against.", one_of(RelevanceText), "default"
     )
     text_weight: float = setting(
-        0.25, "λt: weight of text read on screen, with --ocr.", _NOT_NEGATIVE, "default"
+        0.25, "λt: weight of text read on screen, with --ocr.", NOT_NEGATIVE, "default"
     )
     speech_weight: float = setting(
-        0.6, "λs: weight of what is said, with --subtitles.", _NOT_NEGATIVE, "default"
+        0.6, "λs: weight of what is said, with --subtitles.", NOT_NEGATIVE, "default"
     )
 
 
 @dataclass(frozen=True)
-class RankingConfig(_Checked):
+class RankingConfig(CheckedSettings):
     """How candidates are put in order.
 
     `paper` trades evidence, coverage and diversity at each rank. `residual` takes the evidence that no chosen
@@ -151,31 +102,31 @@ class RankingConfig(_Checked):
     """
 
     horizon: int = setting(
-        256, "M: length of the ranking, and of the shift from evidence to context.", _whole(1)
+        256, "M: length of the ranking, and of the shift from evidence to context.", whole(1)
     )
-    evidence_weight_start: float = setting(0.6, "we+: weight of evidence at the first ranks.", _UNIT)
-    evidence_weight_end: float = setting(0.2, "we−: weight of evidence at the last rank.", _UNIT)
-    gamma: float = setting(1.0, "γ: above 1 the shift comes later, below 1 earlier.", _POSITIVE)
-    diversity_weight: float = setting(0.2, "wd: weight of visual diversity, the same at every rank.", _UNIT)
+    evidence_weight_start: float = setting(0.6, "we+: weight of evidence at the first ranks.", UNIT)
+    evidence_weight_end: float = setting(0.2, "we−: weight of evidence at the last rank.", UNIT)
+    gamma: float = setting(1.0, "γ: above 1 the shift comes later, below 1 earlier.", POSITIVE)
+    diversity_weight: float = setting(0.2, "wd: weight of visual diversity, the same at every rank.", UNIT)
     coverage_term: bool = setting(
-        True, "Reward frames far from those already chosen (off: an ablation).", _SWITCH
+        True, "Reward frames far from those already chosen (off: an ablation).", SWITCH
     )
     rule: Rule = setting(
-        "paper", "The paper's weighted sum, or evidence that is not yet shown.", _one_of(Rule), "default"
+        "paper", "The paper's weighted sum, or evidence that is not yet shown.", one_of(Rule), "default"
     )
-    evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", _POSITIVE, "default")
-    event_shortest: float = setting(3.0, "a: seconds that events last at least.", _POSITIVE, "default")
-    event_longest: float = setting(60.0, "b: seconds that events last at most.", _POSITIVE, "default")
+    evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", POSITIVE, "default")
+    event_shortest: float = setting(3.0, "a: seconds that events last at least.", POSITIVE, "default")
+    event_longest: float = setting(60.0, "b: seconds that events last at most.", POSITIVE, "default")
     scene_shortest: float = setting(
-        40.0, "The same where relevance does not dip between two frames.", _POSITIVE, "default"
+        40.0, "The same where relevance does not dip between two frames.", POSITIVE, "default"
     )
     scene_longest: float = setting(
-        240.0, "The same where relevance does not dip between two frames.", _POSITIVE, "default"
+        240.0, "The same where relevance does not dip between two frames.", POSITIVE, "default"
     )
     same_look_from: float = setting(
         0.995,
         "s₀: similarity of looks from which two frames may show the same thing.",
-        ("0 or more, less than 1", lambda value: _finite(value) and 0 <= value < 1),
+        ("0 or more, less than 1", lambda value: finite(value) and 0 <= value < 1),
         "default",
     )
 
@@ -192,46 +143,46 @@ class RankingConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class ScorerConfig(_Checked):
+class ScorerConfig(CheckedSettings):
     """How the scorer runs, and what is added to it. What changes its numbers is said in every output."""
 
     device: str = setting(
-        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", _DEVICES, "default"
+        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", DEVICES, "default"
     )
     batch: int | None = setting(
         None,
         "Frames at a time; fewer need less memory.",
-        (_whole(1)[0], lambda value: value is None or _whole(1)[1](value)),
+        (whole(1)[0], lambda value: value is None or whole(1)[1](value)),
         "default",
     )
     precision: Precision = setting(
-        "auto", "Of the model: auto is float16 on a GPU, float32 elsewhere.", _one_of(Precision), "default"
+        "auto", "Of the model: auto is float16 on a GPU, float32 elsewhere.", one_of(Precision), "default"
     )
     calibration: Calibration = setting(
         "auto",
         "How scores become relevance: auto is none for matching probabilities, logistic elsewhere.",
-        _one_of(Calibration),
+        one_of(Calibration),
         "default",
     )
     revision: str | None = setting(
         None,
         "Of the scorer's weights on the hub: a commit, a branch or a tag; the pinned one by default.",
-        _ANY,
+        ANY,
         "default",
     )
     rerank: int = setting(
-        0, "Score this many of the best candidates again with the reranker.", _whole(0), "default"
+        0, "Score this many of the best candidates again with the reranker.", whole(0), "default"
     )
-    reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", _ANY, "default")
+    reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", ANY, "default")
     ocr: int = setting(
-        0, "Read text on screen on this many frames; 0 reads none.", _whole(0, "frames"), "default"
+        0, "Read text on screen on this many frames; 0 reads none.", whole(0, "frames"), "default"
     )
     subtitles: str | None = setting(
         None,
         "What is said, as evidence: a FILE (SRT, WebVTT, ASS, whisper's JSON), a folder of files with the "
         "videos' names, auto (such a file beside the video, or a track inside it) or none. "
         "[default: auto; none where selectors are evaluated and in Python]",
-        _SUBTITLES,
+        SUBTITLES,
         "default",
     )
 

@@ -23,9 +23,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from framenest.agents.mcp_server import http_app, mcp_server
 from framenest.agents.video_tools import short_side
-from framenest.processes import Cancelled
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
+from framenest.worker_process import Cancelled
 from media import number_in, numbered_video
 from processes import PATIENCE
 from served import free_port

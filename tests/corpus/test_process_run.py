@@ -22,8 +22,9 @@ from framenest.corpus.manifest import index_groups, ranking_groups
 from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import FramenestError
-from framenest.processes import ProcessLimits, machine_memory, own_memory
+from framenest.processes import machine_memory, own_memory
 from framenest.scorers import gpu
+from framenest.worker_process import ProcessLimits
 from media import numbered_video
 from processes import PATIENCE, children
 

@@ -11,7 +11,7 @@ from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.remote_scorer import BatchingEncoder
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch
-from framenest.processes import ProcessLimits, WorkerLost
+from framenest.worker_process import ProcessLimits, WorkerLost
 
 WHITE, BLACK, REFUSED = 255, 0, 120.5
 

@@ -13,7 +13,7 @@ import pytest
 
 from framenest.config import MECConfig
 from framenest.errors import IndexMismatch, StoreError, VideoError
-from framenest.processes import ProcessLimits, machine_memory
+from framenest.processes import machine_memory
 from framenest.server import service, uploads, video_check
 from framenest.server.partial_file import PartialFile, StorageQuota
 from framenest.server.refusals import Refusal
@@ -22,6 +22,7 @@ from framenest.server.service import Service
 from framenest.server.uploads import Uploads
 from framenest.server.video_check import check_video
 from framenest.server.video_worker import VideoWorker
+from framenest.worker_process import ProcessLimits
 from processes import PATIENCE, children, standing_still
 
 

@@ -15,8 +15,9 @@ from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLi
 from framenest.cli.options import argument, option
 from framenest.cli.output_files import OutputFile
 from framenest.cli.parameter_types import Budgets, SelectorName
+from framenest.cli.ranking_printer import NO_MATCH
 from framenest.cli.scorer_options import Descriptions, ScorerChoice
-from framenest.cli.terminal import NO_MATCH, confirm, note, write_json
+from framenest.cli.terminal import confirm, note, write_json
 from framenest.cli.video_options import VideoOptions
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError

@@ -12,9 +12,10 @@ from framenest.cli.common_options import Common
 from framenest.cli.options import argument, option
 from framenest.cli.output_files import PictureFile
 from framenest.cli.parameter_types import SelectorNames
+from framenest.cli.ranking_printer import note_if_short
 from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.select import NAMES
-from framenest.cli.terminal import confirm, note_if_short, out, short_path, table
+from framenest.cli.terminal import confirm, out, short_path, table
 from framenest.cli.video_options import VideoOptions
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec

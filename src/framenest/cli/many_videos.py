@@ -25,11 +25,12 @@ from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
 from framenest.corpus.process_run import Watch, run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import ConfigError, StoreError
-from framenest.processes import ProcessLimits, cores, memory_share
+from framenest.processes import cores, memory_share
 from framenest.progress_bars import Bars
 from framenest.scorers import choose, runs_on_gpu
 from framenest.scorers.gpu import gpu_memory
 from framenest.text import duration_text
+from framenest.worker_process import ProcessLimits
 
 MANY_PANEL = "Many videos"
 LOCAL = ("engine", "local")

@@ -18,18 +18,10 @@ from framenest.cli.feature_options import KeptFeatures
 from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
 from framenest.cli.options import argument, option
 from framenest.cli.output_files import check_writable, check_writable_folder
+from framenest.cli.ranking_printer import print_facts, print_prefix, print_ranks
 from framenest.cli.ranking_server import RankingServer
 from framenest.cli.scorer_options import Descriptions, ScorerChoice
-from framenest.cli.terminal import (
-    confirm,
-    note,
-    print_facts,
-    print_prefix,
-    print_ranks,
-    quiet,
-    short_path,
-    write_json,
-)
+from framenest.cli.terminal import confirm, note, quiet, short_path, write_json
 from framenest.cli.video_options import VideoOptions
 from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob

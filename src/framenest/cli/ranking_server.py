@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, FramenestError, VideoError
 from framenest.method.look_for import LookFor
-from framenest.method.ranking import RANKING_FORMAT, Ranking, read_result
+from framenest.method.ranking import RANKING_FORMAT, Ranking
+from framenest.method.result_loading import read_result
 from framenest.progress_bars import Bars
 from framenest.text import one_line
 from framenest.video.address import is_remote

@@ -10,7 +10,8 @@ import rich_click as click
 from framenest.cli import options
 from framenest.cli.common_options import Common
 from framenest.cli.options import argument, option
-from framenest.cli.terminal import out, print_facts, print_prefix, print_ranks, say_labelled
+from framenest.cli.ranking_printer import print_facts, print_prefix, print_ranks
+from framenest.cli.terminal import out, say_labelled
 from framenest.method.ranking import Ranking
 from framenest.selectors.selection import Selection, load_result
 

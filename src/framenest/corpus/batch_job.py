@@ -26,7 +26,6 @@ from framenest.errors import FramenestError, StoreError
 from framenest.method.index import SparseIndex
 from framenest.method.mec import MEC, index_key
 from framenest.method.ranking import Ranking
-from framenest.processes import Cancelled, WorkerLost
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_cache import LargeFeatures, features_key
@@ -34,6 +33,7 @@ from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.session import Session
 from framenest.text import clock, one_line
 from framenest.video import open_video
+from framenest.worker_process import Cancelled, WorkerLost
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, WorkQueue
 from framenest.errors import FramenestError
-from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess, cores
+from framenest.processes import cores
+from framenest.worker_process import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
 
 log = logging.getLogger("framenest")
 POLL = 0.2

@@ -21,9 +21,9 @@ from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, WorkQ
 from framenest.corpus.process_run import POLL
 from framenest.corpus.remote_scorer import PATIENCE, BatchingEncoder, RemoteScorer
 from framenest.errors import ConfigError, FramenestError, MissingExtra
-from framenest.processes import ProcessLimits, WorkerLost
 from framenest.text import one_line
 from framenest.video.address import is_remote
+from framenest.worker_process import ProcessLimits, WorkerLost
 
 RETRIES = 5
 """How often a task, or a request to an encoder, is retried when its worker or node is lost."""

@@ -18,9 +18,9 @@ from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.process_run import POLL
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch
-from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Encoded, Scorer
 from framenest.scorers import load_scorer
+from framenest.worker_process import ProcessLimits, Report, WorkerLost, WorkerProcess
 
 LARGEST_BATCH = 64
 """Frames of several videos that are encoded together at most."""

@@ -19,7 +19,7 @@ from framenest.method import appearance
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder, Progress, Scorer
 from framenest.selectors import load_selector, needs_scorer
-from framenest.selectors.published_selectors import THUMBNAIL
+from framenest.selectors.rule_selector import THUMBNAIL
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 

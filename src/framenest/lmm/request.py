@@ -18,7 +18,7 @@ from framenest.lmm.pairing_cost import PairingCost
 from framenest.lmm.request_fields import check_request, pictures_of
 from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import load_file
+from framenest.method.result_loading import load_file
 
 REQUEST_FORMAT = 2
 

@@ -15,8 +15,9 @@ from framenest.cache.archive import write_atomic
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Ranking, load_file, read_file
+from framenest.method.ranking import Ranking
 from framenest.method.result_fields import check_selection
+from framenest.method.result_loading import load_file, read_file
 from framenest.protocols import Decoder
 from framenest.session import Video
 
@@ -133,3 +134,11 @@ def prefix_of(
         complete,
         why if len(frames) < budget else "",
     )
+
+
+def ranked_prefix(
+    decoder: Decoder, budget: int, frames: NDArray[np.int64], order: NDArray[np.int64]
+) -> Prefix:
+    """The first `budget` of an order, in time order with their ranks. frames: (n,); order: positions."""
+    place = np.argsort(order[:budget], kind="stable")
+    return prefix_of(decoder, budget, frames[order[place]], place + 1)

@@ -19,7 +19,7 @@ from framenest.lmm.client import Client
 from framenest.lmm.prompt import CITE
 from framenest.method.look_for import LookFor
 from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.processes import Cancelled, ProcessLimits, memory_share
+from framenest.processes import memory_share
 from framenest.server.frame_images import FrameImages
 from framenest.server.jobs import Job, Jobs
 from framenest.server.journal import Journal
@@ -31,6 +31,7 @@ from framenest.server.server_settings import ServerSettings
 from framenest.server.uploads import Uploads
 from framenest.server.video_worker import VideoWorker
 from framenest.transcript.find import NONE, transcript_files
+from framenest.worker_process import Cancelled, ProcessLimits
 
 ANSWER_SECONDS = 120.0
 ANSWERS_AT_ONCE = 4

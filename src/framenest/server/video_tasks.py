@@ -21,11 +21,11 @@ from framenest.lmm import ImageLimits, Request, messages
 from framenest.method.look_for import LookFor
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
-from framenest.processes import Report
 from framenest.protocols import Progress
 from framenest.session import Session
 from framenest.video import reopen
 from framenest.video.pyav import PyAVDecoder
+from framenest.worker_process import Report
 
 QUALITY = 85
 

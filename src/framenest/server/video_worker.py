@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from framenest.errors import VideoError
-from framenest.processes import Cancelled, ProcessLimits, WorkerLost, WorkerProcess
 from framenest.protocols import Progress
 from framenest.server.server_settings import ServerSettings
 from framenest.server.video_tasks import load_tasks
+from framenest.worker_process import Cancelled, ProcessLimits, WorkerLost, WorkerProcess
 
 GRACE = 5.0  # seconds that a cancelled task may take to stop by itself
 NICENESS = 5  # answering requests goes before work
