@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ float64, and no similarity depends on the BLAS, its threads or the order of summ
 BLACK = 1e-12
 AT_ONCE = 4096
 """Candidates up to which all similarities are computed at once: 128 MiB."""
+GROUP = 16
+"""Neighbouring pixels that a sketch joins."""
+FEW = 16
+"""Look-alikes of a frame up to which, on the mean, computing their similarities alone is the faster way."""
 
 
 def gray(thumbnails: Pixels) -> NDArray[np.float64]:
@@ -72,3 +77,54 @@ def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[
         pairs = vectors @ vectors.T
         return lambda row: pairs[row]
     return lambda row: vectors @ vectors[row]
+
+
+def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[int], NDArray[np.float64]]:
+    """The same as `similarity_rows` where s_nm > least; what is not above may be 0 instead.
+
+    Most frames of a long video look nothing alike, and a sketch of each is enough to tell; similarities are
+    computed for the rest. Where many look alike, all are. The same bits either way (GRID).
+
+    >>> look_alike_rows(np.eye(3, dtype=np.float32)[[0, 1, 0]], 0.5)(0).tolist()
+    [1.0, 0.0, 1.0]
+    """
+    sketch = _sketch(appearance)
+    at_most = least - _float32_error(appearance.shape[1])
+    maybe = sketch @ sketch.T > at_most if len(sketch) <= AT_ONCE else None
+    if maybe is not None and np.count_nonzero(maybe) > FEW * len(sketch):
+        return similarity_rows(appearance)
+
+    @cache
+    def rows() -> Callable[[int], NDArray[np.float64]]:
+        return similarity_rows(appearance)
+
+    def row_of(row: int) -> NDArray[np.float64]:
+        others = np.flatnonzero(sketch @ sketch[row] > at_most if maybe is None else maybe[row])
+        if len(others) > 8 * FEW:
+            return rows()(row)
+        similarity = np.zeros(len(sketch))
+        similarity[others] = appearance[others].astype(np.float64) @ appearance[row].astype(np.float64)
+        return similarity
+
+    return row_of
+
+
+def _sketch(appearance: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(n, m) vectors whose products are nowhere below the similarities, and far fewer numbers.
+
+    With f = p + q, p the means of groups of pixels and q what is left: f·f' = p·p' + q·q' ≤ p·p' + ‖q‖‖q'‖,
+    the product of (p, ‖q‖) and (p', ‖q'‖). ‖q‖ is rounded up, their product is not: see `_float32_error`.
+    """
+    count, size = appearance.shape
+    whole = size - size % GROUP
+    means = appearance[:, :whole].reshape(count, -1, GROUP).sum(axis=2) * np.float32(GROUP**-0.5)
+    joined = np.concatenate([means, appearance[:, whole:]], axis=1)
+    left = np.einsum("ij,ij->i", appearance, appearance) - np.einsum("ij,ij->i", joined, joined)
+    rest = np.sqrt(np.maximum(left, 0.0) + np.float32(_float32_error(size)))
+    found: NDArray[np.float32] = np.concatenate([joined, rest[:, None]], axis=1)
+    return found
+
+
+def _float32_error(size: int) -> float:
+    """At least as much as float32 errs in a product of unit vectors of this size, and of their sketches."""
+    return float(np.finfo(np.float32).eps) * (size + 2 * GROUP)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
-from framenest.method.appearance import similarity_rows
+from framenest.method.appearance import look_alike_rows
 from framenest.method.durations import Durations
 from framenest.method.greedy import Floats, Greedy
 
@@ -85,7 +85,7 @@ def residual(
     horizon = min(config.horizon, size)
     floor = np.maximum(relevance.astype(np.float64), LEAST)
     worths = np.atleast_2d(evidence).astype(np.float64) + config.evidence_floor
-    similarities = similarity_rows(appearance)
+    similarities = look_alike_rows(appearance, config.same_look_from)
     durations = Durations(
         (config.event_shortest, config.event_longest), (config.scene_shortest, config.scene_longest)
     )
