@@ -91,6 +91,18 @@ def test_no_choice_is_broken_across_lines(capsys, monkeypatch, columns):
     assert set(PRESETS) <= seen
 
 
+def test_examples_can_be_copied_from_help(capsys, monkeypatch):
+    """Each line of an example stands whole on a line of its own, at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    seen = 0
+    for path, command in commands(app):
+        shown = [line.strip() for line in run(capsys, *path, "--help")[1].splitlines()]
+        for line in (command.help or "").partition("\b")[2].strip().splitlines():
+            assert line.strip() in shown, (path, line)
+            seen += "framenest " in line
+    assert seen > 35
+
+
 ASK = ("ask", "no.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
 QA = ("evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h")
 EXPORT = ("export", "no.json", "-k", "4")

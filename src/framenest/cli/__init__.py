@@ -15,6 +15,8 @@ from framenest.errors import FramenestError
 __all__ = ["app", "main"]
 
 
+# a blank line between paragraphs of help, and before its examples
+@click.rich_config({"text_paragraph_linebreaks": "\n\n", "padding_helptext_first_line": (0, 0, 1, 0)})
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 )
@@ -28,7 +30,8 @@ def app() -> None:
     framenest show kiln.json
     framenest report kiln.json -o kiln.html
     framenest extract kiln.json -k 8 --to frames/
-    framenest ask kiln.mp4 "What does the potter do after firing?" --base-url http://localhost:8000/v1
+    framenest ask kiln.mp4 "What does the potter do after firing?" \\
+      --base-url http://localhost:8000/v1
     """
 
 

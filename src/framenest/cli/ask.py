@@ -84,9 +84,12 @@ def ask(
     environment and written nowhere.
 
     \b
-    framenest ask kiln.mp4 "What happens after firing?" -k 16 --base-url http://localhost:8000/v1 -o kiln.json
-    framenest ask kiln.mp4 "What is fired?" --options cups tiles --budget-ladder 8,16,32 --base-url …
-    framenest ask kiln.mp4 "What happens after firing?" --rewrite --with-transcript --base-url …
+    framenest ask kiln.mp4 "What happens after firing?" -k 16 -o kiln.json \\
+      --base-url http://localhost:8000/v1
+    framenest ask kiln.mp4 "What is fired?" --options cups tiles \\
+      --budget-ladder 8,16,32 --base-url …
+    framenest ask kiln.mp4 "What happens after firing?" \\
+      --rewrite --with-transcript --base-url …
     """
     if sum(given is not None for given in (budget, budget_ladder, token_budget.max_tokens)) > 1:
         raise ConfigError("give one of -k, --budget-ladder and --max-tokens, not several")

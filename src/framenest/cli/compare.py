@@ -47,7 +47,8 @@ def compare(
     over its choice where it does not rank.
 
     \b
-    framenest compare kiln.mp4 "What happens after firing?" --selectors mec,uniform,aks -k 16
+    framenest compare kiln.mp4 "What happens after firing?" \\
+      --selectors mec,uniform,aks -k 16
     """
     rows = table(*HEADINGS, left=["selector"], wrap=["selector"], gap=0)
     prefixes, shown, thumbnails = {}, {}, {}

@@ -140,8 +140,10 @@ def qa(
     on where it was. Run it again with another benchmark and the same --results to fill the table.
 
     \b
-    framenest evaluate qa --dataset videomme --annotations test-00000-of-00001.parquet --videos data/ \\
-      --base-url http://localhost:8000/v1 --scorer blip2 --selectors mec,uniform,aks,wfs-sb
+    framenest evaluate qa --dataset videomme --videos data/ \\
+      --annotations test-00000-of-00001.parquet \\
+      --base-url http://localhost:8000/v1 \\
+      --scorer blip2 --selectors mec,uniform,aks,wfs-sb
     """
     if scorer is None and any(needs_scorer(name) for name in selectors):
         raise ConfigError("name the scorer that selects, as --scorer tags; `framenest models` lists them")

@@ -80,7 +80,8 @@ def recall(
     QUESTIONS is a JSON list of {"video", "question", "intervals": [[start, end], …]} in seconds.
 
     \b
-    framenest evaluate recall qa.json --scorer tags --selectors mec,aks --json recall.json
+    framenest evaluate recall qa.json --scorer tags --selectors mec,aks \\
+      --json recall.json
     framenest evaluate recall qa.json --scorer noisy-truth:2
     """
     if plot_file is not None:

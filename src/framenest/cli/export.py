@@ -63,9 +63,11 @@ def export(
     dataset's order.
 
     \b
-    framenest export kiln.json -k 16 --style vllm-video --model Qwen/Qwen3.5-9B -o request.json
+    framenest export kiln.json -k 16 --style vllm-video \\
+      --model Qwen/Qwen3.5-9B -o request.json
     framenest export kiln.json --style qwen --max-tokens 16000 -o kiln-qwen.json
-    framenest export rankings/*.json -k 32 --style wfs-sb --rows videomme.json -o wfs_32.json
+    framenest export rankings/*.json -k 32 --style wfs-sb \\
+      --rows videomme.json -o wfs_32.json
     """
     if output is not None and output != "-":
         (check_writable_folder if style == FOLDER else check_writable)(Path(output))

@@ -46,7 +46,8 @@ def index(
 
     \b
     framenest index lectures/ --jobs 8
-    framenest index films.csv more/*.mp4 --scorer none --probing keyframes --cache s3://bucket/library
+    framenest index films.csv more/*.mp4 --scorer none --probing keyframes \\
+      --cache s3://bucket/library
     """
     found = find_videos(videos, pictures=video_options.fps is not None)
     job = batch_job(

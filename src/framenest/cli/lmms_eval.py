@@ -31,7 +31,8 @@ def tasks(
     others set the rest (docs/lmms-eval.md).
 
     \b
-    python -m lmms_eval --model qwen3_5 --model_args pretrained=Qwen/Qwen3.5-9B,max_num_frames=32 \\
+    python -m lmms_eval --model qwen3_5 \\
+      --model_args pretrained=Qwen/Qwen3.5-9B,max_num_frames=32 \\
       --tasks framenest_videomme --include_path $(framenest lmms-eval tasks)
     """
     folder = write_tasks(common.local, selectors)

@@ -96,10 +96,12 @@ def rank(
     numbered images with --fps.
 
     \b
-    framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json -k 8,16
+    framenest rank kiln.mp4 "What happens after firing?" -o kiln.json -k 8,16
     framenest rank kiln.mp4 --questions questions.txt -o rankings/
-    framenest rank kiln.mp4 "What is fired?" --options cups tiles --relevance-text question+options
-    framenest rank kiln.mp4 "What happens after firing?" --look-for "a glowing kiln" --look-for "cups cooling"
+    framenest rank kiln.mp4 "What is fired?" --options cups tiles \\
+      --relevance-text question+options
+    framenest rank kiln.mp4 "What happens after firing?" \\
+      --look-for "a glowing kiln" --look-for "cups cooling"
     framenest rank kiln.mp4 --no-question --start 60 --end 180
     framenest rank --manifest asked.csv -o rankings/ --jobs 8
     framenest rank kiln.mp4 "What is fired?" --server http://127.0.0.1:8600

@@ -39,7 +39,8 @@ def select(
     `framenest rank`.
 
     \b
-    framenest select kiln.mp4 "What happens after firing?" --selector aks -k 8,16 -o aks.json
+    framenest select kiln.mp4 "What happens after firing?" \\
+      --selector aks -k 8,16 -o aks.json
     """
     with common.bars() as bars:
         chosen = load_selector(selector, scorer.session(common, bars, [selector]))
