@@ -81,6 +81,7 @@ def child(video: str, store: str) -> None:
 
 def measure(video: str, tree: Path = HERE.parent) -> dict[str, Any]:
     """One round of a tree: an empty cache, then the same again with what was kept."""
+    load = os.getloadavg()[0]  # of the last minute, by others
     with tempfile.TemporaryDirectory() as folder:
         models = DirectoryStore(cache_dir()).root / "models"
         (Path(folder) / "models").symlink_to(models, target_is_directory=True)
@@ -98,8 +99,9 @@ def measure(video: str, tree: Path = HERE.parent) -> dict[str, Any]:
         stages = ", ".join(f"{k} {v:.2f}" for k, v in question["seconds"].items())
         print(f"{question['wall_seconds']:6.1f} s, {question['candidates']} candidates: {stages}")
     print(f"{again['questions'][0]['wall_seconds']:6.1f} s for the first question again in a new process")
-    print(f"{first['peak_memory_mib']:.0f} MiB at the most", flush=True)
-    return first | {"first_question_cached_wall_seconds": again["questions"][0]["wall_seconds"]}
+    print(f"{first['peak_memory_mib']:.0f} MiB at the most; a load of {load:.1f} before", flush=True)
+    again_seconds = again["questions"][0]["wall_seconds"]
+    return first | {"first_question_cached_wall_seconds": again_seconds, "load_before": load}
 
 
 def alternate(video: str, before: Path | None, rounds: int) -> dict[str, Any]:
@@ -120,6 +122,7 @@ def alternate(video: str, before: Path | None, rounds: int) -> dict[str, Any]:
         "first_question_cpu_seconds": {
             name: [run["questions"][0]["cpu_seconds"] for run in runs] for name, runs in found.items()
         },
+        "load_before": {name: [run["load_before"] for run in runs] for name, runs in found.items()},
         "times_faster": [_first(old) / _first(new) for old, new in pairs],
         "times_faster_median": statistics.median(_first(old) / _first(new) for old, new in pairs),
         "times_faster_cpu_median": statistics.median(
