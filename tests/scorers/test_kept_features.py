@@ -229,6 +229,23 @@ def test_nobody_waits_for_a_write_and_parts_are_written_in_their_order(small_num
     assert again.encoded == 0
 
 
+def test_an_index_is_written_when_it_is_there(small_numbers, clip, tmp_path, monkeypatch):
+    """So that a question to another process finds it."""
+    begun = []
+
+    class Watched(LateWrite):
+        def finish(self):
+            begun.append(self)
+            super().finish()
+
+    monkeypatch.setattr(feature_cache, "LateWrite", Watched)
+    with pytest.warns(LargeFeatures):
+        MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=tmp_path / "store").index(clip)
+    assert len(begun) == 1
+    assert begun[0].finished
+    assert kept_bytes(tmp_path / "store") > 500_000
+
+
 def test_a_late_write_raises_where_it_is_waited_for():
     def fails():
         raise OSError("the disk is gone")

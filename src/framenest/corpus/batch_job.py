@@ -217,7 +217,6 @@ class Work:
         if kept is not None and all(self.store.has(key) for key in kept[0]["keys"]):
             return "already", str(kept[0]["text"])
         text = describe(mec.index(decoder))
-        finish_writes()
         said = self._session.transcript(decoder)
         text += f"; {len(said.lines):,} lines of {said.source}" if said is not None and said.lines else ""
         missing = [key for key in keys if not self.store.has(key)]

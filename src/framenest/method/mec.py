@@ -140,6 +140,7 @@ class MEC:
             index = self._index(cache, kept, zooms=False)[0]
             if self.scorer is not None:
                 self.session.heard(cache.decoder, *index.span)  # encoded now, for the questions
+            cache.finish()  # whoever asks next, in whatever process, finds it
             return index
 
     def scoring_name(self, decoder: Decoder, question: str | None) -> str:
