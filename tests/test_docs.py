@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import commands
+from framenest.cli import app
 from framenest.testing import TableScorer
 from media import numbered_video
 from scripted_server import ScriptedServer
@@ -365,3 +367,12 @@ def test_the_readmes_quality_numbers_are_those_measured():
         assert f"| {title} | {numbers} |" in readme
     one = sets["videos, SNR 1"]
     assert f"on {one['questions']} questions about {one['videos']} real videos" in readme
+
+
+def test_the_design_page_maps_every_file():
+    map_ = (ROOT / "docs" / "design.md").read_text().split("```")[1]
+    own_file = {"_".join(path).replace("-", "_") for path, _ in commands(app)}
+    for path in (ROOT / "src" / "framenest").rglob("*.py"):
+        known = path.stem if path.parent.name != "routes" else "routes"
+        if not known.startswith("__") and not (path.parent.name == "cli" and known in own_file):
+            assert re.search(rf"\b{known}\b", map_), path

@@ -37,7 +37,7 @@ Rule = Literal["paper", "residual"]
 class IndexConfig(CheckedSettings):
     """What the reusable index of a video depends on. Only these enter its cache key."""
 
-    base_probes: int = setting(256, "P0: probes of a very short video.", whole(1))
+    base_probes: int = setting(256, "P0: number of probes in a very short video.", whole(1))
     extra_probes: int = setting(256, "P1: probes added as the video gets longer.", whole(0))
     saturation: float = setting(
         1800.0,
@@ -46,7 +46,7 @@ class IndexConfig(CheckedSettings):
     )
     max_gap: float | None = setting(
         None,
-        "Seconds: as many probes as it takes that no longer stretch goes unseen.",
+        "The longest stretch of video, in seconds, that may go unseen; adds as many probes as that takes.",
         ("seconds, more than 0", lambda value: value is None or (finite(value) and value > 0)),
         "default",
     )
@@ -115,13 +115,13 @@ class RankingConfig(CheckedSettings):
         "paper", "The paper's weighted sum, or evidence that is not yet shown.", one_of(Rule), "default"
     )
     evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", POSITIVE, "default")
-    event_shortest: float = setting(3.0, "a: seconds that events last at least.", POSITIVE, "default")
-    event_longest: float = setting(60.0, "b: seconds that events last at most.", POSITIVE, "default")
+    event_shortest: float = setting(3.0, "a: the shortest event, in seconds.", POSITIVE, "default")
+    event_longest: float = setting(60.0, "b: the longest event, in seconds.", POSITIVE, "default")
     scene_shortest: float = setting(
-        40.0, "The same where relevance does not dip between two frames.", POSITIVE, "default"
+        40.0, "a where relevance does not dip between two frames, in seconds.", POSITIVE, "default"
     )
     scene_longest: float = setting(
-        240.0, "The same where relevance does not dip between two frames.", POSITIVE, "default"
+        240.0, "b where relevance does not dip between two frames, in seconds.", POSITIVE, "default"
     )
     same_look_from: float = setting(
         0.995,
@@ -151,12 +151,15 @@ class ScorerConfig(CheckedSettings):
     )
     batch: int | None = setting(
         None,
-        "Frames at a time; fewer need less memory.",
+        "Frames encoded at a time; fewer need less memory.",
         (whole(1)[0], lambda value: value is None or whole(1)[1](value)),
         "default",
     )
     precision: Precision = setting(
-        "auto", "Of the model: auto is float16 on a GPU, float32 elsewhere.", one_of(Precision), "default"
+        "auto",
+        "Number format of the model: auto is float16 on a GPU, float32 elsewhere.",
+        one_of(Precision),
+        "default",
     )
     calibration: Calibration = setting(
         "auto",
@@ -166,7 +169,7 @@ class ScorerConfig(CheckedSettings):
     )
     revision: str | None = setting(
         None,
-        "Of the scorer's weights on the hub: a commit, a branch or a tag; the pinned one by default.",
+        "Of the scorer's weights on the hub: a commit, a branch or a tag; by default the pinned one.",
         ANY,
         "default",
     )

@@ -68,7 +68,7 @@ def ask(
     as_json: bool = option("Print one JSON object instead of streaming.", flag="--json"),
     model: AnsweringModel,
     selector: str | None = option(
-        "Who chooses the frames. [default: mec; uniform where nothing in the video clearly matches]",
+        "What chooses the frames. [default: mec; uniform where nothing in the video clearly matches]",
         type=SelectorName(),
     ),
     pictures: PictureOptions,

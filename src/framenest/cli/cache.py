@@ -115,11 +115,13 @@ def gc(
     older_than: float | None = option(
         "Remove what has not been used (at an address: written) for so long: 12h, 30d.", type=Duration()
     ),
-    max_size: float | None = option("Then what was unused for longest, down to 500MB, 2TB.", type=Size()),
+    max_size: float | None = option(
+        "Then remove what was unused for longest, until this much is left: 500MB, 2TB.", type=Size()
+    ),
     dry_run: bool = option("Only say what would go."),
     common: Common,
 ) -> None:
-    """Remove what is unused for long or too much, and what killed processes left behind.
+    """Remove what was not used for long, what is over a size, and what killed processes left behind.
 
     Never removed is what a running process has read or written last (at an address, where nobody can tell:
     whatever is younger than a day). Models stay. What is removed is made again when needed.

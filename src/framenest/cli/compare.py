@@ -33,7 +33,7 @@ def compare(
     video: str = argument(),
     question: str = argument(),
     selectors: list[str] = option(
-        f"Of {NAMES}.", type=SelectorNames(), default="mec,uniform,top-k,aks,wfs-sb,bolt"
+        f"Between commas, of {NAMES}.", type=SelectorNames(), default="mec,uniform,top-k,aks,wfs-sb,bolt"
     ),
     budget: int = option("Frames that each selector gets.", short="-k", default=16),
     output: Path = option("The picture.", short="-o", type=PictureFile(), default="comparison.png"),

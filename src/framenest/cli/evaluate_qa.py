@@ -46,14 +46,16 @@ class Benchmark:
         required=True,
         metavar="FILE",
     )
-    videos: str = option("Searched by name.", required=True, metavar="DIR")
-    category: str | None = option("Only these, as long.", metavar="NAME")
+    videos: str = option("Folder that is searched for the videos by name.", required=True, metavar="DIR")
+    category: str | None = option("Only questions of this category, such as long.", metavar="NAME")
     limit: int | None = option("Only the first so many questions.")
     part: tuple[int, int] | None = option(
         "Only the questions of every N-th video: 1/8 to 8/8 share the work among eight processes.",
         type=Part(),
     )
-    send_subtitles: str | None = option("Send subtitles from here. [default: never]", metavar="DIR")
+    send_subtitles: str | None = option(
+        "Send the subtitles in this folder, whole, before the question. [default: never]", metavar="DIR"
+    )
 
     def questions(self) -> list[BenchmarkQuestion]:
         """The questions that are asked."""
@@ -116,7 +118,7 @@ def qa(
         panel=FRAMES_PANEL,
     ),
     scorer: str | None = option(
-        "Named on purpose: see `framenest models`.", metavar="NAME", panel=FRAMES_PANEL
+        "The scorer, which must be named: see `framenest models`.", metavar="NAME", panel=FRAMES_PANEL
     ),
     query: str = option(
         "The text that relevance is scored for: question or question+options, also by selector, as "

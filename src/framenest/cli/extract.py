@@ -29,7 +29,7 @@ def extract(
     budget: int = option("How many frames.", short="-k", required=True),
     folder: Path = option("Where the images go.", flag="--to", type=OutputFolder(), required=True),
     kind: str = option(
-        "Of the image files.", flag="--format", type=click.Choice(extraction.FORMATS), default="jpg"
+        "Format of the image files.", flag="--format", type=click.Choice(extraction.FORMATS), default="jpg"
     ),
     sheet: Path | None = option(
         "Also draw all frames with ranks and times on one picture.", type=PictureFile()

@@ -56,11 +56,11 @@ class ManyVideos:
         metavar="N",
     )
     time_limit: float | None = option(
-        "For one video or question; 0 for none. [default: 30m]", type=Duration()
+        "Time limit for one video or question; 0 for none. [default: 30m]", type=Duration()
     )
     memory: float | None = option(
-        "What a worker may hold, such as 2GiB; one that takes more is stopped. "
-        "[default: its share of three quarters of what there is]",
+        "Memory that a worker may use, such as 2GiB; one that uses more is stopped. "
+        "[default: an equal share of three quarters of the machine's]",
         type=Size(),
     )
     failures: Path | None = option(

@@ -66,14 +66,16 @@ class AnsweringModel:
         required=True,
         metavar="URL",
     )
-    model: str | None = option("By default the only one the server has.", metavar="NAME")
+    model: str | None = option(
+        "The model to ask. [default: the only one that the server has]", metavar="NAME"
+    )
     style: str = option(
         "openai: an image per frame, any server. vllm-video: one video, vLLM.",
         type=click.Choice(FOR_SERVERS),
         default="openai",
     )
     thinking: bool | None = option(
-        "Reasoning of models that can. on, off: sends chat_template_kwargs, which some servers refuse. "
+        "Whether the model reasons. on, off: sends chat_template_kwargs, which some servers refuse. "
         "server: sends nothing.",
         type=click.Choice(list(THINKING)),
         default=SERVER,
@@ -81,13 +83,13 @@ class AnsweringModel:
     )
     answer_tokens: int | None = option("The most that an answer may take. [default: 1024, thinking 8192]")
     temperature: float | None = option(
-        "server: sends none, for models that take no other than their own.",
+        "Of the sampling; server: sends none, for models that accept only their own.",
         type=Temperature(),
         default=SERVER,
     )
-    retries: int = option("When it is busy.", default=4)
+    retries: int = option("Retries when the server is busy or fails.", default=4)
     timeout: float = option(
-        "Seconds until the answer is there; of a streamed one, until the next words.", default=600
+        "Seconds to wait for the answer; if it is streamed, for its next words.", default=600
     )
     key_variable: str = option(
         "The environment variable that holds the API key, if one is needed.",
@@ -134,7 +136,7 @@ class PictureOptions:
     )
     max_side: int | None = option("Pictures of at most this many pixels on the longer side.")
     max_pixels: int | None = option("Pictures of at most this many pixels.")
-    quality: int = option("Of the JPEGs, 1 to 100.", default=90)
+    quality: int = option("JPEG quality, 1 to 100.", default=90)
     frame_pixels: int | None = option(
         "With vllm-video: how many pixels of each frame Qwen's processor may use; by default it shares "
         "25,165,824 out among all. 786432 is what lmms-eval sends."
@@ -164,7 +166,7 @@ class SpokenLines:
 
     with_transcript: bool = option("Send what is said around each frame beside it.")
     transcript_tokens: int = option(
-        "What is said takes at most so many tokens, by estimate.", default=TOKENS, type=click.IntRange(1)
+        "The most tokens that what is said may take, by estimate.", default=TOKENS, type=click.IntRange(1)
     )
 
     def __post_init__(self) -> None:

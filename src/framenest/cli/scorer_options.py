@@ -27,7 +27,7 @@ class ScorerChoice:
 
     panel: ClassVar = SCORER_PANEL
     name: str = option(
-        "Who scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
+        "What scores relevance: a name from `framenest models`, with a checkpoint of yours as in "
         "clip:org/name or blip2:FOLDER, or table:FILE for scores of your own (CSV or JSON of frame or "
         "seconds → score).",
         flag="--scorer",

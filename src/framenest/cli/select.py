@@ -27,7 +27,9 @@ def select(
     video: str = argument(),
     question: str = argument(),
     selector: str = option(f"One of {NAMES}.", type=SelectorName(), default="mec"),
-    budgets: list[int] = options.budgets("8,16,32", required=True),
+    budgets: list[int] = options.budgets(
+        "Frame budgets, such as 8,16,32; may be given again.", required=True
+    ),
     output: Path | None = option("Write the selection here as JSON.", short="-o", type=OutputFile()),
     video_options: VideoOptions,
     scorer: ScorerChoice,

@@ -19,7 +19,7 @@ from framenest.cli.terminal import err
 from framenest.errors import MissingExtra
 from framenest.transcript.find import NONE
 
-WITH_TRANSCRIPT = "Answers and messages hold what is said around each frame, too, where it is known."
+WITH_TRANSCRIPT = "Send what is said around each frame beside it, in answers and messages, where it is known."
 
 
 @click.command()
@@ -37,7 +37,9 @@ def serve(
         metavar="DIR",
         multiple=True,
     ),
-    data: str | None = option("Uploads, rankings and jobs. [default: the user's data folder]", metavar="DIR"),
+    data: str | None = option(
+        "Folder for uploads, rankings and jobs. [default: the user's data folder]", metavar="DIR"
+    ),
     scorer: ScorerChoice,
     features: FeaturesBound,
     access: Access,

@@ -49,11 +49,13 @@ class Limits:
     """What a user may take."""
 
     panel: ClassVar = "Limits"
-    workers: int = option("Jobs at once.", default=1)
+    workers: int = option("Jobs that run at once.", default=1)
     queue: int = option("Jobs that may wait.", default=64)
-    max_job: int = option("Of one job; then it is ended.", default=3600, metavar="SECONDS")
-    max_upload: int = option("Of one video.", default=2048, metavar="MIB", callback=_bytes)
-    max_stored: int = option("Of all.", default=20480, metavar="MIB", callback=_bytes)
+    max_job: int = option("Time that one job may take; then it is ended.", default=3600, metavar="SECONDS")
+    max_upload: int = option(
+        "Size of the largest video that may be uploaded.", default=2048, metavar="MIB", callback=_bytes
+    )
+    max_stored: int = option("Size of all uploads together.", default=20480, metavar="MIB", callback=_bytes)
 
 
 @dataclass(frozen=True)
