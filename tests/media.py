@@ -84,3 +84,11 @@ def sequential_decode(path: Path) -> list[tuple[float, np.ndarray]]:
         for frame in container.decode(stream):
             decoded.append((float(frame.pts * frame.time_base), frame.to_ndarray(format="rgb24")))
     return sorted(decoded, key=lambda pair: pair[0])
+
+
+def growing_ticks(frames: int) -> list[int]:
+    """Times of a variable frame rate: every pause is longer than the one before."""
+    ticks = [0]
+    for i in range(frames - 1):
+        ticks.append(ticks[-1] + 20 + 7 * i)
+    return ticks

@@ -11,7 +11,7 @@ from PIL import Image
 from framenest import ConfigError, Prefix, lmm, open_video
 from framenest.lmm import times
 from framenest.lmm.times import paired_markers, sent_places, video_metadata
-from media import number_in, numbered_video
+from media import growing_ticks, number_in, numbered_video
 
 QUESTION = "What is it?"
 
@@ -25,11 +25,8 @@ def constant(tmp_path_factory):
 @pytest.fixture(scope="module")
 def variable(tmp_path_factory):
     """60 frames whose distances grow: the average rate says nothing about a frame's time."""
-    ticks = [0]
-    for i in range(59):
-        ticks.append(ticks[-1] + 20 + 7 * i)
     path = tmp_path_factory.mktemp("variable") / "v.mkv"
-    return open_video(numbered_video(path, 60, width=192, height=128, ticks=ticks))
+    return open_video(numbered_video(path, 60, width=192, height=128, ticks=growing_ticks(60)))
 
 
 def prefix_of(decoder, frames):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from framenest import Prefix, lmm, open_video
-from media import numbered_video
+from media import growing_ticks, numbered_video
 
 processing = pytest.importorskip(
     "transformers.models.qwen3_vl.processing_qwen3_vl", reason="needs transformers; run: make test-ask"
@@ -17,13 +17,10 @@ CHOICES = [[7], [3, 59], [0, 10, 40], [0, 1, 2, 30, 58, 59], list(range(0, 55, 5
 
 @pytest.fixture(scope="module", params=["constant", "variable"])
 def decoder(request, tmp_path_factory):
-    ticks = [0]
-    for i in range(59):
-        ticks.append(ticks[-1] + 20 + 7 * i)
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "constant":
         return open_video(numbered_video(folder / "c.mp4", 60))
-    return open_video(numbered_video(folder / "v.mkv", 60, ticks=ticks))
+    return open_video(numbered_video(folder / "v.mkv", 60, ticks=growing_ticks(60)))
 
 
 def written(metadata, frames):

@@ -9,7 +9,7 @@ import pytest
 
 from framenest import Prefix, lmm, open_video
 from framenest.lmm.local import LocalModel
-from media import numbered_picture, numbered_video
+from media import growing_ticks, numbered_picture, numbered_video
 
 pytest.importorskip("transformers", reason="needs transformers and torchvision; run: make test-lmms-eval")
 try:
@@ -29,13 +29,10 @@ def model():
 
 @pytest.fixture(scope="module", params=["constant", "variable"])
 def decoder(request, tmp_path_factory):
-    ticks = [0]
-    for i in range(59):
-        ticks.append(ticks[-1] + 20 + 7 * i)
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "constant":
         return open_video(np.stack([numbered_picture(i, 320, 256) for i in range(60)]), fps=10)
-    return open_video(numbered_video(folder / "v.mkv", 60, width=320, height=256, ticks=ticks))
+    return open_video(numbered_video(folder / "v.mkv", 60, width=320, height=256, ticks=growing_ticks(60)))
 
 
 @pytest.mark.parametrize(

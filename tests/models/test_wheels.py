@@ -3,7 +3,6 @@ import http.server
 import importlib.util
 import io
 import re
-import threading
 import zipfile
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from framenest import StoreError, models
 from framenest.cache.directory import DirectoryStore
 from framenest.models import wheels
+from local_http import local_http
 
 
 @pytest.fixture
@@ -90,17 +90,9 @@ def index(monkeypatch, tmp_path):
             self.wfile.write(body)
             return None
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("UV_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with local_http(Index) as port:
+        monkeypatch.setenv("UV_INDEX_URL", f"http://127.0.0.1:{port}/simple")
+        yield port
 
 
 def test_weights_come_without_pip(index, tmp_path):

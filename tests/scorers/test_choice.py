@@ -7,7 +7,6 @@ import http.server
 import importlib.util
 import re
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +17,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.models import CATALOGUE, HubRepo
 from framenest.scorers import onnx
+from local_http import local_http
 from plugin_packages import install_example
 
 
@@ -291,21 +291,12 @@ def test_a_hub_that_answers(monkeypatch):
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Hub) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-            monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-            assert models.hub.reachable()
-            monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-            assert not models.hub.reachable()
-        finally:
-            server.shutdown()
-            thread.join()
+    with local_http(Hub) as port:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        assert models.hub.reachable()
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        assert not models.hub.reachable()
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,14 @@ def _blip_pictures():
     )
 
 
+def _save_random(folder, model, processor):
+    """Weights far enough from zero that pictures and words make a difference."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+    _save(folder, model, processor)
+
+
 def random_blip2(folder, *, image_token: bool, seed: int = 0):
     """BLIP-2 ITM of a few thousand parameters. image_token: as newer configs have it, or as older."""
     torch.manual_seed(seed)
@@ -70,10 +78,7 @@ def random_blip2(folder, *, image_token: bool, seed: int = 0):
         image_token_index=12 if image_token else None,
     )  # fmt: skip
     model = transformers.Blip2ForImageTextRetrieval(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.3)
-    _save(folder, model, processor)
+    _save_random(folder, model, processor)
     return processor, model
 
 
@@ -94,10 +99,7 @@ def random_blip(folder, *, seed: int = 0):
         image_text_hidden_size=16,
     )  # fmt: skip
     model = transformers.BlipForImageTextRetrieval(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.3)
-    _save(folder, model, processor)
+    _save_random(folder, model, processor)
     return processor, model
 
 

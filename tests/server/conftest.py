@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 pytest.importorskip("httpx", reason="needs the extra `test`")
 pytest.importorskip("fastapi", reason="needs the extra `server`")
 
+from local_http import local_http
 from media import numbered_video
 from served import Server
 
@@ -83,17 +83,13 @@ class Endpoint:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.handler = Handler
+        self.url = ""
 
 
 @pytest.fixture
 def endpoint():
     one = Endpoint()
-    yield one
-    one.server.shutdown()
-    one.server.server_close()
+    with local_http(one.handler) as port:
+        one.url = f"http://127.0.0.1:{port}/v1"
+        yield one

@@ -374,63 +374,58 @@ def test_a_token_is_asked_for_once(visit, tmp_path, films, scores):
         server.stop()
 
 
-def test_an_answer_is_shown_beside_the_frames(visit, tmp_path, films, scores, endpoint):
-    server = Server(
-        tmp_path, "--scorer", scores, "--answer-url", endpoint.url, "--answer-model", "canned",
-        videos=films / "folder",
-    ).start()  # fmt: skip
-    try:
-        page = visit(server).page
-        ask(page, "Where is it?")
-        page.get_by_role("button", name="16", exact=True).click()
-        assert not page.locator("#answered").is_visible()
-        page.get_by_role("button", name="Answer", exact=True).click()
-        page.locator("#answered").filter(has_text="a canned answer").wait_for(timeout=60_000)
-        assert "16 frames" in page.locator("#answered").inner_text()
-        asked = json.dumps(endpoint.asked[-1])
-        assert CITE in asked
-        assert "Answer with the option's letter" not in asked
-        page.locator("#cite").uncheck()
-        page.locator("#choices summary").click()
-        page.locator("#options").fill("a cup\n\n a kiln \n")
-        page.get_by_role("button", name="Ask", exact=True).click()
-        page.locator("#report .options li").nth(1).wait_for(timeout=60_000)
-        page.get_by_role("button", name="Answer", exact=True).click()
-        page.locator("#answered").filter(has_text="a canned answer").wait_for(timeout=60_000)
-        asked = json.dumps(endpoint.asked[-1])
-        assert "A. a cup\\nB. a kiln" in asked
-        assert CITE not in asked
-        page.reload()
-        page.locator("#report h1").wait_for()
-        assert page.locator("#options").input_value() == "a cup\na kiln"
-    finally:
-        server.stop()
+@pytest.fixture
+def answering(tmp_path, films, scores, endpoint):
+    """A server with a model that answers."""
+    answers = ("--answer-url", endpoint.url, "--answer-model", "canned")
+    server = Server(tmp_path, "--scorer", scores, *answers, videos=films / "folder").start()
+    yield server
+    server.stop()
 
 
-def test_times_in_an_answer_play_the_video(visit, tmp_path, films, scores, endpoint):
-    server = Server(
-        tmp_path, "--scorer", scores, "--answer-url", endpoint.url, "--answer-model", "canned",
-        videos=films / "folder",
-    ).start()  # fmt: skip
-    try:
-        watched = visit(server)
-        page = watched.page
-        ask(page, "Where is it?")
-        prefix = saved(server, page).prefix(8)
-        second = float(prefix.seconds[5])
-        endpoint.says = f"🔥 <b>It</b> is there [{second:.1f}s], for 3 hours."
-        page.get_by_role("button", name="Answer", exact=True).click()
-        link = page.locator("#answered button")
-        link.wait_for(timeout=60_000)
-        assert page.locator("#answered").inner_text().startswith(endpoint.says)
-        assert page.locator("#answered b").count() == 0
-        assert link.all_inner_texts() == [f"{second:.1f}s"]
-        link.click()
-        until(page, "document.querySelector('#player video').readyState >= 2")
-        assert page.locator("#player p").inner_text() == f"from frame {prefix.frames[5]}"
-        watched.screenshot("live-answer")
-    finally:
-        server.stop()
+def test_an_answer_is_shown_beside_the_frames(visit, answering, endpoint):
+    page = visit(answering).page
+    ask(page, "Where is it?")
+    page.get_by_role("button", name="16", exact=True).click()
+    assert not page.locator("#answered").is_visible()
+    page.get_by_role("button", name="Answer", exact=True).click()
+    page.locator("#answered").filter(has_text="a canned answer").wait_for(timeout=60_000)
+    assert "16 frames" in page.locator("#answered").inner_text()
+    asked = json.dumps(endpoint.asked[-1])
+    assert CITE in asked
+    assert "Answer with the option's letter" not in asked
+    page.locator("#cite").uncheck()
+    page.locator("#choices summary").click()
+    page.locator("#options").fill("a cup\n\n a kiln \n")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.locator("#report .options li").nth(1).wait_for(timeout=60_000)
+    page.get_by_role("button", name="Answer", exact=True).click()
+    page.locator("#answered").filter(has_text="a canned answer").wait_for(timeout=60_000)
+    asked = json.dumps(endpoint.asked[-1])
+    assert "A. a cup\\nB. a kiln" in asked
+    assert CITE not in asked
+    page.reload()
+    page.locator("#report h1").wait_for()
+    assert page.locator("#options").input_value() == "a cup\na kiln"
+
+
+def test_times_in_an_answer_play_the_video(visit, answering, endpoint):
+    watched = visit(answering)
+    page = watched.page
+    ask(page, "Where is it?")
+    prefix = saved(answering, page).prefix(8)
+    second = float(prefix.seconds[5])
+    endpoint.says = f"🔥 <b>It</b> is there [{second:.1f}s], for 3 hours."
+    page.get_by_role("button", name="Answer", exact=True).click()
+    link = page.locator("#answered button")
+    link.wait_for(timeout=60_000)
+    assert page.locator("#answered").inner_text().startswith(endpoint.says)
+    assert page.locator("#answered b").count() == 0
+    assert link.all_inner_texts() == [f"{second:.1f}s"]
+    link.click()
+    until(page, "document.querySelector('#player video').readyState >= 2")
+    assert page.locator("#player p").inner_text() == f"from frame {prefix.frames[5]}"
+    watched.screenshot("live-answer")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from framenest.server import video_check
 from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.video_check import check_video
+from local_http import local_http
 from media import numbered_video
 from processes import PATIENCE
 from served import Server
@@ -361,14 +361,8 @@ def web(media, secret):
             self.end_headers()
             self.wfile.write(data[:-100] if self.path == "/short.mp4" else data)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port, asked
-    server.shutdown()
-    server.server_close()
+    with local_http(Handler) as port:
+        yield port, asked
 
 
 def test_no_address_is_fetched_unless_its_host_is_allowed(serve, web):

@@ -2,7 +2,6 @@
 
 import http.server
 import os
-import threading
 from contextlib import suppress
 
 import pytest
@@ -11,6 +10,7 @@ from framenest import MEC, ConfigError, IndexConfig, MECConfig, VideoError, open
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.video import address
+from local_http import local_http
 from media import number_in, numbered_video
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
@@ -45,21 +45,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with suppress(BrokenPipeError, ConnectionResetError):  # FFmpeg hangs up when it has seen enough
             self.wfile.write(self.data[start : end + 1])
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture(params=[True, False], ids=["ranges", "no-ranges"])
 def server(request, clip):
     class Mine(Handler):
         data, ranges, asked = clip.read_bytes(), request.param, []
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mine) as served:
-        thread = threading.Thread(target=served.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{served.server_port}", Mine
-        served.shutdown()
-        thread.join()
+    with local_http(Mine) as port:
+        yield f"http://127.0.0.1:{port}", Mine
 
 
 def test_http(server, clip, tmp_path):

@@ -1,8 +1,6 @@
 """A video that names other files is opened only when asked, and then by what all of them hold."""
 
 import http.server
-import threading
-from functools import partial
 
 import av
 import pytest
@@ -15,6 +13,7 @@ from framenest.errors import IndexMismatch
 from framenest.session import Session
 from framenest.video import VIDEO_SUFFIXES, reopen
 from framenest.video.formats import FORMATS, PLAYLISTS, open_options
+from local_http import local_http
 from media import encode_video, number_in, numbered_picture, numbered_video
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
@@ -58,16 +57,11 @@ def served(parts):
             asked.append(self.path)
             super().do_GET()
 
-        def log_message(self, *_):
-            pass
+        def __init__(self, *request):
+            super().__init__(*request, directory=str(parts))
 
-    handler = partial(Handler, directory=str(parts))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
-        thread.join()
+    with local_http(Handler) as port:
+        yield f"http://127.0.0.1:{port}", asked
 
 
 def test_a_playlist_is_refused_in_one_line_that_says_how(playlist):
