@@ -33,10 +33,12 @@ class QuestionSet:
     kind: str = option("The file's format.", type=click.Choice(list(READERS)), default="framenest")
     videos: str | None = option("Where the videos lie. [default: beside the file]", metavar="DIR")
     part: Part = option(
-        "Half of the questions, always the same.", type=click.Choice(get_args(Part)), default="all"
+        "All questions, or one half of them, the same one each time.",
+        type=click.Choice(get_args(Part)),
+        default="all",
     )
     scorer: str = option(
-        "Named on purpose: `framenest models` lists them; noisy-truth:SNR needs no model at all.",
+        "Must be named: `framenest models` lists the scorers; noisy-truth:SNR needs no model at all.",
         required=True,
         metavar="NAME",
     )
