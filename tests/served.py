@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -16,40 +18,50 @@ import httpx
 from processes import PATIENCE
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+@contextmanager
+def unanswered_port() -> Iterator[int]:
+    """A port on which connections are refused: taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def announced_port(log: Path, process: subprocess.Popen, starts: int = 1) -> int:
+    """The port that a server writes into its log when it has chosen one. starts: how often it was started."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        found = re.findall(r"^Framenest.*? at http://127\.0\.0\.1:(\d+)/", log.read_text(), re.M)
+        if len(found) == starts:
+            return int(found[-1])
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.02)
+    raise AssertionError(f"the server did not start: {log.read_text()}")
 
 
 class Server:
     """One `framenest serve`; `log` is what it wrote."""
 
     def __init__(self, folder: Path, *options: str, videos: Path | None = None, env=None) -> None:
-        self.folder, self.port = folder, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.folder = folder
         self.data = folder / "data"
         self._log = folder / "log.txt"
-        command = [sys.executable, "-m", "framenest", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-m", "framenest", "serve", "--port", "0"]
         command += ["--data", str(self.data), "--cache", str(folder / "cache")]
         command += ["--videos", str(videos)] if videos else []
         self._command = [*command, *options]
         self._env = os.environ | (env or {})
+        self._starts = 0
 
     def start(self, token: str | None = None) -> Server:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._env)
+        self._starts += 1
+        self.port = announced_port(self._log, self.process, self._starts)
+        self.url = f"http://127.0.0.1:{self.port}"
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE, headers=headers)
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            assert self.process.poll() is None, self.log
-            try:
-                if self.http.get("/health").status_code == 200:
-                    return self
-            except httpx.TransportError:
-                time.sleep(0.05)
-        raise AssertionError(f"the server did not start: {self.log}")
+        assert self.http.get("/health").status_code == 200
+        return self
 
     @property
     def log(self) -> str:

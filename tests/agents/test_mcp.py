@@ -5,6 +5,7 @@ import base64
 import io
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from framenest.server.service import Service
 from framenest.worker_process import Cancelled
 from media import number_in, numbered_video
 from processes import PATIENCE
-from served import free_port
+from served import announced_port
 
 TRANSPORTS = ("stdio", "http")
 SUBTITLES = (
@@ -62,11 +63,13 @@ def command(media, tmp_path_factory, tags_weights):
 
 
 @pytest.fixture(scope="module")
-def address(command):
+def address(command, tmp_path_factory):
     """A server over HTTP."""
-    port = free_port()
-    with subprocess.Popen([sys.executable, *command, "--http", "--port", str(port)]) as server:
-        yield f"http://127.0.0.1:{port}/mcp"
+    log = tmp_path_factory.mktemp("mcp") / "log.txt"
+    with log.open("wb") as errors:
+        server = subprocess.Popen([sys.executable, *command, "--http", "--port", "0"], stderr=errors)
+    with server:
+        yield f"http://127.0.0.1:{announced_port(log, server)}/mcp"
         server.terminate()
 
 
@@ -90,14 +93,15 @@ def service(media, command, tmp_path):
 @contextmanager
 def over_http(service):
     """The address of a server in this process."""
-    server = uvicorn.Server(uvicorn.Config(http_app(service), port=free_port(), log_config=None))
-    thread = threading.Thread(target=server.run)
+    port = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(http_app(service), log_config=None))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [port]})
     thread.start()
     try:
         until = time.monotonic() + PATIENCE
         while not server.started and time.monotonic() < until:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{server.config.port}/mcp"
+        yield f"http://127.0.0.1:{port.getsockname()[1]}/mcp"
     finally:
         server.should_exit = True
         thread.join()

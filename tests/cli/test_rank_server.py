@@ -18,7 +18,7 @@ from framenest.errors import FramenestError
 from media import numbered_video
 from processes import PATIENCE, children, standing_still
 from scripted_server import ScriptedServer
-from served import Server, free_port
+from served import Server, unanswered_port
 
 ASKED = {
     "a question": ["Where is it?", "-k", "4,8"],
@@ -121,8 +121,7 @@ def test_a_file_of_questions(capsys, server, offered, tmp_path):
     ],
 )
 def test_what_the_server_cannot_be_told_is_refused_before_any_request(capsys, clip, given, named):
-    nobody = f"http://127.0.0.1:{free_port()}"
-    code, _, err = run(capsys, "rank", clip, "Where?", "--server", nobody, *given)
+    code, _, err = run(capsys, "rank", clip, "Where?", "--server", "http://127.0.0.1:9", *given)
     assert (code, err) == (
         2,
         f"error: {named}: not for --server, which ranks its own way; --server '' ranks here\n",
@@ -130,13 +129,11 @@ def test_what_the_server_cannot_be_told_is_refused_before_any_request(capsys, cl
 
 
 def test_an_empty_server_ranks_here(capsys, monkeypatch, clip, scores):
-    monkeypatch.setenv("FRAMENEST_SERVER", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("FRAMENEST_SERVER", "http://127.0.0.1:9")
     assert run(capsys, "rank", clip, "Where?", "--server", "", "--scorer", scores)[0] == 0
 
 
 def test_errors_are_one_line(capsys, server, offered, clip, tmp_path):
-    port = free_port()
-
     def refused(video, *more, url=server.url):
         code, out, err = run(capsys, "rank", video, "Where?", "--server", url, *more)
         assert (code, out, err.count("\n")) == (2, "", 1), err
@@ -148,9 +145,9 @@ def test_errors_are_one_line(capsys, server, offered, clip, tmp_path):
     assert "ranks files of this machine" in refused(offered)
     assert "ranks files of this machine" in refused("https://example.org/kiln.mp4")
     assert f"{server.url}: " in refused(offered / "text.mp4")
-    assert "no answer from a Framenest server (Connection refused)" in refused(
-        clip, url=f"http://127.0.0.1:{port}"
-    )
+    with unanswered_port() as port:
+        told = refused(clip, url=f"http://127.0.0.1:{port}")
+    assert "no answer from a Framenest server (Connection refused)" in told
     for wrong in ("localhost:8600", "http://", "http://h:port", "file:///etc"):
         assert f"--server {wrong}: " in refused(clip, url=wrong)
     output = tmp_path / "short.json"

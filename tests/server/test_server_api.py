@@ -2,6 +2,7 @@
 
 import io
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -254,8 +255,30 @@ def test_the_documentation_needs_nothing_from_elsewhere(server):
     ],
 )
 def test_what_cannot_start_says_why_in_one_line(tmp_path, options, told):
-    command = [sys.executable, "-m", "framenest", "serve", "--data", str(tmp_path), *options]
+    command = [sys.executable, "-m", "framenest", "serve", "--port", "0", "--data", str(tmp_path), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_port_in_use_is_told_before_any_work(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [
+            sys.executable,
+            "-m",
+            "framenest",
+            "serve",
+            "--data",
+            str(tmp_path / "data"),
+            "--port",
+            port,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: cannot listen at http://127.0.0.1:{port} (Address already in use); "
+        "--port names another port, 0 any free one\n"
+    )
+    assert not (tmp_path / "data").exists()

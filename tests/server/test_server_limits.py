@@ -167,7 +167,7 @@ def test_the_cache_may_be_at_an_address(serve, media, tmp_path):
     pytest.importorskip("fsspec", reason="needs the extra `remote`")
     server = serve("--cache", f"file://{tmp_path}/shared", videos=media)
     server.indexed("clip.mp4")
-    assert list((tmp_path / "shared" / "index").rglob("*.*"))
+    assert list((tmp_path / "shared" / "index").rglob("*.*")), server.log
 
 
 def test_warnings_of_the_cache_are_in_the_log(serve, media):

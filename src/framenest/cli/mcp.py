@@ -29,7 +29,7 @@ def mcp(
     http: bool = option("Serve streamable HTTP at /mcp instead of stdin and stdout."),
     address: ListenAddress = options.group(
         host={"help": "With --http: the address to listen on."},
-        port={"help": "With --http: the port to listen on.", "default": 8700},
+        port={"help": "With --http: the port to listen on; 0 for any free one.", "default": 8700},
     ),
     scorer: ScorerChoice,
     access: Access,
@@ -50,7 +50,7 @@ def mcp(
         import anyio
 
         from framenest.agents.mcp_server import http_app, mcp_server
-        from framenest.server.listen import listen
+        from framenest.server.listen import listen, open_port
         from framenest.server.service import Service
     except ImportError as error:
         raise MissingExtra("mcp", error.name or "mcp") from error
@@ -58,12 +58,15 @@ def mcp(
         settings = server_settings(Path(data), folders, scorer, common, address, access)
         # stdout belongs to the protocol
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.WARNING)
+        port = None
+        if http:
+            port, settings = open_port(settings)
         service = Service(settings)
         try:
             service.start()
-            if http:
+            if port is not None:
                 err.print(f"Framenest for agents at {settings.url}/mcp", soft_wrap=True)
-                listen(http_app(service), settings)
+                listen(http_app(service), port)
             else:
                 anyio.run(mcp_server(service).run_stdio_async)
         finally:

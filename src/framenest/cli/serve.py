@@ -63,7 +63,7 @@ def serve(
         options.refuse("there is no transcript with --subtitles none", "with_transcript")
     try:
         from framenest.server.app import create_app
-        from framenest.server.listen import listen
+        from framenest.server.listen import listen, open_port
         from framenest.server.service import Service
     except ImportError as error:
         raise MissingExtra("server", error.name or "fastapi") from error
@@ -74,11 +74,13 @@ def serve(
     )
     for library in ("httpx", "httpx2"):  # of the answering client; they log whole addresses
         logging.getLogger(library).setLevel(logging.WARNING)
+    port, settings = open_port(settings)
     service = Service(settings)
     try:
         service.start()
     except BaseException:
         service.close()
+        port.close()
         raise
     err.print(f"Framenest at {settings.url}/, its API at {settings.url}/docs", soft_wrap=True)
-    listen(create_app(service), settings)
+    listen(create_app(service), port)

@@ -17,7 +17,7 @@ class ListenAddress:
     """Where the server listens."""
 
     host: str = option("Address to listen on.", default="127.0.0.1")
-    port: int = option("Port to listen on.", default=8600)
+    port: int = option("Port to listen on; 0 for any free one.", default=8600)
 
 
 @dataclass(frozen=True)
