@@ -96,6 +96,11 @@ def test_the_readme_numbers_are_the_measured_ones():
         seconds = asked["wall_seconds"], asked["seconds"]["decode"], asked["seconds"]["encode"]
         assert f"| {' | '.join(f'{value:.1f}' for value in seconds)} |" in readme
     assert says(readme, f"{pipeline['peak_memory_mib']:.0f} MiB")
+    compared = pipeline["compared"]
+    assert compared["rankings_equal_bit_for_bit"]
+    assert says(readme, f"{compared['times_faster_cpu_median']:.2f} times the processor time")
+    loads = sorted(load for run in compared["load_before"].values() for load in run)
+    assert says(readme, f"a load average of {loads[0]:.0f} to {loads[-1]:.0f}")
     large = json.loads((results / "pipeline_1080p.json").read_text())
     assert says(readme, f"{large['peak_memory_mib']:.0f} MiB for 1080p")
     assert large["peak_memory_mib"] < 1000
