@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from contextlib import suppress
@@ -32,9 +31,9 @@ def open_port(settings: ServerSettings) -> tuple[socket.socket, ServerSettings]:
     try:
         opened = socket.create_server((settings.host, settings.port), family=family)
     except OSError as error:
+        why = (error.strerror or "").partition(" (while")[0]
         raise ConfigError(
-            f"cannot listen at {settings.url} ({os.strerror(error.errno or 0)}); "
-            "--port names another port, 0 any free one"
+            f"cannot listen at {settings.url} ({why}); --port names another port, 0 any free one"
         ) from error
     return opened, replace(settings, port=opened.getsockname()[1])
 
