@@ -239,10 +239,7 @@ class FeatureCache:
             self.finish()
         kept = self._is_kept(self._features_bytes + new.nbytes)
         if kept:
-            number = len(self._parts)
-            other = self._part(number)  # another process may have kept something there meanwhile
-            new = new if other is None else Features.gather([new, other])
-            write = partial(self._write, number, new)
+            write = partial(self._write, len(self._parts), new)
             late = new.nbytes >= LATE and isinstance(self._store, (DirectoryStore, RemoteStore))
             if late or self._writing is not None:  # after the parts that are still being written
                 self._writing = LateWrite(write, self._writing)
@@ -257,6 +254,11 @@ class FeatureCache:
         return wanted and self._limit.refusal(size) is None
 
     def _write(self, number: int, part: Features) -> None:
+        """Write a part, with what another process may have kept there meanwhile."""
+        other = self._stored(number)
+        if other is not None and len(part.missing(other.frames)):
+            mine = replace(part, encoded={name: np.asarray(rows) for name, rows in part.encoded.items()})
+            part = Features.gather([mine, other])
         keep(self._store, self._key(number), part.header(), part.arrays())
         self._limit.written(part.nbytes)
 
@@ -295,10 +297,13 @@ class FeatureCache:
             seen = np.union1d(seen, part.frames)
             yield part
 
+    def _stored(self, number: int) -> Features | None:
+        kept = self._store.get(self._key(number))
+        return Features.from_parts(*kept) if kept else None
+
     def _part(self, number: int) -> Features | None:
         """A part in the store, its features where the scorer wants them."""
-        kept = self._store.get(self._key(number))
-        part = Features.from_parts(*kept) if kept else None
+        part = self._stored(number)
         if part is not None and isinstance(self.scorer, HoldsFeatures):
             return replace(part, encoded=self.scorer.hold(part.encoded))
         return part
