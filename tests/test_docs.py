@@ -107,6 +107,29 @@ def test_the_readme_numbers_are_the_measured_ones():
     assert says(readme, f"{json.loads((results / 'ranking.json').read_text())['milliseconds_median']:.0f} ms")
 
 
+def test_the_gpu_numbers_are_the_measured_ones():
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "scorers.md").read_text()
+    measured = json.loads((ROOT / "benchmarks" / "results" / "gpu_machine.json").read_text())
+    before, after = measured["before"], measured["after"]
+
+    def row(text, digits, seconds):
+        assert f"| {text} | {seconds(before):.{digits}f} | {seconds(after):.{digits}f} |" in readme
+
+    row(
+        "first question from the shell, the model's files known", 1, lambda run: run["first_question"]["wall"]
+    )
+    row("the same from the shell again, everything kept", 1, lambda run: run["again"]["wall"])
+    row("first question, model loaded", 1, lambda run: run["session"]["questions"][0]["wall"])
+    for count in (20, 100):
+        text = f"a further question, {count} zoom frames not seen before"
+        row(text, 2, lambda run, count=count: run["session"][f"further_with_{count}_unseen"]["wall"])
+        assert f"| {after['session'][f'further_with_{count}_unseen']['wall']:.2f} |" in page
+    assert says(readme, f"load alone takes {after['load'][0]['load']:.1f} s")
+    assert says(readme, f"does {after['many_default']['videos_a_minute']:.0f} a minute with four workers")
+    assert f"reaches {100 * after['encode']['share_of_matrix_rate']:.0f} % of the matrix rate" in page
+    assert measured["rankings_before_and_after"]["largest_difference_of_relevance"] < 0.0002
+
+
 def test_the_decoding_numbers_are_the_measured_ones():
     results = ROOT / "benchmarks" / "results"
     readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "decoding.md").read_text()

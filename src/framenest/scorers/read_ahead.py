@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Decoder
 
-HELD_BYTES = 128 * 2**20
+HELD_BYTES = 64 * 2**20
 """Pixels that may lie decoded and not yet encoded, beside one batch."""
 
 
