@@ -98,6 +98,7 @@ def test_the_readme_numbers_are_the_measured_ones():
     assert says(readme, f"{pipeline['peak_memory_mib']:.0f} MiB")
     compared = pipeline["compared"]
     assert compared["rankings_equal_bit_for_bit"]
+    assert says(readme, f"took {compared['times_faster_median']:.2f} times as long for the first question")
     assert says(readme, f"{compared['times_faster_cpu_median']:.2f} times the processor time")
     loads = sorted(load for run in compared["load_before"].values() for load in run)
     assert says(readme, f"a load average of {loads[0]:.0f} to {loads[-1]:.0f}")

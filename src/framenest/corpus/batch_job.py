@@ -24,11 +24,12 @@ from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.method.index import SparseIndex
-from framenest.method.mec import MEC, index_key
+from framenest.method.indexing import index_key
+from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
-from framenest.scorers.feature_cache import LargeFeatures, features_key
+from framenest.scorers.feature_parts import LargeFeatures, features_key
 from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.session import Session
 from framenest.text import clock, one_line

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import keep
-from framenest.cache.hashes import digest
-from framenest.config import IndexConfig, MECConfig, RankingConfig, ScorerConfig
-from framenest.errors import BudgetError, ConfigError, IndexMismatch, VideoError
+from framenest.config import MECConfig, RankingConfig, ScorerConfig
+from framenest.errors import BudgetError, ConfigError
 from framenest.method import appearance, discovery
 from framenest.method.candidate_pool import CandidatePool
 from framenest.method.greedy import Greedy, greedy
-from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes, window
+from framenest.method.index import SparseIndex, choose_probes, window
+from framenest.method.indexing import Indexing
 from framenest.method.look_for import LookFor, each_evidence, noisy_or
 from framenest.method.observability import observability
 from framenest.method.prefix import Prefix
@@ -26,9 +25,8 @@ from framenest.method.residual import residual
 from framenest.method.stats import Stats
 from framenest.progress_bars import ShowProgress
 from framenest.protocols import Decoder, Scorer, Store
-from framenest.scorers.feature_cache import NO_FRAMES, FeatureCache, Passing
+from framenest.scorers.feature_cache import FeatureCache
 from framenest.scorers.features import Features
-from framenest.scorers.held_pictures import on_the_way
 from framenest.scorers.reranker import refine
 from framenest.session import Session, Video
 from framenest.timing import Timing
@@ -124,9 +122,10 @@ class MEC:
         before = self.session.timing.seconds
         with self.session.showing():
             self.session.check_question(question)
-            cache, kept = self._begin(video, fps, scored=question is not None, zooms=True)
+            indexing = Indexing(self.session, self.config, scored=question is not None, zooms=True)
+            cache, kept = indexing.begin(video, fps)
             decoded = cache.decoded
-            index, probes = self._index(cache, kept, zooms=True)
+            index, probes = indexing.finish(cache, kept)
             pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
         return self.order(self._measured(pool, before, cache.decoded - decoded))
 
@@ -136,8 +135,9 @@ class MEC:
         The same pass feeds the scorer, so that a question asked next decodes no probe again.
         """
         with self.session.showing():
-            cache, kept = self._begin(video, fps, scored=True, zooms=False)
-            index = self._index(cache, kept, zooms=False)[0]
+            indexing = Indexing(self.session, self.config, scored=True, zooms=False)
+            cache, kept = indexing.begin(video, fps)
+            index = indexing.finish(cache, kept)[0]
             if self.scorer is not None:
                 self.session.heard(cache.decoder, *index.span)  # encoded now, for the questions
             cache.finish()  # whoever asks next, in whatever process, finds it
@@ -182,84 +182,6 @@ class MEC:
     def _measured(self, pool: CandidatePool, before: Mapping[str, float], decoded: int) -> CandidatePool:
         seconds = self.session.timing.since(before)
         return replace(pool, stats=replace(pool.stats, decoded=decoded, seconds=seconds))
-
-    def _begin(
-        self, video: Video, fps: float | None, *, scored: bool, zooms: bool
-    ) -> tuple[FeatureCache, SparseIndex | None]:
-        """The video as the scorer sees it, and its index where that is kept.
-
-        While the scorer is loaded, the video is opened, and a new one's probes are decoded.
-        """
-        session, config = self.session, self.config.index
-        if scored:
-            session.begin_loading()
-        decoder = session.open(video, fps)
-        key = index_key(decoder, config)
-        kept = session.kept(("index", key)) or _stored_index(session.store, key)
-        begun = None
-        if scored and kept is None:
-            probes = choose_probes(decoder, config)[1]
-            passing = self._passing(decoder, probes, zooms)
-            begun = session.begin_decoding(decoder, probes, passing, config.thumbnail)
-        try:
-            cache = session.features(decoder, session.scorer if scored else None, config.thumbnail)
-        except BaseException:
-            if begun is not None:
-                begun.close()
-            raise
-        if begun is not None:
-            cache.take_over(begun)
-        return cache, kept
-
-    def _passing(self, decoder: Decoder, probes: NDArray[np.int64], zooms: bool) -> Passing:
-        """Names the frames that a question may zoom to and that are decoded on the way to the probes."""
-
-        def passing() -> NDArray[np.int64]:
-            every = discovery.zoom(probes, list(range(len(probes))), self.config.discovery.zoom)
-            return on_the_way(decoder.key_frames, probes, every)
-
-        return passing if zooms else lambda: NO_FRAMES
-
-    def _index(
-        self, cache: FeatureCache, kept: SparseIndex | None, *, zooms: bool
-    ) -> tuple[SparseIndex, Features]:
-        """The index of the video, and its probes as the scorer sees them.
-
-        Where a question follows that zooms in, frames that it may zoom to are held as they are passed.
-        """
-        session, decoder, config = self.session, cache.decoder, self.config.index
-        key = index_key(decoder, config)
-        if kept is None:
-            index, probes = self._build_index(cache, zooms)
-            keep(session.store, key, index.header(), index.arrays())
-        else:
-            index = (
-                kept if kept.video == decoder.info else replace(kept, video=decoder.info)
-            )  # at another path
-            probes = cache.see(index.frames, "probes", self._passing(decoder, index.frames, zooms))
-        session.keep(("index", key), lambda: index)
-        return index, probes
-
-    def _build_index(self, cache: FeatureCache, zooms: bool) -> tuple[SparseIndex, Features]:
-        decoder, config = cache.decoder, self.config.index
-        bounds, wanted = choose_probes(decoder, config)
-        passing = self._passing(decoder, wanted, zooms)
-        probes, substitutes = cache.see_or_replace(wanted, wanted, "probes", first=bounds[0], passing=passing)
-        if not len(probes.frames):
-            raise VideoError(f"{decoder.info.path}: none of the {len(wanted)} probes can be decoded")
-        span = (float(decoder.seconds[bounds[0]]), float(decoder.seconds[bounds[1]]))
-        with self.session.timing("cues"):
-            index = SparseIndex.from_thumbnails(
-                decoder.info,
-                config,
-                bounds,
-                span,
-                probes.frames,
-                decoder.seconds[probes.frames],
-                probes.thumbnails,
-                np.array(substitutes, dtype=np.int64).reshape(-1, 2),
-            )
-        return index, probes
 
     def _discover(
         self,
@@ -425,14 +347,6 @@ def _ordered(pool: CandidatePool, looks: NDArray[np.float32], config: RankingCon
     return found
 
 
-def _stored_index(store: Store, key: str) -> SparseIndex | None:
-    kept = store.get(key)
-    try:
-        return SparseIndex.from_parts(*kept) if kept else None
-    except IndexMismatch:  # another version wrote it; it is only a cache
-        return None
-
-
 def with_options(question: str, options: Sequence[str]) -> str:
     """The question and its answers as one text, for relevance.
 
@@ -440,9 +354,3 @@ def with_options(question: str, options: Sequence[str]) -> str:
     'What is it? a cup a kiln'
     """
     return " ".join([question, *options])
-
-
-def index_key(decoder: Decoder, config: IndexConfig) -> str:
-    """Under which a store keeps the index of this video, as this decoder shows it."""
-    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, asdict(config), INDEX_FORMAT)
-    return f"index/{name}"

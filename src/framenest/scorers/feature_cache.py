@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import CacheWarning, DirectoryStore, UnwritableCache, keep
+from framenest.cache.directory import CacheWarning
 from framenest.cache.features_limit import FeaturesLimit
-from framenest.cache.hashes import digest
-from framenest.cache.late_write import LateWrite
-from framenest.cache.remote import RemoteStore
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import (
     Decoder,
-    HoldsFeatures,
     KeepsTime,
     MatchStrength,
     MeasuresMatch,
@@ -34,27 +27,17 @@ from framenest.protocols import (
     TellsReach,
     WarmsUp,
 )
-from framenest.scorers.features import FEATURES_FORMAT, Features
+from framenest.scorers.feature_parts import FeatureParts, features_key
+from framenest.scorers.features import Features
 from framenest.scorers.held_pictures import HeldPictures
 from framenest.scorers.read_ahead import ReadAhead
-from framenest.text import size_text
 from framenest.timing import Timing
 
 Passing = Callable[[], NDArray[np.int64]]
 """Names frames that are decoded on the way to others; asked only where something is decoded."""
-KEPT_BY_DEFAULT = 512 * 2**20
-"""Features of one video up to this many bytes go to the store; larger ones only when asked for."""
-LARGE = 64 * 2**20
-"""Bytes of one video's features from which on their size is told before the work."""
-LATE = 8 * 2**20
-"""Bytes of a part from which on it is written while other work goes on."""
 
 
 NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
-
-
-class LargeFeatures(CacheWarning):
-    """A video's features are large: kept in the cache, or not."""
 
 
 class KeptUnfinished(CacheWarning):
@@ -63,10 +46,6 @@ class KeptUnfinished(CacheWarning):
 
 class FeatureCache:
     """One video as one scorer sees it: each frame is decoded and encoded once, then remembered.
-
-    Features lie in parts, in memory and in the store alike: those of the probes first, then those of zoom
-    frames as questions ask for them, small parts merged into larger ones. A thousand questions leave a
-    handful of files, and a new question never rewrites the probes.
 
     Args:
         decoder: the video.
@@ -97,29 +76,22 @@ class FeatureCache:
         """Frames decoded so far."""
         self._thumbnail = ImageSpec.short_side(thumbnail)
         self._pictures = (self._thumbnail, *(scorer.inputs if scorer else ()))
-        self._store = store
         self._progress = progress
         self._timing = timing
-        self._keep = keep
-        self._limit = limit or FeaturesLimit(store)
-        self._writing: LateWrite | None = None
-        self._told = False
         self._reach = scorer if isinstance(scorer, TellsReach) else None
         self._measures = scorer if isinstance(scorer, MeasuresMatch) else None
         self._keeps_time = scorer if isinstance(scorer, KeepsTime) else None
-        self._key = partial(features_key, decoder, scorer, thumbnail)
-        self._parts = [*self._kept()]
+        key = partial(features_key, decoder, scorer, thumbnail)
+        self._parts = FeatureParts(key, scorer, store, keep, limit or FeaturesLimit(store))
+        self.finish = self._parts.finish
+        """Wait until what goes to the store is written there."""
         self._ahead: ReadAhead | None = None
         self._held = HeldPictures(decoder.info, self._pictures)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all features and pictures in memory."""
-        return self._features_bytes + self._held.nbytes
-
-    @property
-    def _features_bytes(self) -> int:
-        return sum(part.nbytes for part in self._parts)
+        return self._parts.nbytes + self._held.nbytes
 
     @property
     def _inner_timing(self) -> Timing | None:
@@ -131,16 +103,12 @@ class FeatureCache:
         Where the work is interrupted, what is encoded by then is kept, and the next call goes on from there.
         Pictures of frames in `passing` are held in memory for later.
         """
-        wanted = frames
-        for part in self._parts:
-            wanted = part.missing(wanted)
+        wanted = self._parts.missing(frames)
         if len(wanted) or not self._parts:
             new = Features.gather(self._pieces(wanted, stage, passing))
             if len(new.frames) or not self._parts:
-                self._add(new)
-        held = [(part, np.intersect1d(frames, part.frames)) for part in self._parts]
-        found = [part.take(mine) for part, mine in held if len(mine)]
-        return Features.gather(found or [self._nothing()])
+                self._parts.add(new)
+        return Features.gather(self._parts.take(frames) or [self._nothing()])
 
     def _pieces(self, frames: NDArray[np.int64], stage: str, passing: Passing) -> list[Features]:
         pieces = [self._nothing()]
@@ -149,7 +117,7 @@ class FeatureCache:
                 pieces.append(piece)
         except BaseException:  # Ctrl-C, a cancelled job, a video that breaks off
             done = Features.gather(pieces)
-            if len(done.frames) and self._add(done):
+            if len(done.frames) and self._parts.add(done):
                 self.finish()
                 text = f"{len(done.frames)} of {len(frames)} frames were done and are kept for the next run"
                 warnings.warn(text, KeptUnfinished, stacklevel=2)
@@ -228,90 +196,10 @@ class FeatureCache:
         with self._timing("match", self._inner_timing):
             return self._measures.match_strength(probes.encoded, question)
 
-    def _add(self, new: Features) -> bool:
-        """Remember a part, merged with the smaller ones before it, and keep it where that is wanted.
-
-        Returns whether it was.
-        """
-        while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
-            new = Features.gather([self._parts.pop(), new])
-        if self._writing is not None and self._writing.finished:
-            self.finish()
-        kept = self._is_kept(self._features_bytes + new.nbytes)
-        if kept:
-            write = partial(self._write, len(self._parts), new)
-            late = new.nbytes >= LATE and isinstance(self._store, (DirectoryStore, RemoteStore))
-            if late or self._writing is not None:  # after the parts that are still being written
-                self._writing = LateWrite(write, self._writing)
-            else:
-                write()
-        self._parts.append(new)
-        return kept
-
-    def _is_kept(self, size: int) -> bool:
-        """Whether features of this video go to the store where they take so many bytes in all."""
-        wanted = size < KEPT_BY_DEFAULT if self._keep is None else self._keep
-        return wanted and self._limit.refusal(size) is None
-
-    def _write(self, number: int, part: Features) -> None:
-        """Write a part, with what another process may have kept there meanwhile."""
-        other = self._stored(number)
-        if other is not None and len(part.missing(other.frames)):
-            mine = replace(part, encoded={name: np.asarray(rows) for name, rows in part.encoded.items()})
-            part = Features.gather([mine, other])
-        keep(self._store, self._key(number), part.header(), part.arrays())
-        self._limit.written(part.nbytes)
-
-    def finish(self) -> None:
-        """Wait until what goes to the store is written there."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.finish()
-
-    def _tell_size(self, new: int) -> None:
-        """Warn once, before the work, how much large features will take in the cache, or why they do not."""
-        empty = self._nothing().arrays().values()
-        size = self._features_bytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in empty)
-        refusal = self._limit.refusal(size)
-        if self._told or self._keep is False or (size < LARGE and refusal is None):
-            return
-        self._told = True
-        text = f"the features of this video take {size_text(size)} and are not kept"
-        if self._is_kept(size):
-            none = "" if self._keep else "; --no-keep-features keeps none"
-            text = f"the features of this video will take {size_text(size)} in the cache{none}"
-        elif refusal is not None:
-            text += f": {refusal}"
-        else:
-            text += "; --keep-features keeps them"
-        lost = self._keep and refusal is not None  # though asked for
-        warnings.warn(text, UnwritableCache if lost else LargeFeatures, stacklevel=2)
-
-    def _kept(self) -> Iterator[Features]:
-        """The parts in the store, in their order, without those that were merged into earlier ones."""
-        seen = np.zeros(0, np.int64)
-        for number in count():
-            part = self._part(number)
-            if part is None or (number and np.isin(part.frames, seen).all()):
-                return
-            seen = np.union1d(seen, part.frames)
-            yield part
-
-    def _stored(self, number: int) -> Features | None:
-        kept = self._store.get(self._key(number))
-        return Features.from_parts(*kept) if kept else None
-
-    def _part(self, number: int) -> Features | None:
-        """A part in the store, its features where the scorer wants them."""
-        part = self._stored(number)
-        if part is not None and isinstance(self.scorer, HoldsFeatures):
-            return replace(part, encoded=self.scorer.hold(part.encoded))
-        return part
-
     def _decode(self, frames: NDArray[np.int64], stage: str, passing: Passing) -> Iterator[Features]:
         if not len(frames):
             return
-        self._tell_size(len(frames))
+        self._parts.tell_size(len(frames), self._nothing())
         done = 0
         self._progress(stage, 0, len(frames))
         warming = threading.Thread(target=self._warm_up, name="framenest-warm-up", daemon=True)
@@ -383,12 +271,3 @@ class FeatureCache:
         sizes = [spec.size(info.width, info.height) for spec in self._pictures]
         pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
         return self._encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))
-
-
-def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int, part: int = 0) -> str:
-    """Under which a store keeps what this scorer has seen of the video; part 0 holds the first probes."""
-    who = [scorer.name, scorer.version] if scorer else None
-    name = digest(
-        decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part, FEATURES_FORMAT
-    )
-    return f"features/{name}"
