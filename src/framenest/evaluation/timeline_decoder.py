@@ -27,8 +27,8 @@ class TimelineDecoder(PictureDecoder):
         fps: Frames per second.
 
     Example:
-        >>> TimelineDecoder("lecture", 10).seconds[-1].round(3)
-        np.float64(9.967)
+        >>> round(float(TimelineDecoder("lecture", 10).seconds[-1]), 3)
+        9.967
     """
 
     name = "timeline"
