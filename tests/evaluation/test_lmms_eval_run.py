@@ -184,7 +184,7 @@ def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
     from qwen_vl_utils import process_vision_info
 
     from framenest.evaluation.lmms_eval import hook
-    from framenest.evaluation.lmms_eval.video_manifest import VideoManifest
+    from framenest.evaluation.lmms_eval.video_manifest import ManifestReader, VideoManifest
 
     ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
     video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks if rate == "variable" else None)
@@ -199,7 +199,7 @@ def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
         "max_pixels": 4096,
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hook, "frames_of", lambda *_: prefix)
+        patch.setattr(ManifestReader, "frames", lambda *_: prefix)
         _, videos, kwargs = process_vision_info(
             [{"role": "user", "content": [chosen]}],
             return_video_kwargs=True, image_patch_size=16, return_video_metadata=True,
@@ -211,7 +211,8 @@ def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
         video_metadata=list(metadata), **kwargs, do_resize=False, return_tensors="pt",
     )  # fmt: skip
     written = re.findall(r"<[\d.]+ seconds>", processor.tokenizer.decode(inputs["input_ids"][0]))
-    assert written == lmm.messages(prefix, "Which?", "qwen", video=decoder).markers
+    sent = lmm.messages(prefix, "Which?", "qwen", video=decoder, pairing=manifest.pairing)
+    assert written == sent.markers
     true = prefix.seconds.tolist()
     true += true[-1:] * (len(true) % 2)
     for marker, pair in zip(written, np.array(true).reshape(-1, 2), strict=True):
