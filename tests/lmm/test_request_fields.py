@@ -1,12 +1,12 @@
 """A file of messages from anyone: every field is checked, and what is wrong is named in one line."""
 
-import copy
 import json
 import math
 
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError, lmm
+from json_places import put
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 
@@ -17,16 +17,6 @@ def written(clip, tmp_path_factory):
     file = tmp_path_factory.mktemp("messages") / "r.json"
     lmm.messages(prefix, "What is it?", "qwen", pairing="pairs").save(file)
     return json.loads(file.read_text())
-
-
-def put(data, place, value):
-    changed = copy.deepcopy(data)
-    *path, last = place.replace("[", ".").replace("]", "").split(".")
-    at = changed
-    for step in path:
-        at = at[int(step)] if isinstance(at, list) else at[step]
-    at[int(last) if isinstance(at, list) else last] = value
-    return changed
 
 
 def load(data, tmp_path):

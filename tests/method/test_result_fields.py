@@ -1,6 +1,5 @@
 """Ranking and selection files from elsewhere: what is wrong in them is named."""
 
-import copy
 import json
 import math
 
@@ -13,6 +12,7 @@ from framenest.selectors import load_selector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
 from framenest.video import reopen
+from json_places import put
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
@@ -32,17 +32,6 @@ def selected(clip, tmp_path):
     file = tmp_path / "selection.json"
     load_selector("uniform", Session(None)).select(clip, None, [2, 4]).save(file)
     return file, json.loads(file.read_text())
-
-
-def put(data, place, value):
-    """The file with another value at a place such as "pool.seconds[3]"."""
-    changed = copy.deepcopy(data)
-    *path, last = place.replace("[", ".").replace("]", "").split(".")
-    at = changed
-    for step in path:
-        at = at[int(step)] if isinstance(at, list) else at[step]
-    at[int(last) if isinstance(at, list) else last] = value
-    return changed
 
 
 NUMBERS = [

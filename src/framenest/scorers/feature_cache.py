@@ -35,8 +35,6 @@ from framenest.timing import Timing
 
 Passing = Callable[[], NDArray[np.int64]]
 """Names frames that are decoded on the way to others; asked only where something is decoded."""
-
-
 NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
@@ -83,8 +81,6 @@ class FeatureCache:
         self._keeps_time = scorer if isinstance(scorer, KeepsTime) else None
         key = partial(features_key, decoder, scorer, thumbnail)
         self._parts = FeatureParts(key, scorer, store, keep, limit or FeaturesLimit(store))
-        self.finish = self._parts.finish
-        """Wait until what goes to the store is written there."""
         self._ahead: ReadAhead | None = None
         self._held = HeldPictures(decoder.info, self._pictures)
 
@@ -123,6 +119,10 @@ class FeatureCache:
                 warnings.warn(text, KeptUnfinished, stacklevel=2)
             raise
         return pieces
+
+    def finish(self) -> None:
+        """Wait until what goes to the store is written there."""
+        self._parts.finish()
 
     def take_over(self, begun: ReadAhead) -> None:
         """Frames whose decoding began before the scorer was loaded; dropped where they are known already."""
