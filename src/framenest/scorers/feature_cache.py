@@ -220,9 +220,11 @@ class FeatureCache:
     def _batches(self, frames: NDArray[np.int64], passing: Passing) -> Iterator[FrameBatch]:
         """The decoder's batches, joined to as many frames as the scorer likes at once.
 
-        While one is encoded, the next is decoded.
+        While one is encoded, the next is decoded. The last ones are smaller, so that little is left to encode
+        when everything is decoded.
         """
         size = self.scorer.batch if isinstance(self.scorer, SetsBatchSize) else 1
+        to_come = len(frames)
         held = self._held.take(frames)
         waiting = [] if held is None else [held]
         left = frames if held is None else np.setdiff1d(frames, held.frames)
@@ -234,9 +236,10 @@ class FeatureCache:
                     wanted = np.isin(batch.frames, left)
                     self._held.hold(batch.rows(~wanted))
                     waiting.append(batch.rows(wanted))
-                if sum(map(len, waiting)) >= (size if batch is not None else 1):
+                ready = sum(map(len, waiting))
+                if ready >= (max(1, min(size, to_come // 2)) if batch is not None else 1):
                     yield FrameBatch.join(waiting)
-                    waiting = []
+                    waiting, to_come = [], to_come - ready
                 if batch is None:
                     return
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -42,6 +43,8 @@ class Job:
     done: int = 0
     total: int = 0
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
+    over: Future[None] = field(default_factory=Future, repr=False)
+    """Done when this job is, in whatever way."""
 
     @property
     def active(self) -> bool:
@@ -59,7 +62,7 @@ class Job:
         return self.request.get("question")
 
 
-_COLUMNS = [field.name for field in fields(Job) if field.name != "cancelled"]
+_COLUMNS = [field.name for field in fields(Job) if field.name not in ("cancelled", "over")]
 
 
 class Jobs:
@@ -148,6 +151,7 @@ class Jobs:
                 self._durations.append(now - job.started)
             self._active.pop(job.id, None)
             self._ready.notify_all()  # what waited for this one may begin
+        job.over.set_result(None)
         self._tell(job)
 
     def cancel(self, id_: str) -> Job:

@@ -51,7 +51,7 @@ class VideoTasks:
 
     def index(self, path: str) -> dict[str, Any]:
         """Index a video; what is known of it then."""
-        return {"video": MEC(session=self._session).index(path).video.to_json()}
+        return {"video": MEC(session=self._session).index(path, questions_follow=True).video.to_json()}
 
     def rank(
         self,

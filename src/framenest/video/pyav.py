@@ -14,7 +14,7 @@ from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.errors import VideoError
 from framenest.frames import VideoInfo, check_picture_size
-from framenest.processes import cores
+from framenest.processes import cores, machine_memory
 from framenest.protocols import Store
 from framenest.transcript.transcript import Transcript
 from framenest.video import x264
@@ -28,8 +28,10 @@ from framenest.video.subtitle_tracks import file_begins, read_track
 from framenest.video.timeline import Timeline
 
 TIMELINE_FORMAT = 2
-_MEMORY = 2**30  # bytes that all decoders together may hold in reference frames
-_REFERENCES = 20  # frames that one decoder may hold
+_MEMORY, _SHARE = 2**30, 1 / 16
+"""Bytes, or the share of this machine's memory, that all decoders together may hold in reference frames."""
+_REFERENCES = 20
+"""Frames that one decoder may hold."""
 
 
 class PyAVDecoder(PictureDecoder):
@@ -82,8 +84,7 @@ class PyAVDecoder(PictureDecoder):
 
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
-        frame_bytes = 2 * self.info.width * self.info.height
-        count = max(1, min(cores(), len(runs), _MEMORY // (_REFERENCES * frame_bytes)))
+        count = min(_most_decoders(self.info), len(runs)) or 1
         readers = [Reader(self._source, self.timeline, self._message) for _ in range(count)]
         workers = [DecodeWorker(self._source.path, reader, self.scaler(sizes)) for reader in readers]
         return ordered(runs, workers, item_bytes=self._picture_bytes(sizes))
@@ -132,6 +133,12 @@ class PyAVDecoder(PictureDecoder):
         sizes = [f" ({s.width}×{s.height})" if s.codec_context else "" for s in streams]  # None: no decoder
         every = ", ".join(f"{s.index}{size}" for s, size in zip(streams, sizes, strict=True))
         return [f"this is stream {opened.stream.index} of the video streams {every}; --stream picks another"]
+
+
+def _most_decoders(video: VideoInfo) -> int:
+    """As many as there are cores, if memory allows; at least one."""
+    memory = max(_MEMORY, int(_SHARE * machine_memory()))
+    return max(1, min(cores(), memory // (_REFERENCES * 2 * video.width * video.height)))
 
 
 def _first_frame(opened: Opened) -> av.VideoFrame | None:

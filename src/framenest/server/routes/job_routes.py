@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -13,7 +12,6 @@ from framenest.server.routes import Here, problems, told
 
 router = APIRouter(tags=["jobs"])
 Id = Annotated[str, Path(max_length=64, description="Id of a job.")]
-POLL = 0.1  # seconds between looks at a job that is waited for
 
 
 @router.get("/jobs")
@@ -36,11 +34,9 @@ async def job(
     ] = 0,
 ) -> JobOut:
     """Progress of a job."""
-    until = time.monotonic() + wait
     found = here.jobs.get(job)
-    while found.active and time.monotonic() < until:
-        await asyncio.sleep(POLL)
-        found = here.jobs.get(job)
+    if found.active and wait:
+        await asyncio.wait([asyncio.wrap_future(found.over)], timeout=wait)
     return told(here, found)
 
 
