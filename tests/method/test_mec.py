@@ -170,6 +170,45 @@ def test_a_second_question_in_one_session_decodes_nothing_that_was_passed(clip, 
         assert ranking.stats.decoded == again.stats.decoded
 
 
+def test_an_index_for_questions_that_follow_lets_them_decode_nothing(clip, tmp_path):
+    decoder = CountingDecoder(open_video(clip))
+    mec = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path)
+    mec.index(decoder, questions_follow=True)
+    decoder.asked.clear()
+    assert mec.rank(decoder, "155").stats.decoded > 0  # frames that it looks at, which were held
+    assert decoder.asked == []
+
+
+class OneByOne(ArrayDecoder):
+    """Hands out frames singly, as a slow decoder does."""
+
+    def read(self, frames, *, sizes=(None,)):
+        return (batch for number in frames for batch in super(OneByOne, self).read([number], sizes=sizes))
+
+
+class BatchScorer(NumberScorer):
+    """Synthetic: likes 64 frames at once, as scorers on a GPU like many."""
+
+    batch = 64
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.sizes = []
+
+    def encode(self, frames):
+        self.sizes.append(len(frames))
+        return super().encode(frames)
+
+
+def test_the_last_frames_are_encoded_in_smaller_batches(tmp_path):
+    """Little is left to encode when decoding ends; every frame is encoded once."""
+    scorer = BatchScorer(zero_elsewhere({0: 0.0}))
+    index = MEC(scorer=scorer, store=tmp_path).index(OneByOne(np.zeros((300, 36, 64, 3), np.uint8), 5))
+    sizes = [size for size in scorer.sizes if size]
+    assert sum(sizes) == len(index.frames) == 264
+    assert sizes == [64, 64, 64, 36, 18, 16, 2]
+
+
 class ColdScorer(NumberScorer):
     """Synthetic: warms up as a scorer on a GPU does, or fails to."""
 

@@ -100,6 +100,19 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_finished_one_not(journal):
     assert jobs.counts() == {"queued": 0, "running": 0}
 
 
+@pytest.mark.parametrize("error", [None, "the disk is full"])
+def test_a_job_tells_those_who_wait_when_it_is_over(journal, error):
+    jobs = Jobs(journal, limit=5)
+    job = jobs.submit("rank", "a", {})
+    jobs.take()
+    states = []
+    job.over.add_done_callback(lambda _: states.append(job.state))
+    assert states == []
+    jobs.finish(job, error)
+    jobs.finish(job, "again")
+    assert states == ["failed" if error else "done"]
+
+
 def test_a_running_job_is_over_as_soon_as_it_is_cancelled(journal):
     told = []
     jobs = Jobs(journal, limit=5, finished=lambda job: told.append(job.state))

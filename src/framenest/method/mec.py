@@ -129,9 +129,7 @@ class MEC:
             pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
         return self.order(self._measured(pool, before, cache.decoded - decoded))
 
-    def index(
-        self, video: Video, *, fps: float | None = None, questions_follow: bool = False
-    ) -> SparseIndex:
+    def index(self, video: Video, *, fps: float | None = None, questions_follow: bool = False) -> SparseIndex:
         """The reusable index of a video: from memory, from the store, or built in one decoding pass.
 
         The same pass feeds the scorer, so that a question asked next decodes no probe again.
@@ -139,8 +137,8 @@ class MEC:
         Args:
             video: as for `rank`.
             fps: as for `rank`.
-            questions_follow: hold frames that a question may zoom to as decoding passes them, at most 128 MiB,
-                so that questions to this session decode next to nothing.
+            questions_follow: hold frames that questions may zoom to as decoding passes them, at most
+                128 MiB, so that questions to this session decode next to nothing.
         """
         with self.session.showing():
             indexing = Indexing(self.session, self.config, scored=True, zooms=questions_follow)

@@ -35,6 +35,8 @@ from framenest.timing import Timing
 
 Passing = Callable[[], NDArray[np.int64]]
 """Names frames that are decoded on the way to others; asked only where something is decoded."""
+SMALLEST_BATCH = 16
+"""Frames that are waited for before more are encoded, unless those are the last or the scorer likes fewer."""
 NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
@@ -237,7 +239,7 @@ class FeatureCache:
                     self._held.hold(batch.rows(~wanted))
                     waiting.append(batch.rows(wanted))
                 ready = sum(map(len, waiting))
-                if ready >= (max(1, min(size, to_come // 2)) if batch is not None else 1):
+                if ready >= (min(size, max(SMALLEST_BATCH, to_come // 2)) if batch is not None else 1):
                     yield FrameBatch.join(waiting)
                     waiting, to_come = [], to_come - ready
                 if batch is None:
