@@ -59,7 +59,7 @@ class SparseIndex:
     ) -> SparseIndex:
         """The index of decoded probes: their cues follow from the thumbnails."""
         vectors = appearance.encode(thumbnails)
-        return cls(
+        index = cls(
             video=video,
             frames=frames,
             seconds=seconds,
@@ -71,6 +71,8 @@ class SparseIndex:
             span=span,
             substitutes=substitutes,
         )
+        index.__dict__["appearance"] = vectors  # as the property would derive it again
+        return index
 
     @cached_property
     def appearance(self) -> NDArray[np.float32]:

@@ -74,8 +74,8 @@ class Blip2Network(TorchNetwork):
         mixed = mixed.reshape(count, tokens, 3, self._vision_heads, -1).permute(2, 0, 3, 1, 4)
         read = scaled_dot_product_attention(mixed[0], mixed[1], mixed[2])
         x = self._linear(joined(read), name + "self_attn.projection") + x
-        inner = self._linear(self._norm(x, name + "layer_norm2", self._vision_eps), name + "mlp.fc1")
-        return self._linear(gelu(inner), name + "mlp.fc2") + x
+        inner = self._linear_gelu(self._norm(x, name + "layer_norm2", self._vision_eps), name + "mlp.fc1")
+        return self._linear(inner, name + "mlp.fc2") + x
 
     def _qformer_layer(self, x: torch.Tensor, vision: torch.Tensor, queries: int, name: str) -> torch.Tensor:
         x = self._attend(x, x, name + "attention.")

@@ -94,8 +94,8 @@ class PyAVDecoder(PictureDecoder):
         path, timeline = self._source.path, self.timeline
         if not len(timeline):
             raise VideoError(f"{path}: no frames in its video stream")
-        message = x264.build_message(self._source)
         with closing(self._source.open()) as opened:
+            message = x264.build_message(self._source, opened.context)
             first = _first_frame(opened)
             if first is None:
                 raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")

@@ -17,14 +17,13 @@ _SEI = 6
 _X264_UUID = bytes.fromhex("dc45e9bde6d948b7962cd820d923eeef")
 
 
-def build_message(source: Source) -> bytes:
+def build_message(source: Source, context: av.VideoCodecContext) -> bytes:
     """The x264 message of a 4:4:4 H.264 stream as it stands in its first packet; else nothing."""
+    if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
+        return b""
     with closing(source.open()) as opened:
-        context = opened.context
-        if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
-            return b""
         first = next(opened.packets(), None)
-        data, extradata = b"" if first is None else bytes(first), context.extradata or b""
+        data, extradata = b"" if first is None else bytes(first), opened.context.extradata or b""
     for start, end in _units(data, extradata):
         if data[start] & 0x1F == _SEI and _X264_UUID in data[start:end]:
             return len(data[start:end]).to_bytes(4, "big") + data[start:end]
