@@ -59,15 +59,13 @@ def child_imports() -> dict[str, Any]:
     return spent
 
 
-def child_load(model: str, cache: str) -> dict[str, Any]:
-    """The scorer as a command loads it, imports included."""
+def child_load(scorer: str, cache: str) -> dict[str, Any]:
+    """A scorer as a command loads it, imports included."""
     from framenest.cache.directory import DirectoryStore
     from framenest.config import ScorerConfig
     from framenest.scorers import load_scorer
 
-    spent, _ = timed(
-        lambda: load_scorer(f"blip2:{model}", DirectoryStore(cache), ScorerConfig(device="cuda"))
-    )
+    spent, _ = timed(lambda: load_scorer(scorer, DirectoryStore(cache), ScorerConfig(device="cuda")))
     heavy = ("transformers", "sklearn", "torch.distributed.tensor", "torch._dynamo", "sympy")
     return {"load": spent, "imported": [name for name in heavy if name in sys.modules]}
 
@@ -179,8 +177,8 @@ def child_encode(model: str, cache: str) -> dict[str, Any]:
 class Tree:
     """A checkout of this project whose code runs in processes of its own."""
 
-    def __init__(self, root: Path, work: Path, model: Path) -> None:
-        self.work, self.model = work, model
+    def __init__(self, root: Path, work: Path, model: Path, duals: dict[str, Path]) -> None:
+        self.work, self.model, self.duals = work, model, duals
         self.work.mkdir()
         paths = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
         self._environment = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore"}
@@ -348,7 +346,10 @@ def measure(tree: Tree, video: Path, wanted: list[str], result: Told) -> None:
         result["server"] = {"first": asked[0].get("wall"), "further": [one.get("wall") for one in asked[1:]]}
     if "load" in wanted:
         result["imports"] = tree.child("imports")
-        result["load"] = [tree.child("load", tree.model, cache) for _ in range(2)]
+        for name, folder in {"blip2": tree.model, **tree.duals}.items():
+            # the first of all hashes the folder
+            found = [tree.child("load", f"{name}:{folder}", cache) for _ in range(3)]
+            result[f"load_{name}"] = found[1:]
     if "session" in wanted:
         result["session"] = tree.child("session", tree.model, video, tree.work / "session")
         result["index"] = tree.child("index", tree.model, video, tree.work / "indexes")
@@ -391,19 +392,20 @@ def main() -> None:
     sys.path.insert(0, str(HERE))
     from machine import write
 
-    from scorers import random_blip2
+    from scorers import random_blip2, random_dual_encoder
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         model = work / "blip2"
         random_blip2(model, 224)
+        duals = {name: random_dual_encoder(work / name, name) for name in ("siglip2", "clip")}
         video = make_videos(work, options.minutes)
         found: dict[str, Any] = {"video": {"minutes": options.minutes, "size": "1920×1080"}}
         trees = [("before", options.before, options.before_only)] if options.before else []
         for name, root, wanted in [*trees, ("after", HERE.parent, options.only)]:
             print(name, flush=True)
             found[name] = Told(lambda: write("gpu_machine", found))
-            measure(Tree(root, work / name, model), video, wanted.split(","), found[name])
+            measure(Tree(root, work / name, model, duals), video, wanted.split(","), found[name])
         ranks = [found[name].pop("_ranks", None) for name in ("before", "after") if name in found]
         if len(ranks) == 2 and all(ranks):
             found["rankings_before_and_after"] = compared(*ranks)

@@ -4,7 +4,7 @@
     python benchmarks/pipeline.py VIDEO --before OTHER_CHECKOUT    both trees in turn, and their ratio
     python benchmarks/pipeline.py                                  a 1080p video of one minute, made here
 
-Every round is a process of its own with an empty cache (the model files are there), then another one that
+Every round is a process of its own with an empty cache but for `models fetch tags`, then another one that
 finds what the first has kept. With --before, each tree runs with its own `src` on PYTHONPATH, the two take
 turns, and their rankings are compared bit for bit.
 """
@@ -86,8 +86,10 @@ def measure(video: str, tree: Path = HERE.parent) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         models = DirectoryStore(cache_dir()).root / "models"
         (Path(folder) / "models").symlink_to(models, target_is_directory=True)
-        command = [sys.executable, __file__, "--child", video, folder]
         paths = os.pathsep.join([str(tree / "src"), os.environ.get("PYTHONPATH", "")])
+        fetch = [sys.executable, "-m", "framenest", "models", "fetch", "tags", "--cache", folder, "--quiet"]
+        subprocess.run(fetch, env=os.environ | {"PYTHONPATH": paths}, check=True)  # as everybody does first
+        command = [sys.executable, __file__, "--child", video, folder]
         first, again = (
             json.loads(
                 subprocess.run(

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from machine import write
@@ -213,14 +213,13 @@ def gpu() -> dict[str, Any]:
     return result
 
 
-def random_siglip2_onnx(folder: Path) -> Path:
-    """SigLIP 2 base (86M + 282M parameters, 224 px) with random weights, exported to ONNX."""
+def random_dual_encoder(folder: Path, kind: Literal["siglip2", "clip"]) -> Path:
+    """SigLIP 2 base (224 px) or CLIP ViT-B/32: real sizes, random weights, saved as the real ones are."""
     import transformers
     from tokenizers import Tokenizer, pre_tokenizers
     from tokenizers.models import WordLevel
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
-
-    from framenest.scorers.onnx_export import export_onnx
 
     words = ["<pad>", "<eos>", "<unk>", *dict.fromkeys((QUESTION + " " + OTHER).split())]
     backend = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
@@ -228,19 +227,27 @@ def random_siglip2_onnx(folder: Path) -> Path:
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>"
     )
-    config = transformers.SiglipConfig(
-        text_config={
-            "vocab_size": 256000,
-            "max_position_embeddings": 64,
-            "pad_token_id": 0,
-            "eos_token_id": 1,
-        },
-        vision_config={"image_size": 224, "patch_size": 16},
-    )
-    for made in (transformers.SiglipModel(config), tokenizer, SiglipImageProcessorPil()):
-        made.save_pretrained(folder / "torch")
+    text = {"pad_token_id": 0, "eos_token_id": 1}
+    if kind == "siglip2":
+        text |= {"vocab_size": 256000, "max_position_embeddings": 64}
+        model = transformers.SiglipModel(
+            transformers.SiglipConfig(text_config=text, vision_config={"image_size": 224, "patch_size": 16})
+        )
+        parts = (model, tokenizer, SiglipImageProcessorPil())
+    else:
+        model = transformers.CLIPModel(transformers.CLIPConfig(text_config=text | {"bos_token_id": 2}))
+        parts = (model, tokenizer, CLIPImageProcessorPil())
+    for made in parts:
+        made.save_pretrained(folder)
+    return folder
+
+
+def random_siglip2_onnx(folder: Path) -> Path:
+    """SigLIP 2 base with random weights, exported to ONNX."""
+    from framenest.scorers.onnx_export import export_onnx
+
     store = DirectoryStore(folder / "store")
-    export_onnx(from_folder(folder / "torch", store), folder / "onnx")
+    export_onnx(from_folder(random_dual_encoder(folder / "torch", "siglip2"), store), folder / "onnx")
     return folder / "onnx"
 
 

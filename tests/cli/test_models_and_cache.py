@@ -6,6 +6,8 @@ import pytest
 
 from command_line import FAST, run
 from framenest.models import CATALOGUE
+from framenest.scorers.sentence_encoder import SentenceEncoder
+from framenest.scorers.tags import TagScorer
 
 
 def test_cache_commands(capsys, clip, cache):
@@ -40,3 +42,10 @@ def test_the_list_of_models_has_whole_words(capsys, monkeypatch, columns):
     assert max(len(line.rstrip()) for line in table.splitlines()) <= columns
     for entry in CATALOGUE.values():
         assert set(f"{entry.what} {entry.speed} {entry.licence}".split()) <= set(table.split())
+
+
+def test_fetching_tags_does_what_its_first_question_would_wait_for(capsys, tags_store, monkeypatch):
+    assert run(capsys, "models", "fetch", "tags")[0] == 0
+    monkeypatch.setattr(SentenceEncoder, "many", None)  # nothing is computed again
+    assert run(capsys, "models", "fetch", "tags")[0] == 0
+    assert TagScorer(tags_store).name == "tags"

@@ -16,7 +16,7 @@ from framenest.cli.output_files import OutputFolder
 from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError
 from framenest.installation import install_hint
-from framenest.scorers import best_to_fetch, choose, third_party
+from framenest.scorers import best_to_fetch, choose, prepare, third_party
 from framenest.scorers.onnx_export import export_onnx
 from framenest.text import size_text
 
@@ -93,6 +93,7 @@ def fetch(
         raise ScorerError(
             f"the weights of {scorer} are in {where}, but it cannot run: {MissingExtra(entry.extra, package)}"
         )
+    prepare(scorer, common.local)
     confirm(f"{scorer}: all files in", str(where))
 
 

@@ -66,6 +66,17 @@ def load_scorer(
     return _checked(load_plugin(point).load(checkpoint, store, config or ScorerConfig(), progress))
 
 
+def prepare(wanted: str, store: DirectoryStore) -> None:
+    """Do once on this machine what the first question would wait for, where the weights are there.
+
+    A scorer's class does it with a classmethod `prepare(checkpoint, store)`.
+    """
+    _, checkpoint, point = _find(wanted, store)
+    prepares = getattr(load_plugin(point), "prepare", None)
+    if prepares is not None:
+        prepares(checkpoint, store)
+
+
 def known_inputs(wanted: str, store: DirectoryStore, config: ScorerConfig) -> tuple[ImageSpec, ...] | None:
     """The pictures that a scorer will want of each frame, without loading it; None where loading tells.
 

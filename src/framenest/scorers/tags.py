@@ -87,7 +87,7 @@ class TagScorer(Calibrated):
         self._text = SentenceEncoder(store)
         self.version = "1" if self._detector else "1 without the detector"
         self.inputs: tuple[ImageSpec, ...] = PICTURES if self._detector else PICTURES[:1]
-        self._labels = _label_vectors(self._text, store)
+        self._labels = _label_vectors(lambda: self._text, store)
 
     @classmethod
     def load(
@@ -95,6 +95,11 @@ class TagScorer(Calibrated):
     ) -> TagScorer:
         """The scorer `tags`, which has one set of weights."""
         return cls(store, config.calibration)
+
+    @classmethod
+    def prepare(cls, checkpoint: str, store: DirectoryStore) -> None:
+        """Compute the sentence vectors of all label names, which takes seconds, unless they are there."""
+        _label_vectors(lambda: SentenceEncoder(store), store)
 
     @classmethod
     def pictures(
@@ -186,7 +191,9 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
     return result
 
 
-def _label_vectors(text: SentenceEncoder, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
+def _label_vectors(
+    encoder: Callable[[], SentenceEncoder], store: DirectoryStore
+) -> dict[str, NDArray[np.float32]]:
     """Sentence vectors of all label names; computed once per machine."""
     labels = resources.files("framenest.scorers") / "labels"
     files = {"classes": "imagenet.txt", "objects": "coco.txt"}
@@ -195,6 +202,7 @@ def _label_vectors(text: SentenceEncoder, store: DirectoryStore) -> dict[str, ND
     kept = store.get(key)
     if kept is not None:
         return kept[1]
+    text = encoder()
     vectors = {
         kind: np.where([[n != "-"] for n in listed], text.many([PROMPT + n for n in listed]), 0)
         for kind, listed in names.items()
