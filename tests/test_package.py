@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
     ["installation"],
-    ["errors", "text", "timing", "progress_bars"],
+    ["errors", "noted_warnings", "text", "timing", "progress_bars"],
     ["records", "plugins", "checked_settings"],
     ["config", "frames", "processes"],
     ["protocols", "images", "image_limits", "worker_process"],
@@ -81,18 +81,37 @@ def test_a_name_is_enough_to_find_a_class_or_a_file():
     assert sorted(set(files)) == sorted(files)
 
 
-def test_importing_framenest_loads_no_model_library():
-    heavy = ["torch", "transformers", "openai", "onnxruntime", "ai_edge_litert", "tokenizers", "rich_click"]
-    code = f"import sys, framenest; print([m for m in {heavy} if m in sys.modules])"
+def loaded_by(code, modules):
+    """Those of the modules that are imported once some code has run in a process of its own."""
+    code = f"import sys\n{code}\nprint([m for m in {modules} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return ast.literal_eval(done.stdout)
+
+
+MODEL_LIBRARIES = ["torch", "transformers", "openai", "onnxruntime", "ai_edge_litert", "tokenizers"]
+
+
+def test_importing_every_public_name_loads_no_model_library():
+    assert loaded_by("from framenest import *", [*MODEL_LIBRARIES, "rich_click", "numpy"]) == ["numpy"]
+
+
+@pytest.mark.parametrize(
+    ("module", "spared"), [("framenest", "numpy"), ("framenest.cli", "numpy"), ("framenest.cli.rank", "av")]
+)
+def test_what_decodes_and_scores_is_imported_when_it_is_used(module, spared):
+    rooms = ["framenest.session", "framenest.scorers", "framenest.lmm", "framenest.corpus"]
+    assert loaded_by(f"import {module}", [*MODEL_LIBRARIES, *rooms, spared]) == []
 
 
 def test_public_names():
     assert len(set(framenest.__all__)) == len(framenest.__all__)
-    public = {name for name, value in vars(framenest).items() if not name.startswith("_")}
-    modules = {name for name in public if isinstance(getattr(framenest, name), type(framenest))}
-    assert public - modules | {"errors", "lmm"} == set(framenest.__all__)
+    assert sorted(framenest.__all__) == dir(framenest)
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text())
+    imported = [alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(imported) == sorted(framenest.__all__)
+    for name in framenest.__all__:
+        home = getattr(getattr(framenest, name), "__module__", "framenest")
+        assert home.startswith("framenest"), f"{name} is of {home}"
 
 
 def test_errors_form_one_tree():

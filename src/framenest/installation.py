@@ -8,11 +8,9 @@ import os
 import shlex
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 _SOURCES = Path(__file__).parents[2]
 
@@ -28,6 +26,9 @@ def install_hint(extra: str) -> str:
 
 def _requirement(extra: str) -> tuple[bool, str] | None:
     """Whether it is editable, and what to install; None where what was installed is there no more."""
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to import, and seldom needed
+    from urllib.request import url2pathname
+
     try:
         written = distribution("framenest").read_text("direct_url.json")
     except PackageNotFoundError:  # the sources themselves, on the path

@@ -340,7 +340,7 @@ def test_quiet_prints_results_only(capsys, clip, table, ranking, tmp_path):
 
 def test_the_scorer_is_not_mentioned_where_none_is_used(capsys, clip, monkeypatch):
     chosen = ("table", "scorer table, the best one")
-    monkeypatch.setattr("framenest.cli.scorer_options.choose", lambda _: chosen)
+    monkeypatch.setattr("framenest.scorers.choose", lambda _: chosen)
     for selector, said in (("uniform", 0), ("aks", 1)):
         _, _, err = run(capsys, "select", clip, "Where?", "--selector", selector, "-k", 4)
         assert err.count("scorer table, the best one") == said

@@ -15,7 +15,7 @@ from odd_jobs import OddJob
 from framenest import MEC, IndexConfig, MECConfig, Ranking
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import many_videos
-from framenest.cli.many_videos import ManyVideos
+from framenest.cli.many_options import ManyVideos
 from framenest.config import ScorerConfig
 from framenest.corpus.batch_job import BatchJob, ItemOutcome, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
@@ -125,7 +125,7 @@ def test_all_workers_together_leave_the_machine_a_quarter_of_its_memory(monkeypa
     monkeypatch.setattr(many_videos, "run_in_processes", lambda *what: given.append(what[2:4]))
     groups = index_groups([f"{number}.mp4" for number in range(8)])
     for jobs in (1, 3, 20):
-        ManyVideos(jobs, None, None, None, "local", None, None).outcomes(BatchJob(), groups)
+        many_videos.outcomes_of(ManyVideos(jobs, None, None, None, "local", None, None), BatchJob(), groups)
     assert [jobs for jobs, _ in given] == [1, 3, 8]
     for jobs, limits in given:
         assert 0 < jobs * limits.memory <= 3 * machine_memory() // 4
@@ -149,7 +149,7 @@ def test_workers_beside_a_gpu_share_its_memory_and_the_cores(monkeypatch, gibiby
     monkeypatch.setattr(many_videos, "cores", lambda: cores)
     job = BatchJob(scorer="blip2", scoring=ScorerConfig(device=device))
     groups = index_groups([f"{number}.mp4" for number in range(40)])
-    ManyVideos(None, None, None, None, "local", None, None).outcomes(job, groups)
+    many_videos.outcomes_of(ManyVideos(None, None, None, None, "local", None, None), job, groups)
     assert given == [expected]
 
 

@@ -271,10 +271,11 @@ def test_fetch_without_a_name_takes_the_best_for_this_machine(monkeypatch, capsy
     monkeypatch.setattr(scorers, "has_gpu", lambda: gpu)
     monkeypatch.setattr(models, "fetch", lambda scorer, *_: fetched.append(scorer) or "/weights")
     monkeypatch.setattr(models.ModelEntry, "missing", lambda _: None)
+    monkeypatch.setattr("framenest.cli.models.prepare", lambda scorer, *_: fetched.append(scorer))
     with pytest.raises(SystemExit) as end:
         main(["models", "fetch"])
     said = capsys.readouterr()
-    assert (end.value.code, fetched) == (0, [best])
+    assert (end.value.code, fetched) == (0, [best, best])  # fetched, then prepared
     assert re.search(rf"note: {best}: .*{why}", said.err)
     assert said.out == f"{best}: all files in /weights\n"
 

@@ -19,6 +19,7 @@ from framenest.cache.hashes import file_hash
 from framenest.cache.in_use import InUse, note_use, remove_unused, touch
 from framenest.errors import StoreError, VideoError
 from framenest.frames import Array
+from framenest.noted_warnings import CacheWarning
 from framenest.protocols import Store, StoreEntry
 
 SUFFIX = ".safetensors"
@@ -28,10 +29,6 @@ PART = ".part"
 """How names of downloads end that are not complete."""
 ABANDONED = 3600.0
 """Seconds after which a temporary file that nobody has locked counts as left behind."""
-
-
-class CacheWarning(UserWarning):
-    """The cache fails in part; work goes on without it."""
 
 
 class DamagedEntry(CacheWarning):

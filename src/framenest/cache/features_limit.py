@@ -8,9 +8,10 @@ import time
 import warnings
 from pathlib import Path
 
-from framenest.cache.directory import CacheWarning, DirectoryStore, UnwritableCache
+from framenest.cache.directory import DirectoryStore, UnwritableCache
 from framenest.cache.gc import Collected, evict
 from framenest.errors import ConfigError
+from framenest.noted_warnings import CacheWarning
 from framenest.protocols import Store
 from framenest.text import bytes_of, size_text
 

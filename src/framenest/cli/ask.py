@@ -10,6 +10,7 @@ import rich_click as click
 
 from framenest.cli import model_options, options
 from framenest.cli.answer_printer import AnswerPrinter, print_asked
+from framenest.cli.choices_option import CHOICES, ChoicesCommand
 from framenest.cli.common_options import Common
 from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLines, TokenBudget
 from framenest.cli.options import argument, option
@@ -37,7 +38,7 @@ from framenest.session import Session
 MOST = RankingConfig().horizon
 
 
-@click.command(cls=model_options.ChoicesCommand)
+@click.command(cls=ChoicesCommand)
 @click.option_panel("Options")
 @click.option_panel(model_options.MODEL_PANEL)
 @click.option_panel(options.SCORER_PANEL)
@@ -56,7 +57,7 @@ def ask(
         default="resend",
     ),
     token_budget: TokenBudget,
-    choices: tuple[str, ...] = model_options.CHOICES,
+    choices: tuple[str, ...] = CHOICES,
     descriptions: Descriptions,
     rewrite: bool = option(
         "First have the model write two to four descriptions of what to look for: one short call without "

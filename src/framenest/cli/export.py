@@ -11,6 +11,7 @@ import rich_click as click
 from framenest import extraction, lmm
 from framenest.cache.archive import write_atomic
 from framenest.cli import model_options, options
+from framenest.cli.choices_option import CHOICES, ChoicesCommand
 from framenest.cli.common_options import Common
 from framenest.cli.model_options import PictureOptions, SpokenLines, TokenBudget
 from framenest.cli.options import argument, option
@@ -29,7 +30,7 @@ LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
 
 
-@click.command(cls=model_options.ChoicesCommand)
+@click.command(cls=ChoicesCommand)
 @options.from_parameters
 def export(
     *,
@@ -45,7 +46,7 @@ def export(
         "Where it goes (- is stdout); a folder for vlmevalkit.", short="-o", metavar="FILE"
     ),
     question: str | None = option("Ask this instead of the ranking's question."),
-    choices: tuple[str, ...] = model_options.CHOICES,
+    choices: tuple[str, ...] = CHOICES,
     pictures: PictureOptions,
     spoken: SpokenLines,
     token_budget: TokenBudget,

@@ -5,19 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
-
-import rich_click as click
+from typing import Any
 
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
 from framenest.cli.common_options import Common
-from framenest.cli.options import option
-from framenest.cli.output_files import OutputFile, check_writable
-from framenest.cli.parameter_types import Duration, Size
+from framenest.cli.many_options import ManyVideos
+from framenest.cli.output_files import check_writable
 from framenest.cli.scorer_options import refuse_one_file
 from framenest.cli.terminal import note, say, short_path
 from framenest.cli.video_options import VideoOptions
@@ -32,8 +28,6 @@ from framenest.scorers.gpu import gpu_memory
 from framenest.text import duration_text
 from framenest.worker_process import ProcessLimits
 
-MANY_PANEL = "Many videos"
-LOCAL = ("engine", "local")
 TIME_LIMIT = 1800.0
 """Seconds for one video or question, unless the command line says otherwise."""
 NAME = 28
@@ -45,67 +39,22 @@ TELL = 60.0
 """Seconds between two lines on the progress where there is no terminal."""
 
 
-@dataclass(frozen=True)
-class ManyVideos:
-    """How a run over many videos is done."""
+def outcomes_of(
+    many: ManyVideos, job: BatchJob, groups: list[Group], watch: Watch = lambda *_: None
+) -> Iterator[list[ItemOutcome]]:
+    """Run the job on all groups; yields each group's outcomes as it finishes."""
+    seconds = TIME_LIMIT if many.time_limit is None else many.time_limit or None
+    memory = int(many.memory) if many.memory else None
+    if many.engine == "ray":
+        from framenest.corpus.ray_run import run_on_ray
 
-    panel: ClassVar = MANY_PANEL
-    jobs: int | None = option(
-        "Worker processes. [default: one per core; fewer where each loads a model onto a GPU]",
-        type=click.IntRange(1),
-        metavar="N",
-    )
-    time_limit: float | None = option(
-        "Time limit for one video or question; 0 for none. [default: 30m]", type=Duration()
-    )
-    memory: float | None = option(
-        "Memory that a worker may use, such as 2GiB; one that uses more is stopped. "
-        "[default: an equal share of three quarters of the machine's]",
-        type=Size(),
-    )
-    failures: Path | None = option(
-        "What failed and why, one JSON object a line; replaced by every run. [default: failures.jsonl]",
-        type=OutputFile(),
-    )
-    engine: str = option(
-        "Processes of this machine, or a Ray cluster (extra `ray`).",
-        type=click.Choice(["local", "ray"]),
-        default="local",
-    )
-    address: str | None = option(
-        "With --engine ray: the cluster, as ray.init takes it. [default: a new one on this machine]",
-        metavar="ADDRESS",
-    )
-    encoders: int | None = option(
-        "With --engine ray: processes that run the scorer for all others. "
-        "[default: one per GPU; without GPUs each worker runs its own]",
-        type=click.IntRange(1),
-        metavar="N",
-    )
-
-    @property
-    def asked_for(self) -> bool:
-        """Whether the command line sets any of these."""
-        return any(value is not None for name, value in vars(self).items() if (name, value) != LOCAL)
-
-    def outcomes(
-        self, job: BatchJob, groups: list[Group], watch: Watch = lambda *_: None
-    ) -> Iterator[list[ItemOutcome]]:
-        """Run the job on all groups; yields each group's outcomes as it finishes."""
-        seconds = TIME_LIMIT if self.time_limit is None else self.time_limit or None
-        memory = int(self.memory) if self.memory else None
-        if self.engine == "ray":
-            from framenest.corpus.ray_run import run_on_ray
-
-            limits = ProcessLimits(seconds, memory)
-            return run_on_ray(
-                job, groups, limits, address=self.address, jobs=self.jobs, encoders=self.encoders
-            )
-        if self.address is not None or self.encoders is not None:
-            raise ConfigError("--address and --encoders are for --engine ray")
-        jobs = min(self.jobs or _workers_for(job), len(groups))
-        limits = ProcessLimits(seconds, memory or memory_share(jobs))
-        return run_in_processes(job, groups, jobs, limits, watch)
+        limits = ProcessLimits(seconds, memory)
+        return run_on_ray(job, groups, limits, address=many.address, jobs=many.jobs, encoders=many.encoders)
+    if many.address is not None or many.encoders is not None:
+        raise ConfigError("--address and --encoders are for --engine ray")
+    jobs = min(many.jobs or _workers_for(job), len(groups))
+    limits = ProcessLimits(seconds, memory or memory_share(jobs))
+    return run_in_processes(job, groups, jobs, limits, watch)
 
 
 def _workers_for(job: BatchJob) -> int:
@@ -134,7 +83,7 @@ def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, wh
     total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
     with common.bars() as bars, _told_if_interrupted():
         bars(what, 0, total)
-        for outcomes in many.outcomes(job, groups, partial(_show, bars)):
+        for outcomes in outcomes_of(many, job, groups, partial(_show, bars)):
             if outcomes:
                 bars.end(_label(outcomes[0].item.video))
             for place, outcome in enumerate(outcomes):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,33 +25,6 @@ MODEL_PANEL = "The model"
 ANSWER_TOKENS = {True: 8192, False: 1024}
 """The most tokens of an answer, with thinking and without."""
 THINKING = {"on": True, "off": False, SERVER: None}
-_NEGATIVE = re.compile(r"-[.]?\d")  # a choice may be a number below zero
-
-
-class ChoicesCommand(click.RichCommand):
-    """A command whose --options takes several values in a row: --options A B C D."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        several = {flag for p in self.params if p.name == "choices" for flag in p.opts}
-        spread: list[str] = []
-        current = ""
-        for place, arg in enumerate(args):
-            if arg.startswith("-") and arg != "-" and not (current and _NEGATIVE.match(arg)):
-                current = arg if arg in several else ""
-                spread.append(arg)
-            elif current and args[place - 1] != current:
-                spread += [current, arg]
-            else:
-                spread.append(arg)
-        return super().parse_args(ctx, spread)
-
-
-CHOICES = option(
-    "The choices, each in quotes if it has spaces; the answer is then a letter.",
-    flag="--options",
-    multiple=True,
-    metavar="A B C …",
-)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Command-line options, declared where they are received: `from_parameters` makes options of a command's
 parameters. A parameter whose type is a dataclass is a group of options that commands share: see
-common_options, video_options, scorer_options, model_options, server_options, many_videos. The options of the
+common_options, video_options, scorer_options, model_options, server_options, many_options. The options of the
 method and the scorer are the fields of their configs.
 """
 

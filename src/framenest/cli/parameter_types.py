@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import rich_click as click
 
-from framenest.selectors import check_selector
 from framenest.text import bytes_of, seconds_of
 
 SERVER = "server"
@@ -60,6 +59,8 @@ class SelectorName(click.ParamType[str]):
     name = "NAME"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        from framenest.selectors import check_selector  # with all that selects
+
         check_selector(value)
         return str(value)
 

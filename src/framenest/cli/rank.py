@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import rich_click as click
 
-from framenest.cache.directory import local_directory
-from framenest.cli import model_options, options
+from framenest.cli import options
+from framenest.cli.choices_option import CHOICES, ChoicesCommand
 from framenest.cli.common_options import Common
 from framenest.cli.feature_options import KeptFeatures
-from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
+from framenest.cli.many_options import MANY_PANEL, ManyVideos
 from framenest.cli.options import argument, option
-from framenest.cli.output_files import check_writable, check_writable_folder
+from framenest.cli.output_files import check_writable
 from framenest.cli.ranking_printer import print_facts, print_prefix, print_ranks
 from framenest.cli.ranking_server import RankingServer
 from framenest.cli.scorer_options import Descriptions, ScorerChoice
-from framenest.cli.terminal import confirm, note, quiet, short_path, write_json
+from framenest.cli.terminal import confirm, quiet, write_json
 from framenest.cli.video_options import VideoOptions
-from framenest.config import IndexConfig, MECConfig
-from framenest.corpus.batch_job import BatchJob
-from framenest.corpus.manifest import ranking_groups
-from framenest.corpus.run_report import write_rankings
+from framenest.config import MECConfig
 from framenest.errors import ConfigError, StoreError
-from framenest.method.index import choose_probes
 from framenest.method.look_for import LookFor
-from framenest.method.mec import MEC, check_horizon
 from framenest.method.ranking import Ranking
 from framenest.progress_bars import Bars
-from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.text import one_line, slug
 from framenest.transcript.find import NONE
@@ -46,7 +38,7 @@ SENT = (
 """What can be given with --server: what its API takes, and what concerns this side alone."""
 
 
-@click.command(cls=model_options.ChoicesCommand)
+@click.command(cls=ChoicesCommand)
 @click.option_panel("Options")
 @click.option_panel(options.SCORER_PANEL)
 @click.option_panel(MANY_PANEL)
@@ -81,7 +73,7 @@ def rank(
         metavar="URL",
     ),
     no_question: bool = option("Rank by change, observability, coverage and diversity alone."),
-    choices: tuple[str, ...] = model_options.CHOICES,
+    choices: tuple[str, ...] = CHOICES,
     descriptions: Descriptions,
     many: ManyVideos,
     video_options: VideoOptions,
@@ -116,9 +108,10 @@ def rank(
             raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
         if descriptions.look_for:
             raise ConfigError("--look-for is for the question of one video, not for --manifest")
+        from framenest.cli.rank_many import rank_many
+
         settings = {"config": config, "scoring": scorer.config, "keep_features": kept.keep_features}
-        job = batch_job(common, video_options, name, **settings)
-        return _rank_many(Path(manifest), output, job, many, common)
+        return rank_many(Path(manifest), output, many, common, video_options, name, settings)
     if video is None:
         raise ConfigError("give a VIDEO, or --manifest FILE for many")
     if many.asked_for:
@@ -129,31 +122,16 @@ def rank(
     if server:
         ask = _ask_server(server, video, choices, look_for, config, bars)
     else:
-        mec = MEC(
-            config,
-            name,
-            store=common.cache,
-            progress=bars,
-            keep_features=kept.keep_features,
-            scoring=scorer.config,
-        )
-        mec.session.begin_loading()  # beside it the video is opened
-        opened = _opened(video, video_options, common, config, budgets)
-        ask = partial(mec.rank, opened, options=choices, look_for=look_for or ())
+        from framenest.cli.rank_here import rank_here  # imports decoders and scorers
+
+        settings = {"keep_features": kept.keep_features, "scoring": scorer.config, "progress": bars}
+        rank_video = rank_here(video, config, name, common, video_options, budgets, settings)
+        ask = partial(rank_video, options=choices, look_for=look_for or ())
     for text, target in zip(asked, targets, strict=True):
         with bars:
             ranking = ask(text)
         _deliver(ranking, budgets, target)
     return 0
-
-
-def _opened(video: str, how: VideoOptions, common: Common, config: MECConfig, budgets: list[int]) -> Decoder:
-    """The open video, once it is clear that its ranking serves the budgets."""
-    opened = how.open(video, common)
-    check_horizon(budgets, opened, config)
-    if config.index.max_gap is not None:
-        _tell_cost(opened, config.index)
-    return opened
 
 
 def _ask_server(
@@ -183,34 +161,6 @@ def _scorer_name(scorer: ScorerChoice, common: Common, no_question: bool) -> str
     if scorer.config.subtitles == NONE:
         options.refuse("nothing that is said is weighed with --subtitles none", "speech_weight")
     return scorer.resolved(common)
-
-
-def _rank_many(manifest: Path, output: str | None, job: BatchJob, many: ManyVideos, common: Common) -> int:
-    if output is None or output == "-":
-        raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
-    folder = check_writable_folder(Path(output)).absolute()
-    groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
-    report = run(job, groups, many, common, "rankings")
-    confirm("listed in", short_path(str(write_rankings(folder, groups))))
-    return int(report.counts["failed"] > 0)
-
-
-def _identity(job: BatchJob) -> list[Any]:
-    """All that a ranking depends on beside video and question; not what only makes it faster."""
-    scoring = {k: v for k, v in asdict(job.scoring).items() if k not in ("device", "batch")}
-    file = Path((job.scorer or "").partition(":")[2])
-    content = local_directory(job.store()).fingerprint(str(file)) if file.is_file() else None
-    return [job.config.to_json(), job.scorer, content, scoring]
-
-
-def _tell_cost(video: Decoder, config: IndexConfig) -> None:
-    """How much more --max-gap looks at than the default would."""
-    wanted, usual = (len(choose_probes(video, one)[1]) for one in (config, replace(config, max_gap=None)))
-    if wanted > usual:
-        note(
-            f"--max-gap {config.max_gap:g} looks at {wanted:,} probes instead of {usual:,}: about "
-            f"{wanted / usual:.1f} times the decoding and encoding of a first question"
-        )
 
 
 def _deliver(ranking: Ranking, budgets: list[int], target: str | None) -> None:

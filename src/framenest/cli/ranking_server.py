@@ -18,7 +18,7 @@ from framenest.method.result_loading import read_result
 from framenest.progress_bars import Bars
 from framenest.text import one_line
 from framenest.video.address import is_remote
-from framenest.video.source import check_file
+from framenest.video.formats import check_file
 
 SILENCE = 120.0
 """Seconds until a request counts as lost; the server may take a while to check a new video."""

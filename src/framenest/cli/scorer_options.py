@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from framenest.cli.common_options import Common
 from framenest.cli.options import SCORER_PANEL, option, refuse
@@ -15,10 +15,10 @@ from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ScorerError
 from framenest.method.look_for import Join, LookFor
 from framenest.progress_bars import Bars
-from framenest.scorers import choose
-from framenest.selectors import needs_scorer
-from framenest.session import Session
 from framenest.transcript.find import AUTO
+
+if TYPE_CHECKING:
+    from framenest.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,8 @@ class ScorerChoice:
         detail(f"scorer {self.name} asked for")
         self._check_device()
         if self.name == "auto":
+            from framenest.scorers import choose
+
             with suppress(ScorerError):  # where nothing is ready, the command says so when it needs a scorer
                 name, why = choose(common.local)
                 note(why)
@@ -62,6 +64,9 @@ class ScorerChoice:
 
     def session(self, common: Common, bars: Bars, selectors: Sequence[str]) -> Session:
         """A session with this scorer; nothing is said of it where no selector uses one."""
+        from framenest.selectors import needs_scorer
+        from framenest.session import Session
+
         used = any(map(needs_scorer, selectors))
         return Session(
             self.resolved(common) if used else self.name,

@@ -15,8 +15,7 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-from framenest.cache.directory import CacheWarning
-from framenest.scorers.scorer_warning import ScorerWarning
+from framenest.noted_warnings import CacheWarning, ScorerWarning
 from framenest.text import harmless, harmless_json
 
 TOLD = (CacheWarning, ScorerWarning)

@@ -12,12 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from framenest.cache.directory import (
-    CacheWarning,
-    DirectoryStore,
-    UnwritableCache,
-    local_directory,
-)
+from framenest.cache.directory import DirectoryStore, UnwritableCache, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.late_write import finish_writes
 from framenest.cache.remote import RemoteStore
@@ -27,10 +22,10 @@ from framenest.method.index import SparseIndex
 from framenest.method.indexing import index_key
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
+from framenest.noted_warnings import CacheWarning, ScorerWarning
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_parts import LargeFeatures, features_key
-from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.session import Session
 from framenest.text import clock, one_line
 from framenest.video import open_video

@@ -22,8 +22,7 @@ from framenest.method.prefix import Prefix
 from framenest.method.result_fields import check_ranking
 from framenest.method.result_loading import load_file
 from framenest.method.stats import Stats
-from framenest.scorers.speech import REACH
-from framenest.transcript.transcript import Transcript
+from framenest.transcript.transcript import REACH, Transcript
 
 RANKING_FORMAT = 1
 _POOL_COLUMNS = {"frames": np.int64, "seconds": np.float64, "is_zoom": np.bool_, "evidence": np.float32}

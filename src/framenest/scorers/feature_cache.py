@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import CacheWarning
 from framenest.cache.features_limit import FeaturesLimit
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec
+from framenest.noted_warnings import CacheWarning
 from framenest.protocols import (
     Decoder,
     KeepsTime,

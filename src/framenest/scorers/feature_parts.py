@@ -12,11 +12,12 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import CacheWarning, DirectoryStore, UnwritableCache, keep
+from framenest.cache.directory import DirectoryStore, UnwritableCache, keep
 from framenest.cache.features_limit import FeaturesLimit
 from framenest.cache.hashes import digest
 from framenest.cache.late_write import LateWrite
 from framenest.cache.remote import RemoteStore
+from framenest.noted_warnings import CacheWarning
 from framenest.protocols import Decoder, HoldsFeatures, Scorer, Store
 from framenest.scorers.features import FEATURES_FORMAT, Features
 from framenest.text import size_text

@@ -14,7 +14,7 @@ from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
 from framenest.scorers.question_words import heard, items, matching
 from framenest.scorers.sentence_encoder import SentenceEncoder
-from framenest.transcript.transcript import Line, Transcript
+from framenest.transcript.transcript import REACH, Line, Transcript
 
 LONGEST = 6.0
 """Seconds of lines that are joined to a passage; longer ones dilute what they say."""
@@ -22,8 +22,6 @@ STRIDE = 1.5
 """Seconds between the beginnings of two passages that overlap."""
 PAUSE = 2.0
 """Seconds of silence that end a passage."""
-REACH = 1.0
-"""Seconds before and after it is said that a passage still counts, less and less: half at the end."""
 WORDS = 0.2
 """What names, numbers and rare words of the question add to the similarity of sentences."""
 CENTRE, WIDTH = 0.47, 0.05

@@ -17,8 +17,8 @@ from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.noted_warnings import ScorerWarning
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.scorer_warning import ScorerWarning
 from framenest.text import seconds_of
 
 LITTLE = 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from framenest.scorers.scorer_warning import ScorerWarning
+from framenest.noted_warnings import ScorerWarning
 
 
 class CutQuestion(ScorerWarning):

@@ -15,6 +15,10 @@ NEXT = 0.05
 """Seconds between two captions that follow each other directly, as rolling ones do."""
 
 
+REACH = 1.0
+"""Seconds before and after it is said that a passage still counts, less and less: half at the end."""
+
+
 class Line(NamedTuple):
     """Something said: seconds from the first frame, and the words. NaN where a file does not tell a time."""
 

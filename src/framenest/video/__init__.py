@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, Store
 from framenest.video.address import find, is_remote
-from framenest.video.pyav import PyAVDecoder
-from framenest.video.source import Source, check_file
+from framenest.video.formats import check_file
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
-__all__ = ["VIDEO_SUFFIXES", "ArrayDecoder", "ImageFolderDecoder", "PyAVDecoder", "open_video", "reopen"]
+if TYPE_CHECKING:  # PyAV is imported when a video is opened
+    from framenest.video.pyav import PyAVDecoder
+    from framenest.video.source import Source
+
+__all__ = ["VIDEO_SUFFIXES", "ArrayDecoder", "ImageFolderDecoder", "open_video", "reopen"]
 
 VIDEO_SUFFIXES = frozenset((
     ".3gp", ".asf", ".avi", ".divx", ".dv", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf",
@@ -78,6 +81,8 @@ def open_video(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
         check_file(path)
+        from framenest.video.source import Source
+
         file = _file(Source.at(path, local.fingerprint(path), stream, playlists=allow_playlists), store)
         return file if decoder == "pyav" else _other(decoder, file)
     if isinstance(video, Decoder):
@@ -144,6 +149,8 @@ def reopen(
 
 
 def _file(source: Source, store: Store) -> PyAVDecoder:
+    from framenest.video.pyav import PyAVDecoder
+
     return PyAVDecoder(source.with_segments() if source.playlists else source, store=store)
 
 

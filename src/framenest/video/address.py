@@ -17,7 +17,7 @@ import urllib.request
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from framenest.cache.directory import DOWNLOADS, PART, DirectoryStore
 from framenest.cache.hashes import digest
@@ -26,7 +26,9 @@ from framenest.cache.remote import file_system
 from framenest.errors import ConfigError, VideoError
 from framenest.text import bytes_of, size_text
 from framenest.video.formats import begins_a_playlist
-from framenest.video.source import Source
+
+if TYPE_CHECKING:  # PyAV is imported when a video is opened
+    from framenest.video.source import Source
 
 TIMEOUT = 30.0
 LARGEST = 20 * 2**30
@@ -51,6 +53,8 @@ def find(url: str, stream: int | None, local: DirectoryStore, *, playlists: bool
 
 def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) -> Source:
     """Read with range requests where the server allows them; else downloaded whole, once."""
+    from framenest.video.source import Source
+
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
         version = [headers.get("ETag"), headers.get("Last-Modified")]
@@ -157,6 +161,8 @@ class _HttpFile(io.RawIOBase):
 
 
 def _fsspec(url: str, stream: int | None) -> Source:
+    from framenest.video.source import Source
+
     system, path = file_system(url, VideoError)
     try:
         fingerprint = digest(url, str(system.ukey(path)))

@@ -6,6 +6,11 @@ containers that hold their own pictures are opened, whatever a file is called, u
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+from framenest.errors import VideoError
+
 FORMATS = {
     "mov,mp4,m4a,3gp,3g2,mj2": ".mp4",
     "matroska,webm": ".mkv",
@@ -73,3 +78,16 @@ def open_options(address: str | None, *, playlists: bool = False) -> dict[str, s
             formats += sorted(PLAYLISTS)
             protocols = (*protocols, *(() if remote else _HTTP), "crypto", "data")
     return {"format_whitelist": ",".join(formats), "protocol_whitelist": ",".join(protocols)}
+
+
+def check_file(path: str) -> None:
+    """Refuse what cannot be a video file."""
+    file = Path(path)
+    if not file.exists():
+        raise VideoError(f"{path}: no such file")
+    if not file.is_file():
+        raise VideoError(f"{path}: not a file")
+    if file.stat().st_size == 0:
+        raise VideoError(f"{path}: the file is empty")
+    if not os.access(path, os.R_OK):
+        raise VideoError(f"{path}: no permission to read this file")

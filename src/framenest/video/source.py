@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -158,19 +157,6 @@ def moving_streams(container: av.container.InputContainer) -> list[av.VideoStrea
     """The video streams of a file without pictures on its cover."""
     cover = av.stream.Disposition.attached_pic
     return [stream for stream in container.streams.video if not stream.disposition & cover]
-
-
-def check_file(path: str) -> None:
-    """Refuse what cannot be a video file."""
-    file = Path(path)
-    if not file.exists():
-        raise VideoError(f"{path}: no such file")
-    if not file.is_file():
-        raise VideoError(f"{path}: not a file")
-    if file.stat().st_size == 0:
-        raise VideoError(f"{path}: the file is empty")
-    if not os.access(path, os.R_OK):
-        raise VideoError(f"{path}: no permission to read this file")
 
 
 @dataclass

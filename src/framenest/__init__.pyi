@@ -1,0 +1,74 @@
+# The public names and where they live. Each is imported when it is first used: see __init__.py.
+
+from . import errors as errors
+from . import lmm as lmm
+from .config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
+from .errors import (
+    BudgetError,
+    ConfigError,
+    FramenestError,
+    IndexMismatch,
+    MissingExtra,
+    ModelError,
+    ScorerError,
+    StoreError,
+    VideoError,
+)
+from .extraction import extract
+from .frames import FrameBatch, ImageSpec, VideoInfo
+from .lmm.client import Client
+from .lmm.ladder import ask
+from .method.candidate_pool import CandidatePool
+from .method.index import SparseIndex
+from .method.mec import MEC, rank
+from .method.prefix import Prefix
+from .method.ranking import Ranking
+from .method.stats import Stats
+from .protocols import Decoder, Embedder, FrameEmbedder, Scorer, Store
+from .selectors.selection import Selection, Selector
+from .session import Session
+from .video import open_video
+
+__version__: str
+
+__all__ = [
+    "MEC",
+    "PRESETS",
+    "BudgetError",
+    "CandidatePool",
+    "Client",
+    "ConfigError",
+    "Decoder",
+    "DiscoveryConfig",
+    "Embedder",
+    "FrameBatch",
+    "FrameEmbedder",
+    "FramenestError",
+    "ImageSpec",
+    "IndexConfig",
+    "IndexMismatch",
+    "MECConfig",
+    "MissingExtra",
+    "ModelError",
+    "Prefix",
+    "Ranking",
+    "RankingConfig",
+    "Scorer",
+    "ScorerConfig",
+    "ScorerError",
+    "Selection",
+    "Selector",
+    "Session",
+    "SparseIndex",
+    "Stats",
+    "Store",
+    "StoreError",
+    "VideoError",
+    "VideoInfo",
+    "ask",
+    "errors",
+    "extract",
+    "lmm",
+    "open_video",
+    "rank",
+]
