@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
 
 from framenest.cache.compression import restore, squeeze
 from framenest.cache.in_use import share
 from framenest.errors import StoreError
 from framenest.frames import Array
 
-# safetensors' own loader copies; these are the kinds of arrays that Framenest writes.
+# These are the kinds of arrays that Framenest writes.
 _KINDS = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
-
+_NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
 
 ENTRY_FORMAT = "2"
 """Of entries in a store; one of another format counts as absent."""
@@ -57,7 +56,7 @@ def packed(
 ) -> list[bytes | memoryview]:
     """The same in pieces, so that large arrays are not copied once more to be written."""
     text = json.dumps(header, sort_keys=True)  # in ASCII: a path may hold bytes that are no text
-    whole = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
+    whole = {name: _little_endian(array) for name, array in sorted(arrays.items())}
     bound = {} if key is None else {"entry": ENTRY_FORMAT, "key": key}
     metadata = {"header": text, "checksum": _checksum(bound, text, whole), **bound}
     if compress:
@@ -65,7 +64,7 @@ def packed(
         for name, array in whole.items():
             whole[name], recipes[name] = squeeze(array)
         metadata["packed"] = json.dumps(recipes)
-    return _in_order(save(whole, metadata=metadata))
+    return _laid_out(whole, metadata)
 
 
 def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -115,14 +114,32 @@ def _view(data: bytes | mmap.mmap, start: int, entry: Mapping[str, Any]) -> Arra
     return np.frombuffer(data, dtype=kind, count=count, offset=start + first).reshape(entry["shape"])
 
 
-def _in_order(data: bytes) -> list[bytes | memoryview]:
-    """The same file with sorted metadata, so that equal values are equal files; safetensors' order varies."""
-    end = 8 + int.from_bytes(data[:8], "little")
-    described = json.loads(data[8:end])
-    described["__metadata__"] = dict(sorted(described["__metadata__"].items()))
+def _little_endian(array: Array) -> Array:
+    kind = array.dtype.newbyteorder("<")
+    if kind not in _NAMES:
+        raise StoreError(f"arrays of {array.dtype} cannot be kept")
+    return np.asarray(array, dtype=kind, order="C")
+
+
+def _laid_out(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+    """A safetensors file in pieces: its description, then each array, the widest kinds first.
+
+    safetensors' own writer copies every array twice, and leaves the order of the metadata to chance. Here
+    equal values are equal files.
+    """
+    described: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    pieces, end = [], 0
+    for name, array in sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])):
+        start, end = end, end + array.nbytes
+        described[name] = {
+            "dtype": _NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+        pieces.append(array.reshape(-1).view(np.uint8).data)
     text = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # arrays stay aligned
-    return [len(text).to_bytes(8, "little") + text, memoryview(data)[end:]]
+    return [len(text).to_bytes(8, "little") + text, *pieces]
 
 
 def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) -> str:

@@ -61,7 +61,7 @@ class ModelEntry:
         return damaged(files, store, anew=anew)
 
 
-_TORCH = ("torch", "tokenizers")
+_TORCH = ("torch", "safetensors", "tokenizers")
 _SIGLIP_ONNX = HubRepo(
     "onnx-community/siglip2-base-patch16-224-ONNX",
     1500 * MB,
