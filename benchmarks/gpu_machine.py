@@ -347,9 +347,8 @@ def measure(tree: Tree, video: Path, wanted: list[str], result: Told) -> None:
     if "load" in wanted:
         result["imports"] = tree.child("imports")
         for name, folder in {"blip2": tree.model, **tree.duals}.items():
-            # the first of all hashes the folder
-            found = [tree.child("load", f"{name}:{folder}", cache) for _ in range(3)]
-            result[f"load_{name}"] = found[1:]
+            tree.child("load", f"{name}:{folder}", cache)  # the first of all hashes the folder
+            result[f"load_{name}"] = tree.child("load", f"{name}:{folder}", cache)
     if "session" in wanted:
         result["session"] = tree.child("session", tree.model, video, tree.work / "session")
         result["index"] = tree.child("index", tree.model, video, tree.work / "indexes")

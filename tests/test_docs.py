@@ -125,7 +125,13 @@ def test_the_gpu_numbers_are_the_measured_ones():
         text = f"a further question, {count} zoom frames not seen before"
         row(text, 2, lambda run, count=count: run["session"][f"further_with_{count}_unseen"]["wall"])
         assert f"| {after['session'][f'further_with_{count}_unseen']['wall']:.2f} |" in page
-    assert says(readme, f"load alone takes {after['load'][0]['load']:.1f} s")
+    loads = {name: after[f"load_{name}"]["load"] for name in ("blip2", "siglip2", "clip")}
+    assert says(readme, f"load alone takes {loads['blip2']:.1f} s")
+    assert f"| loading `siglip2`, `clip` | {loads['siglip2']:.1f}, {loads['clip']:.1f} |" in page
+    index = after["index"]
+    assert f"{index['over_the_longer']:.2f} times decoding alone | {index['with_scorer_warm']:.1f} |" in page
+    asked = after["server"]["further"]
+    assert says(readme, f"({min(asked):.1f} to {max(asked):.1f} s for a further question")
     assert says(readme, f"does {after['many_default']['videos_a_minute']:.0f} a minute with four workers")
     assert f"reaches {100 * after['encode']['share_of_matrix_rate']:.0f} % of the matrix rate" in page
     assert measured["rankings_before_and_after"]["largest_difference_of_relevance"] < 0.0002

@@ -33,6 +33,7 @@ from framenest.timing import Timing
 from framenest.transcript.find import AUTO, NONE, find_transcript
 from framenest.transcript.transcript import Transcript
 from framenest.video import must_not_fetch_unasked, open_video
+from framenest.video import pyav as _ready  # noqa: F401 - imported now, not while somebody waits for a video
 
 MEMORY = 4 * 2**30
 """Bytes of open videos, indexes and features that a session keeps."""
