@@ -20,7 +20,7 @@ ARRAYS = st.dictionaries(
 )
 
 
-def the_same(found, expected):
+def assert_the_same(found, expected):
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
@@ -30,8 +30,8 @@ def the_same(found, expected):
 @given(ARRAYS)
 def test_safetensors_reads_what_is_packed(arrays):
     data = pack({"format": 1}, arrays)
-    the_same(load(data), arrays)
-    the_same(unpack(data)[1], arrays)
+    assert_the_same(load(data), arrays)
+    assert_the_same(unpack(data)[1], arrays)
 
 
 def test_big_endian_arrays_come_back_with_the_same_values():
