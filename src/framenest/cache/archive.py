@@ -18,7 +18,7 @@ from framenest.cache.in_use import share
 from framenest.errors import StoreError
 from framenest.frames import Array
 
-# These are the kinds of arrays that Framenest writes.
+# The kinds of arrays that Framenest writes, by their names in the file.
 _KINDS = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",

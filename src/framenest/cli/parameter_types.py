@@ -59,7 +59,7 @@ class SelectorName(click.ParamType[str]):
     name = "NAME"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        from framenest.selectors import check_selector  # with all that selects
+        from framenest.selectors import check_selector  # imports all that selects
 
         check_selector(value)
         return str(value)

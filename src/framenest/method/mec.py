@@ -138,7 +138,7 @@ class MEC:
             video: as for `rank`.
             fps: as for `rank`.
             questions_follow: hold frames that questions may zoom to as decoding passes them, at most
-                128 MiB, so that questions to this session decode next to nothing.
+                128 MiB, so that questions to `session` decode next to nothing.
         """
         with self.session.showing():
             indexing = Indexing(self.session, self.config, scored=True, zooms=questions_follow)

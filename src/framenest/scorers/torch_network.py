@@ -57,9 +57,9 @@ class TorchNetwork:
 
         There it is GELU's tanh form: a twentieth faster in all, and no farther from float32 than two steps.
         """
-        weight, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
-        if x.device.type != "cuda" or x.dtype == torch.float32 or bias is None:
-            return gelu(linear(x, weight, bias))
+        if x.device.type != "cuda" or x.dtype == torch.float32:
+            return gelu(self._linear(x, name))
+        weight, bias = self._weights[name + ".weight"], self._weights[name + ".bias"]
         found = torch._addmm_activation(bias, x.flatten(0, -2), weight.t(), use_gelu=True)
         return found.view(*x.shape[:-1], -1)
 
