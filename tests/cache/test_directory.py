@@ -12,6 +12,7 @@ import pytest
 from framenest import MEC, IndexConfig, MECConfig, SparseIndex, StoreError, VideoError
 from framenest.cache.archive import DamagedFile, pack, unpack, write_atomic
 from framenest.cache.directory import DamagedEntry, DirectoryStore
+from framenest.cache.hashes import PIECE
 from media import numbered_video
 from processes import PATIENCE
 
@@ -75,6 +76,17 @@ def test_any_changed_or_missing_byte_is_found(compress):
     for length in (0, 7, 8, len(data) // 2, len(data) - 1):
         with pytest.raises(DamagedFile):
             unpack(data[:length])
+
+
+@pytest.mark.parametrize("at", [0, PIECE - 1, PIECE, 2 * PIECE + 17, -1])
+def test_a_changed_byte_of_a_large_array_is_found(at):
+    """Its checksum is that of its pieces."""
+    array = np.random.default_rng(0).integers(0, 256, 2 * PIECE + 100, dtype=np.uint8)
+    data = bytearray(pack({"format": 1}, {"x": array}))
+    assert (unpack(bytes(data))[1]["x"] == array).all()
+    data[at if at < 0 else len(data) - len(array) + at] ^= 0x01
+    with pytest.raises(DamagedFile, match="checksum"):
+        unpack(bytes(data))
 
 
 def test_a_damaged_entry_is_made_anew_with_a_message(clip, tmp_path):

@@ -1,6 +1,7 @@
 """The timeline: from the header where that says it all, and the same as from every packet."""
 
 import io
+from contextlib import closing
 
 import av
 import numpy as np
@@ -15,12 +16,18 @@ from framenest.video.source import Source
 from media import numbered_picture, numbered_video
 
 
+def scanned(path):
+    source = Source.at(str(path))
+    with closing(source.open()) as opened:
+        return scan(source, opened)
+
+
 def both_ways(path, monkeypatch):
     """(from the header, from every packet)."""
-    fast = scan(Source.at(str(path)))
+    fast = scanned(path)
     with monkeypatch.context() as patch:
         patch.setattr(scanning, "_from_header", lambda *_: None)
-        slow = scan(Source.at(str(path)))
+        slow = scanned(path)
     return fast, slow
 
 
@@ -65,9 +72,9 @@ def test_a_header_that_lies_is_not_believed(tmp_path, monkeypatch):
     """Wrong composition offsets: the packets compared with them disagree, and all are read instead."""
     path = numbered_video(tmp_path / "video.mp4", 120, options={"bf": "3"})
     monkeypatch.setattr(scanning, "composition_offsets", lambda *_: (np.arange(120, dtype=np.int64) * 512, 0))
-    lied = scan(Source.at(str(path)))
+    lied = scanned(path)
     monkeypatch.undo()
-    assert_same(lied, scan(Source.at(str(path))))
+    assert_same(lied, scanned(path))
 
 
 def test_a_file_cut_short_is_read_to_its_end(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from framenest.cache.compression import restore, squeeze
+from framenest.cache.hashes import PIECE, buffer_hash
 from framenest.cache.in_use import share
 from framenest.errors import StoreError
 from framenest.frames import Array
@@ -25,7 +26,7 @@ _KINDS = {
 }  # fmt: skip
 _NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
 
-ENTRY_FORMAT = "2"
+ENTRY_FORMAT = "3"
 """Of entries in a store; one of another format counts as absent."""
 
 
@@ -78,7 +79,7 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
 
     Raises:
         DamagedFile: A byte has changed, or it is the entry of another key.
-        OtherFormat: It is whole, and an entry of another version.
+        OtherFormat: It is an entry of another version.
     """
     try:
         start = 8 + int.from_bytes(data[:8], "little")
@@ -93,10 +94,10 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
     except Exception as error:  # what a damaged header makes go wrong has no common base
         raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
     bound = {name: metadata[name] for name in ("entry", "key") if name in metadata}
+    if key is not None and bound.get("entry") != ENTRY_FORMAT:
+        raise OtherFormat  # whose checksum may be another, too
     if checksum != _checksum(bound, text, arrays):
         raise DamagedFile("its checksum does not match")
-    if key is not None and bound.get("entry") != ENTRY_FORMAT:
-        raise OtherFormat
     if key is not None and bound.get("key") != key:
         raise DamagedFile(f"it is the entry of {bound.get('key')}, in the place of this one")
     header: dict[str, Any] = json.loads(text)
@@ -148,7 +149,8 @@ def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) 
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
-        digest.update(np.ascontiguousarray(array).data)
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        digest.update(data if len(data) <= PIECE else buffer_hash(data).encode())
     return digest.hexdigest()
 
 

@@ -84,7 +84,24 @@ def _read_hash(path: Path, size: int, method: str) -> str:
     def piece(start: int) -> bytes:
         with path.open("rb") as file:
             file.seek(start)
-            return hashlib.blake2b(file.read(PIECE), digest_size=16).digest()
+            return file.read(PIECE)
 
-    with ThreadPoolExecutor(cores()) as pool:  # hashing lets go of the interpreter
-        return hashlib.blake2b(b"".join(pool.map(piece, range(0, size, PIECE))), digest_size=16).hexdigest()
+    return _hash_of_pieces(size, piece)
+
+
+def buffer_hash(data: memoryview) -> str:
+    """The "pieces" hash of bytes in memory.
+
+    >>> len(buffer_hash(memoryview(b"clay")))
+    32
+    """
+    return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE])
+
+
+def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview]) -> str:
+    def hashed(start: int) -> bytes:
+        return hashlib.blake2b(piece(start), digest_size=16).digest()
+
+    starts = range(0, size, PIECE)
+    with ThreadPoolExecutor(min(cores(), len(starts)) or 1) as pool:  # hashing lets go of the interpreter
+        return hashlib.blake2b(b"".join(pool.map(hashed, starts)), digest_size=16).hexdigest()

@@ -81,7 +81,7 @@ class RemoteStore:
             data = self._read(key)
             if data is not None:
                 unpack(data, key=key)
-        except OtherFormat:  # whole, and never read
+        except OtherFormat:  # never read
             return None
         except (DamagedFile, StoreError) as error:
             return str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -11,6 +12,10 @@ from numpy.typing import NDArray
 from framenest.config import IndexConfig
 from framenest.frames import Pixels
 from framenest.method.appearance import gray
+from framenest.processes import cores
+
+AT_ONCE = 32
+"""Thumbnails that one core works on: few enough to stay in its cache."""
 
 
 def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64]:
@@ -57,6 +62,11 @@ def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.flo
 
 def observability(thumbnails: Pixels, config: IndexConfig) -> NDArray[np.float32]:
     """O_n = sharpness · exposedness, in [0, 1]. (n, h, w, 3) → (n,)."""
-    sharp = sharpness(gray(thumbnails), config.blur_kernel)
-    exposed = exposedness(thumbnails, config.exposure_mean, config.exposure_sigma)
-    return (sharp * exposed).astype(np.float32)
+
+    def some(start: int) -> NDArray[np.float32]:
+        few = thumbnails[start : start + AT_ONCE]
+        exposed = exposedness(few, config.exposure_mean, config.exposure_sigma)
+        return (sharpness(gray(few), config.blur_kernel) * exposed).astype(np.float32)
+
+    with ThreadPoolExecutor(cores()) as pool:  # numpy lets go of the interpreter
+        return np.concatenate([np.zeros(0, np.float32), *pool.map(some, range(0, len(thumbnails), AT_ONCE))])

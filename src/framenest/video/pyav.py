@@ -18,6 +18,7 @@ from framenest.processes import cores, machine_memory
 from framenest.protocols import Store
 from framenest.transcript.transcript import Transcript
 from framenest.video import x264
+from framenest.video.mp4 import check_sample_counts
 from framenest.video.parallel import DecodeWorker, ordered
 from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
 from framenest.video.reader import Reader, plan
@@ -50,8 +51,12 @@ class PyAVDecoder(PictureDecoder):
             self.timeline = Timeline.from_parts(header["timeline"], arrays)
         else:
             with damage_as_video_error(source.path):
-                self.timeline = scan(source)
-                header = self._describe(fingerprint)
+                with source.file() as file:
+                    check_sample_counts(source.path, file)
+                with closing(source.open()) as opened:
+                    first = _first_frame(opened)
+                    self.timeline = scan(source, opened)
+                    header = self._describe(fingerprint, opened, first)
             if store:
                 parts, arrays = self.timeline.to_parts()
                 keep(store, key, header | {"timeline": parts}, arrays)
@@ -89,41 +94,38 @@ class PyAVDecoder(PictureDecoder):
         workers = [DecodeWorker(self._source.path, reader, self.scaler(sizes)) for reader in readers]
         return ordered(runs, workers, item_bytes=self._picture_bytes(sizes))
 
-    def _describe(self, fingerprint: str) -> dict[str, Any]:
-        """The header of the entry that keeps the timeline."""
-        path, timeline = self._source.path, self.timeline
+    def _describe(self, fingerprint: str, opened: Opened, first: av.VideoFrame | None) -> dict[str, Any]:
+        """The header of the entry that keeps the timeline; first: the first frame that decodes."""
+        path, timeline, stream = self._source.path, self.timeline, opened.stream
         if not len(timeline):
             raise VideoError(f"{path}: no frames in its video stream")
-        with closing(self._source.open()) as opened:
-            message = x264.build_message(self._source, opened.context)
-            first = _first_frame(opened)
-            if first is None:
-                raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")
-            stream, turn = opened.stream, Orientation.of(first)
-            aspect = fraction(stream.sample_aspect_ratio)
-            width, height = display_size(first.width, first.height, aspect, turn)
-            check_picture_size(path, width, height)
-            info = VideoInfo(
-                path=path,
-                fingerprint=fingerprint,
-                num_frames=len(timeline),
-                duration=timeline.duration,
-                fps=timeline.fps,
-                width=width,
-                height=height,
-                codec=stream.codec_context.codec.canonical_name,
-                start=timeline.start,
-                constant_rate=timeline.constant_rate,
-                notes=(*_loss(timeline, opened), *self._other_streams(opened)),
-                stream=self._source.stream,
-                timeline_bytes=timeline.bytes_read,
-            )
-            return {
-                "video": info.to_json(),
-                "stream_index": stream.index,
-                "turn": [turn.quarter_turns, turn.mirror],
-                "x264": message.hex(),
-            }
+        if first is None:
+            raise VideoError(f"{path}: none of its {len(timeline)} frames can be decoded")
+        turn = Orientation.of(first)
+        aspect = fraction(stream.sample_aspect_ratio)
+        width, height = display_size(first.width, first.height, aspect, turn)
+        check_picture_size(path, width, height)
+        info = VideoInfo(
+            path=path,
+            fingerprint=fingerprint,
+            num_frames=len(timeline),
+            duration=timeline.duration,
+            fps=timeline.fps,
+            width=width,
+            height=height,
+            codec=stream.codec_context.codec.canonical_name,
+            start=timeline.start,
+            constant_rate=timeline.constant_rate,
+            notes=(*_loss(timeline, opened), *self._other_streams(opened)),
+            stream=self._source.stream,
+            timeline_bytes=timeline.bytes_read,
+        )
+        return {
+            "video": info.to_json(),
+            "stream_index": stream.index,
+            "turn": [turn.quarter_turns, turn.mirror],
+            "x264": x264.build_message(self._source, opened.context).hex(),
+        }
 
     def _other_streams(self, opened: Opened) -> list[str]:
         """That there are others to choose from, where nobody chose."""

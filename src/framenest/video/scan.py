@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.video.mp4 import BadHeader, check_sample_counts, composition_offsets
+from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.source import Opened, Packet, Source, fraction
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
@@ -21,16 +21,15 @@ _Table: TypeAlias = NDArray[np.void]
 """One _ROW per packet, in decode order."""
 
 
-def scan(source: Source) -> Timeline:
-    """The timeline of a video stream; nothing is decoded unless the stream carries no times."""
-    with source.file() as file:
-        check_sample_counts(source.path, file)
-    with closing(source.open()) as opened:
-        stream = opened.stream
-        time_base = fraction(stream.time_base) or Fraction(1, 90000)
-        rate = fraction(stream.average_rate) or fraction(stream.guessed_rate) or Fraction(25)
-        found = _from_header(source, opened)
-    table, bytes_read = found or _from_packets(source)
+def scan(source: Source, opened: Opened) -> Timeline:
+    """The timeline of a video stream; nothing is decoded unless the stream carries no times.
+
+    opened: the source, at any place; it is left at another.
+    """
+    stream = opened.stream
+    time_base = fraction(stream.time_base) or Fraction(1, 90000)
+    rate = fraction(stream.average_rate) or fraction(stream.guessed_rate) or Fraction(25)
+    table, bytes_read = _from_header(source, opened) or _from_packets(source)
     shown = np.flatnonzero(~table["discard"])
     times = table["pts"][shown]
     if (times != NO_TIME).all():
