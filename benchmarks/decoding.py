@@ -33,7 +33,7 @@ from framenest.config import IndexConfig
 from framenest.frames import ImageSpec
 from framenest.method.index import choose_probes
 from framenest.method.probes import probe_grid
-from framenest.video import open_video
+from framenest.video.opening import open_video
 
 SMALL = (ImageSpec.short_side(32), ImageSpec.squash(224, 224))
 

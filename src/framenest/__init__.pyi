@@ -27,7 +27,7 @@ from .method.stats import Stats
 from .protocols import Decoder, Embedder, FrameEmbedder, Scorer, Store
 from .selectors.selection import Selection, Selector
 from .session import Session
-from .video import open_video
+from .video.opening import open_video
 
 __version__: str
 

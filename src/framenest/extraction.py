@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress_bars import ShowProgress, shown
 from framenest.protocols import Store
-from framenest.video import reopen
+from framenest.video.opening import reopen
 
 FORMATS = ("jpg", "png")
 _FRAME = re.compile(r"f\d{7,}_t[\d.]+s(_r\d+)?\.(jpg|png)")

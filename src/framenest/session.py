@@ -30,10 +30,11 @@ from framenest.scorers.screen_text import ScreenText
 from framenest.scorers.sentence_encoder import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
 from framenest.timing import Timing
-from framenest.transcript.find import AUTO, NONE, find_transcript
+from framenest.transcript import AUTO, NONE
+from framenest.transcript.find import find_transcript
 from framenest.transcript.transcript import Transcript
-from framenest.video import must_not_fetch_unasked, open_video
 from framenest.video import pyav as _ready  # noqa: F401 - imported now, not while somebody waits for a video
+from framenest.video.opening import must_not_fetch_unasked, open_video
 
 MEMORY = 4 * 2**30
 """Bytes of open videos, indexes and features that a session keeps."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_line import commands, run
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.cli import app
 from framenest.cli.output_files import (
     LONGEST,

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from framenest import MEC, ConfigError, Ranking
-from framenest.method.look_for import LookFor, noisy_or
+from framenest.method.joined_matches import noisy_or
+from framenest.method.look_for import LookFor
 from framenest.report.document import document
 from media import numbered_video
 

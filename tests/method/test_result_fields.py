@@ -11,7 +11,7 @@ from framenest.errors import StoreError
 from framenest.selectors import load_selector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
-from framenest.video import reopen
+from framenest.video.opening import reopen
 from json_places import put
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
@@ -159,7 +159,7 @@ def test_control_characters_of_names_and_errors_do_not_reach_the_terminal(saved,
 
 def test_an_address_in_a_ranking_file_is_not_fetched_unless_asked(saved, selected, capsys, monkeypatch):
     asked = []
-    monkeypatch.setattr("framenest.video.find", lambda url, *_, **__: asked.append(url) or 1 / 0)
+    monkeypatch.setattr("framenest.video.opening.find", lambda url, *_, **__: asked.append(url) or 1 / 0)
     address = "http://127.0.0.1:9/clip.mp4"
     for file, data in (saved, selected):
         file.write_text(json.dumps(put(put(data, "video.path", address), "question", "What?")))

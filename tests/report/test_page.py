@@ -54,7 +54,7 @@ def test_a_page_of_256_noisy_frames_is_under_5_mb(tmp_path):
 
 
 def test_the_first_32_frames_are_larger(clip, tmp_path):
-    from framenest.video import open_video
+    from framenest.video.opening import open_video
 
     large_clip = numbered_video(tmp_path / "large.mp4", 60, 960, 540)
     video = open_video(large_clip)
@@ -75,7 +75,7 @@ def _size(url):
 
 
 def test_small_videos_are_not_blown_up(clip):
-    from framenest.video import open_video
+    from framenest.video.opening import open_video
 
     video = open_video(clip)
     ranking = MEC(scorer=TableScorer(zero_elsewhere({4: 1.0}))).rank(video, "Where?")
@@ -83,7 +83,7 @@ def test_small_videos_are_not_blown_up(clip):
 
 
 def test_too_many_frames_are_refused(clip, monkeypatch):
-    from framenest.video import open_video
+    from framenest.video.opening import open_video
 
     monkeypatch.setattr(thumbnails, "ALLOWED", 1000)
     video = open_video(clip)

@@ -13,7 +13,7 @@ from framenest.selectors import load_selector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
 from framenest.testing import TableScorer
-from framenest.video import open_video
+from framenest.video.opening import open_video
 from score_tables import zero_elsewhere
 
 HOSTILE = (

@@ -14,7 +14,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig, ScorerConfig
 from framenest.models.hub import from_folder
 from framenest.scorers.truncation import CutQuestion
-from framenest.video import open_video
+from framenest.video.opening import open_video
 
 torch = pytest.importorskip("torch", reason="needs the extra `blip2`")
 pytest.importorskip("transformers", reason="needs the extra `blip2`")

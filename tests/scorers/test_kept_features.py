@@ -14,10 +14,11 @@ from heavy_scorer import CONFIG, SyntheticHeavyScorer
 from framenest import MEC
 from framenest.cache import late_write
 from framenest.cache.directory import DirectoryStore, UnwritableCache
-from framenest.cache.features_limit import LIMIT_VARIABLE, EvictedFeatures
+from framenest.cache.features_limit import EvictedFeatures
 from framenest.cache.late_write import LateWrite, finish_writes
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob, Work, WorkItem
+from framenest.limits import FEATURES_VARIABLE
 from framenest.scorers import feature_parts
 from framenest.scorers.feature_parts import LargeFeatures
 from media import numbered_video
@@ -96,7 +97,7 @@ def test_small_features_are_kept_without_a_word(clip, tmp_path):
 @pytest.mark.filterwarnings("ignore::framenest.scorers.feature_parts.LargeFeatures")
 def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_numbers, tmp_path, monkeypatch):
     """Three videos of some 600 kB, where there is room for two; the first one is open elsewhere."""
-    monkeypatch.setenv(LIMIT_VARIABLE, "1.9MB")
+    monkeypatch.setenv(FEATURES_VARIABLE, "1.9MB")
     videos = [numbered_video(tmp_path / f"{n}.mp4", 100 + n) for n in range(4)]
     stores = [DirectoryStore(tmp_path / "store") for _ in videos]
     encoded = []
@@ -113,7 +114,7 @@ def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_number
     with pytest.warns(EvictedFeatures, match=r"of features unused for longest were removed .* 1\.8 MiB"):
         ask(2, stores[2])
     stores[2].release()
-    monkeypatch.setenv(LIMIT_VARIABLE, "20MB")
+    monkeypatch.setenv(FEATURES_VARIABLE, "20MB")
     encoded.clear()
     for number in (0, 2, 1):
         ask(number, DirectoryStore(tmp_path / "store"))
@@ -126,7 +127,7 @@ def test_a_video_above_the_limit_evicts_nothing(small_numbers, clip, tmp_path, m
     store = DirectoryStore(tmp_path / "store")
     MEC(CONFIG, SyntheticHeavyScorer(4), store=store).rank(clip, "Where?")
     before = kept_bytes(store.root)
-    monkeypatch.setenv(LIMIT_VARIABLE, "300kB")
+    monkeypatch.setenv(FEATURES_VARIABLE, "300kB")
     with pytest.warns(LargeFeatures, match=r"not kept: all features may take 293\.0 KiB"):
         MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=store).rank(clip, "Where?")
     assert kept_bytes(store.root) == before
@@ -135,7 +136,7 @@ def test_a_video_above_the_limit_evicts_nothing(small_numbers, clip, tmp_path, m
 @pytest.mark.filterwarnings("ignore::framenest.scorers.feature_parts.LargeFeatures")
 def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_path, monkeypatch):
     """Else a run over more videos than there is room for would index the first ones for nothing."""
-    monkeypatch.setenv(LIMIT_VARIABLE, "1.8MB")
+    monkeypatch.setenv(FEATURES_VARIABLE, "1.8MB")
     old, *videos = (numbered_video(tmp_path / f"{n}.mp4", 100 + n) for n in range(4))
     store = DirectoryStore(tmp_path / "store")
 
@@ -159,7 +160,7 @@ def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_pat
 
 
 def test_what_was_asked_to_be_kept_and_is_above_the_limit_fails_before_the_work(clip, tmp_path, monkeypatch):
-    monkeypatch.setenv(LIMIT_VARIABLE, "300kB")
+    monkeypatch.setenv(FEATURES_VARIABLE, "300kB")
     scorer = SyntheticHeavyScorer(LIGHT)
     (outcome,) = Work(BatchJob(CONFIG), DirectoryStore(tmp_path), scorer)((WorkItem(str(clip)),))
     assert (outcome.status, outcome.stops, scorer.encoded) == ("failed", True, 0)
@@ -169,7 +170,7 @@ def test_what_was_asked_to_be_kept_and_is_above_the_limit_fails_before_the_work(
 def test_the_options_reach_the_work_and_end_with_it(clip, tmp_path, monkeypatch, capsys):
     table = tmp_path / "scores.csv"
     table.write_text("frame,score\n" + "".join(f"{n},0.5\n" for n in range(300)))
-    monkeypatch.delenv(LIMIT_VARIABLE, raising=False)
+    monkeypatch.delenv(FEATURES_VARIABLE, raising=False)
     asked = ["rank", str(clip), "Where?", "--scorer", f"table:{table}", "--cache", str(tmp_path / "store")]
 
     def run(*more):
@@ -180,15 +181,15 @@ def test_the_options_reach_the_work_and_end_with_it(clip, tmp_path, monkeypatch,
     code, err = run("--features-limit", "10kB")
     assert code == 0
     assert "not kept: all features may take 9.8 KiB in the cache (--features-limit sets more)" in err
-    assert LIMIT_VARIABLE not in os.environ
+    assert FEATURES_VARIABLE not in os.environ
     assert not kept_bytes(tmp_path / "store")
     assert run("--no-keep-features")[0] == 0
     assert not kept_bytes(tmp_path / "store")
-    monkeypatch.setenv(LIMIT_VARIABLE, "much")
+    monkeypatch.setenv(FEATURES_VARIABLE, "much")
     code, err = run()
     assert code == 2
     assert "$FRAMENEST_FEATURES_LIMIT: 'much' is not a size; write it like 500MB" in err
-    monkeypatch.delenv(LIMIT_VARIABLE)
+    monkeypatch.delenv(FEATURES_VARIABLE)
     assert run()[0] == 0
     assert kept_bytes(tmp_path / "store") > 0
 

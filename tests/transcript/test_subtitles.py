@@ -12,7 +12,8 @@ from framenest.errors import ConfigError, StoreError
 from framenest.transcript.find import find_transcript
 from framenest.transcript.subtitle_files import read_lines
 from framenest.transcript.transcript import Line, Transcript
-from framenest.video import ArrayDecoder, open_video
+from framenest.video.opening import open_video
+from framenest.video.stills import ArrayDecoder
 from media import numbered_picture, numbered_video
 
 SRT = (

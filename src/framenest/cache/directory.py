@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 
 from platformdirs import user_cache_path
 
-from framenest.cache.archive import DamagedFile, OtherFormat, packed, unpack, write_atomic
+from framenest.cache.archive import DamagedFile, OtherFormat, packed, unpack
+from framenest.cache.atomic_file import write_atomic
 from framenest.cache.hashes import file_hash
 from framenest.cache.in_use import InUse, note_use, remove_unused, touch
 from framenest.errors import StoreError, VideoError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 import warnings
@@ -10,14 +9,13 @@ from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore, UnwritableCache
 from framenest.cache.gc import Collected, evict
-from framenest.errors import ConfigError
+from framenest.limits import FEATURES_VARIABLE, limit_in
 from framenest.noted_warnings import CacheWarning
 from framenest.protocols import Store
-from framenest.text import bytes_of, size_text
+from framenest.text import size_text
 
 LIMIT = 20 * 2**30
 """Bytes of all features in a directory, unless told otherwise; and no more than FREE_SHARE."""
-LIMIT_VARIABLE = "FRAMENEST_FEATURES_LIMIT"
 FREE_SHARE = 0.5
 """Of what would be free on the disk without them."""
 STEPS = 64
@@ -49,7 +47,7 @@ class FeaturesLimit:
     def __init__(self, store: Store, since: float | None = None) -> None:
         self.since = since
         self._store = store if isinstance(store, DirectoryStore) else None
-        self._given = _given()
+        self._given = limit_in(FEATURES_VARIABLE)
         self._unseen = self._step = 0
 
     def refusal(self, size: int) -> str | None:
@@ -88,14 +86,6 @@ class FeaturesLimit:
             text = f"features of this run alone take {size_text(left)} in the cache, where all together may "
             text += f"take {size_text(most)} (--features-limit sets more)"
             warnings.warn(text, UnwritableCache, stacklevel=2)
-
-
-def _given() -> int | None:
-    text = os.environ.get(LIMIT_VARIABLE, "")
-    try:
-        return bytes_of(text) if text else None
-    except ValueError as error:
-        raise ConfigError(f"${LIMIT_VARIABLE}: {error}") from error
 
 
 def _free(folder: Path) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.cli import options
 from framenest.cli.common_options import Common
 from framenest.cli.options import argument, option

@@ -9,7 +9,7 @@ from pathlib import Path
 import rich_click as click
 
 from framenest import extraction, lmm
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.cli import model_options, options
 from framenest.cli.choices_option import CHOICES, ChoicesCommand
 from framenest.cli.common_options import Common

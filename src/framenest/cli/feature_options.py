@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from framenest.cache.features_limit import LIMIT_VARIABLE
 from framenest.cli.options import option, through_environment
 from framenest.cli.parameter_types import Size
+from framenest.limits import FEATURES_VARIABLE
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class FeaturesBound:
 
     features_limit: int | None = option(
         "What the features of all videos may take in the cache directory together, such as 50GiB; those "
-        f"unused for longest go. [default: ${LIMIT_VARIABLE}, or 20GiB, and at most half of what is free]",
+        f"unused for longest go. [default: ${FEATURES_VARIABLE}, or 20GiB, and at most half of what is free]",
         type=Size(),
-        callback=through_environment(LIMIT_VARIABLE),
+        callback=through_environment(FEATURES_VARIABLE),
     )
 
 

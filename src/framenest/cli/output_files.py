@@ -10,9 +10,8 @@ from typing import Any
 
 import rich_click as click
 
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.errors import StoreError
-from framenest.images import FORMATS
 
 LONGEST = 255
 """Bytes of a file's name."""
@@ -42,6 +41,8 @@ class PictureFile(OutputFile):
     """A picture file that can be written, of a kind that can be encoded."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Path:
+        from framenest.images import FORMATS
+
         file = super().convert(value, param, ctx)
         if file.suffix.lower()[1:] not in FORMATS:
             raise StoreError(f"{file}: a picture is a .png, .jpg or .webp file")

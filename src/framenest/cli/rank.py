@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -16,19 +17,19 @@ from framenest.cli.feature_options import KeptFeatures
 from framenest.cli.many_options import MANY_PANEL, ManyVideos
 from framenest.cli.options import argument, option
 from framenest.cli.output_files import check_writable
-from framenest.cli.ranking_printer import print_facts, print_prefix, print_ranks
-from framenest.cli.ranking_server import RankingServer
 from framenest.cli.scorer_options import Descriptions, ScorerChoice
 from framenest.cli.terminal import confirm, quiet, write_json
 from framenest.cli.video_options import VideoOptions
 from framenest.config import MECConfig
 from framenest.errors import ConfigError, StoreError
-from framenest.method.look_for import LookFor
-from framenest.method.ranking import Ranking
 from framenest.progress_bars import Bars
 from framenest.records import read_rows
 from framenest.text import one_line, slug
-from framenest.transcript.find import NONE
+from framenest.transcript import NONE
+
+if TYPE_CHECKING:  # a server's client waits for imports more than for anything else
+    from framenest.method.look_for import LookFor
+    from framenest.method.ranking import Ranking
 
 TOP = 8
 SENT = (
@@ -143,6 +144,8 @@ def _ask_server(
     bars: Bars,
 ) -> Callable[[str | None], Ranking]:
     """What ranks for a question at a server."""
+    from framenest.cli.ranking_server import RankingServer
+
     context = click.get_current_context()
     assert context is not None
     preset = context.params["preset"]
@@ -165,6 +168,8 @@ def _scorer_name(scorer: ScorerChoice, common: Common, no_question: bool) -> str
 
 def _deliver(ranking: Ranking, budgets: list[int], target: str | None) -> None:
     """Write and print a ranking."""
+    from framenest.cli.ranking_printer import print_facts, print_prefix, print_ranks
+
     if target == "-":
         write_json(ranking.dumps())
         return

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, FramenestError, VideoError
 from framenest.method.look_for import LookFor
-from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.method.result_loading import read_result
 from framenest.progress_bars import Bars
 from framenest.text import one_line
-from framenest.video.address import is_remote
-from framenest.video.formats import check_file
+from framenest.video.formats import check_file, is_remote
+
+if TYPE_CHECKING:
+    from framenest.method.ranking import Ranking
 
 SILENCE = 120.0
 """Seconds until a request counts as lost; the server may take a while to check a new video."""
@@ -75,6 +75,10 @@ class RankingServer:
         try:
             asked = self._call("POST", "/rankings", request | {"video": registered["video"]["id"]})
             jobs.insert(0, asked["job"])  # the question before the index, which would let it begin
+            # While the server works, what its answer is read with is imported.
+            from framenest.method.ranking import RANKING_FORMAT, Ranking
+            from framenest.method.result_loading import read_result
+
             self._wait(asked["job"], bars)
         except KeyboardInterrupt:
             for job in filter(None, jobs):

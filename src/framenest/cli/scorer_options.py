@@ -15,7 +15,7 @@ from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ScorerError
 from framenest.method.look_for import Join, LookFor
 from framenest.progress_bars import Bars
-from framenest.transcript.find import AUTO
+from framenest.transcript import AUTO
 
 if TYPE_CHECKING:
     from framenest.session import Session

@@ -17,7 +17,7 @@ from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.server_options import Access, AnswerSource, Limits, ListenAddress, server_settings
 from framenest.cli.terminal import err
 from framenest.errors import MissingExtra
-from framenest.transcript.find import NONE
+from framenest.transcript import NONE
 
 WITH_TRANSCRIPT = "Send what is said around each frame beside it, in answers and messages, where it is known."
 

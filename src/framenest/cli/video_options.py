@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from framenest.cli.common_options import Common
 from framenest.cli.options import option, through_environment
 from framenest.cli.parameter_types import Size
-from framenest.frames import VideoInfo
-from framenest.protocols import Decoder
-from framenest.video import open_video, reopen
-from framenest.video.address import LARGEST_VARIABLE
+from framenest.limits import DOWNLOAD_VARIABLE
+
+if TYPE_CHECKING:  # decoders are imported when a video is opened
+    from framenest.frames import VideoInfo
+    from framenest.protocols import Decoder
 
 PLAYLISTS = "Open a VIDEO that names other files or addresses, too: HLS, DASH, ffconcat."
 MAX_DOWNLOAD = option(
     "The largest VIDEO that is downloaded whole, as servers without range requests make necessary. "
-    f"[default: ${LARGEST_VARIABLE}, or 20GiB]",
+    f"[default: ${DOWNLOAD_VARIABLE}, or 20GiB]",
     type=Size(),
-    callback=through_environment(LARGEST_VARIABLE),
+    callback=through_environment(DOWNLOAD_VARIABLE),
 )
 
 
@@ -42,6 +43,8 @@ class VideoOptions:
 
     def open(self, video: str, common: Common) -> Decoder:
         """The open video."""
+        from framenest.video.opening import open_video
+
         return open_video(video, **self.settings, store=common.cache)
 
 
@@ -55,4 +58,6 @@ class KnownVideo:
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
         """The open video; refused where it has changed."""
+        from framenest.video.opening import reopen
+
         return reopen(info, self.video, allow_playlists=self.allow_playlists, store=common.cache)

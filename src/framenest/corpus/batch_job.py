@@ -28,7 +28,7 @@ from framenest.scorers import load_scorer
 from framenest.scorers.feature_parts import LargeFeatures, features_key
 from framenest.session import Session
 from framenest.text import clock, one_line
-from framenest.video import open_video
+from framenest.video.opening import open_video
 from framenest.worker_process import Cancelled, WorkerLost
 
 

@@ -22,7 +22,7 @@ from framenest.corpus.process_run import POLL
 from framenest.corpus.remote_scorer import PATIENCE, BatchingEncoder, RemoteScorer
 from framenest.errors import ConfigError, FramenestError, MissingExtra
 from framenest.text import one_line
-from framenest.video.address import is_remote
+from framenest.video.formats import is_remote
 from framenest.worker_process import ProcessLimits, WorkerLost
 
 RETRIES = 5

@@ -14,7 +14,7 @@ from framenest.evaluation.timeline_decoder import TimelineDecoder
 from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.text import seconds_of
-from framenest.video.address import is_remote
+from framenest.video.formats import is_remote
 
 Intervals = tuple[tuple[float, float], ...]
 Part = Literal["tune", "report", "all"]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from framenest.errors import StoreError, VideoError
-from framenest.video import VIDEO_SUFFIXES
+from framenest.video.formats import VIDEO_SUFFIXES
 
 
 class MediaFolder:

@@ -24,7 +24,8 @@ from framenest.selectors import FILE, load_selector, mec_config, needs_scorer
 from framenest.selectors.published_selectors import MecSelector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
-from framenest.transcript.find import NONE, transcript_files
+from framenest.transcript import NONE
+from framenest.transcript.find import transcript_files
 
 
 class SelectionCache:

@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.images import data_url, encode_image

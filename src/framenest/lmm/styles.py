@@ -22,7 +22,7 @@ from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress_bars import ShowProgress, shown
 from framenest.protocols import Store
 from framenest.transcript.transcript import Transcript
-from framenest.video import reopen
+from framenest.video.opening import reopen
 
 
 @dataclass(frozen=True, eq=False)

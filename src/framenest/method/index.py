@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.archive import DamagedFile, pack, unpack, write_atomic
+from framenest.cache.archive import DamagedFile, pack, unpack
+from framenest.cache.atomic_file import write_atomic
 from framenest.config import IndexConfig
 from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import Pixels, VideoInfo

@@ -17,7 +17,8 @@ from framenest.method.candidate_pool import CandidatePool
 from framenest.method.greedy import Greedy, greedy
 from framenest.method.index import SparseIndex, choose_probes, window
 from framenest.method.indexing import Indexing
-from framenest.method.look_for import LookFor, each_evidence, noisy_or
+from framenest.method.joined_matches import each_evidence, noisy_or
+from framenest.method.look_for import LookFor
 from framenest.method.observability import observability
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from framenest.errors import BadSetting, BudgetError, ConfigError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.image_limits import ImageLimits
-from framenest.method.notebook_view import prefix_html
 from framenest.progress_bars import ShowProgress, shown
 from framenest.protocols import Decoder, Progress, Store
-from framenest.video import reopen
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 OpenOrPath = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 """A video that is open already, where it is now, or the array that it was."""
@@ -66,6 +66,8 @@ class Prefix:
 
     def _repr_html_(self) -> str:
         """In a notebook: a timeline and the frames."""
+        from framenest.method.notebook_view import prefix_html
+
         return prefix_html(self)
 
     def images(
@@ -96,7 +98,9 @@ class Prefix:
         >>> [image.size for image in ranking.prefix(2).images(max_side=48)]
         [(48, 32), (48, 32)]
         """
-        decoder = reopen(self.video, video, store=store)
+        from PIL import Image
+
+        decoder = self._reopened(video, store)
         with shown(progress) as tell:
             batches = self.batches(decoder, _spec(decoder, size, max_side), tell)
             return [Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0]]
@@ -120,9 +124,14 @@ class Prefix:
         (array([6.08, 6.36]), (2, 64, 96, 3))
         """
         self.must_hold_frames()
-        decoder = reopen(self.video, video, store=store)
+        decoder = self._reopened(video, store)
         with shown(progress) as tell:
             return FrameBatch.join(list(self.batches(decoder, _spec(decoder, size, max_side), tell)))
+
+    def _reopened(self, video: OpenOrPath | None, store: Store | None) -> Decoder:
+        from framenest.video.opening import reopen  # who only reads a ranking does without decoders
+
+        return reopen(self.video, video, store=store)
 
     def batches(
         self, decoder: Decoder, size: ImageSpec | None = None, tell: Progress = lambda *_: None

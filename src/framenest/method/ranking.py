@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
 from framenest.method.candidate_pool import CandidatePool, Cues
 from framenest.method.look_for import LookFor
-from framenest.method.notebook_view import ranking_html
 from framenest.method.prefix import Prefix
 from framenest.method.result_fields import check_ranking
 from framenest.method.result_loading import load_file
@@ -122,6 +121,8 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         """In a notebook: the evidence over time and the first frames."""
+        from framenest.method.notebook_view import ranking_html
+
         return ranking_html(self)
 
     def prefix(self, budget: int) -> Prefix:

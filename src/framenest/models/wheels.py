@@ -18,7 +18,7 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin
 
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import StoreError
 from framenest.models.model_file import ModelFile, damaged

@@ -23,7 +23,7 @@ class HeldPictures:
         sizes: the pictures of each frame.
         most: bytes to hold.
 
-    >>> from framenest.video import ArrayDecoder
+    >>> from framenest.video.stills import ArrayDecoder
     >>> video = ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5)
     >>> held = HeldPictures(video.info, [ImageSpec.short_side(32)])
     >>> held.hold(next(video.read([2, 4, 6], sizes=[ImageSpec.short_side(32)])))

@@ -25,7 +25,7 @@ class ReadAhead:
         sizes: the pictures wanted of each.
         most: bytes of pixels that may lie ready.
 
-    >>> from framenest.video import ArrayDecoder
+    >>> from framenest.video.stills import ArrayDecoder
     >>> with ReadAhead(ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5), np.arange(9), [None]) as batches:
     ...     sum(map(len, batches))
     9

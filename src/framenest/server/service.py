@@ -30,7 +30,8 @@ from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.uploads import Uploads
 from framenest.server.video_worker import VideoWorker
-from framenest.transcript.find import NONE, transcript_files
+from framenest.transcript import NONE
+from framenest.transcript.find import transcript_files
 from framenest.worker_process import Cancelled, ProcessLimits
 
 ANSWER_SECONDS = 120.0

@@ -23,7 +23,7 @@ from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.protocols import Progress
 from framenest.session import Session
-from framenest.video import reopen
+from framenest.video.opening import reopen
 from framenest.video.pyav import PyAVDecoder
 from framenest.worker_process import Report
 

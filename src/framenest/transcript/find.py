@@ -11,10 +11,10 @@ from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, Store
+from framenest.transcript import AUTO, NONE
 from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES, read_lines
 from framenest.transcript.transcript import Transcript
 
-AUTO, NONE = "auto", "none"
 TRACK_FORMAT = 1
 _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
 """The sentence encoder reads English; a file in another language must be named."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import os
-import re
 import tempfile
 import urllib.error
 import urllib.parse
@@ -23,8 +21,9 @@ from framenest.cache.directory import DOWNLOADS, PART, DirectoryStore
 from framenest.cache.hashes import digest
 from framenest.cache.in_use import InUse, share
 from framenest.cache.remote import file_system
-from framenest.errors import ConfigError, VideoError
-from framenest.text import bytes_of, size_text
+from framenest.errors import VideoError
+from framenest.limits import DOWNLOAD_VARIABLE, limit_in
+from framenest.text import size_text
 from framenest.video.formats import begins_a_playlist
 
 if TYPE_CHECKING:  # PyAV is imported when a video is opened
@@ -32,16 +31,7 @@ if TYPE_CHECKING:  # PyAV is imported when a video is opened
 
 TIMEOUT = 30.0
 LARGEST = 20 * 2**30
-LARGEST_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
 _CHUNK = 2**20
-
-
-def is_remote(path: str) -> bool:
-    """
-    >>> is_remote("https://host/a.mp4"), is_remote("C:/a.mp4"), is_remote("a.mp4")
-    (True, False, False)
-    """
-    return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
 
 
 def find(url: str, stream: int | None, local: DirectoryStore, *, playlists: bool = False) -> Source:
@@ -80,11 +70,8 @@ def largest_download() -> int:
     >>> largest_download() > 2**30
     True
     """
-    given = os.environ.get(LARGEST_VARIABLE, "")
-    try:
-        return bytes_of(given) if given else LARGEST
-    except ValueError as error:
-        raise ConfigError(f"${LARGEST_VARIABLE}: {error}") from error
+    given = limit_in(DOWNLOAD_VARIABLE)
+    return LARGEST if given is None else given
 
 
 def _download(url: str, answer: Any, target: Path) -> None:
@@ -100,7 +87,7 @@ def _download(url: str, answer: Any, target: Path) -> None:
                     if part.tell() + len(chunk) > most:
                         raise VideoError(
                             f"{url}: more than the {size_text(most)} that are downloaded at most; "
-                            f"--max-download (${LARGEST_VARIABLE}) sets another limit"
+                            f"--max-download (${DOWNLOAD_VARIABLE}) sets another limit"
                         )
                     part.write(chunk)
                 part.flush()

@@ -1,4 +1,4 @@
-"""The formats and protocols that FFmpeg may open: one list, for every opening.
+"""What may be opened: suffixes, addresses, and the formats and protocols that FFmpeg may open.
 
 A playlist is a text that names other files or addresses, and FFmpeg opens whatever it names. So only
 containers that hold their own pictures are opened, whatever a file is called, unless playlists are asked for.
@@ -7,6 +7,7 @@ containers that hold their own pictures are opened, whatever a file is called, u
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from framenest.errors import VideoError
@@ -34,10 +35,26 @@ FORMATS = {
 }
 """Containers and raw streams that hold their own pictures, by FFmpeg's names, and the suffix of a file."""
 
+VIDEO_SUFFIXES = frozenset((
+    ".3gp", ".asf", ".avi", ".divx", ".dv", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf",
+    ".m2ts", ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".obu", ".ogm", ".ogv",
+    ".qt", ".rm", ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m",
+))  # fmt: skip
+"""Files of a folder that count as videos."""
+
 PLAYLISTS = frozenset(("hls", "concat", "dash"))
 """Formats that name other files or addresses."""
 
 _FILE, _HTTP = ("file",), ("http", "https", "tcp", "tls", "httpproxy")
+
+
+def is_remote(path: str) -> bool:
+    """Whether a video is at an address, not a path.
+
+    >>> is_remote("https://host/a.mp4"), is_remote("C:/a.mp4"), is_remote("a.mp4")
+    (True, False, False)
+    """
+    return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
 
 
 def is_playlist(name: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import framenest
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.hashes import digest
 from framenest.errors import MissingExtra

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from framenest.cache.archive import write_atomic
+from framenest.cache.atomic_file import write_atomic
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.hashes import digest
 from framenest.errors import FramenestError, StoreError
