@@ -327,7 +327,16 @@ class Told(dict[str, Any]):
             print(f"{name}: {json.dumps(shown)}", flush=True)
 
 
-def measure(tree: Tree, video: Path, wanted: list[str], result: Told) -> None:
+def middle(runs: list[dict[str, Any]], told: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
+    """The run whose number is the median, with the numbers of all."""
+    runs = [run for run in runs if "failed" not in run] or runs[:1]
+    if "failed" in runs[0]:
+        return runs[0]
+    ordered = sorted(runs, key=told)
+    return {**ordered[(len(ordered) - 1) // 2], "rounds": [told(run) for run in runs]}
+
+
+def measure(tree: Tree, video: Path, wanted: list[str], rounds: int, result: Told) -> None:
     cache, ranks = tree.work / "cache", []
     if "shell" in wanted:
         result["first_of_all"] = tree.rank(video, QUESTIONS[0], "--cache", cache)  # hashes the model, too
@@ -354,8 +363,11 @@ def measure(tree: Tree, video: Path, wanted: list[str], result: Told) -> None:
             tree.child("load", f"{name}:{folder}", cache)  # the first of all hashes the folder
             result[f"load_{name}"] = tree.child("load", f"{name}:{folder}", cache)
     if "session" in wanted:
-        result["session"] = tree.child("session", tree.model, video, tree.work / "session")
-        result["index"] = tree.child("index", tree.model, video, tree.work / "indexes")
+        caches = [(tree.work / f"session-{n}", tree.work / f"indexes-{n}") for n in range(rounds)]
+        runs = [tree.child("session", tree.model, video, cache) for cache, _ in caches]
+        result["session"] = middle(runs, lambda run: float(run["questions"][0]["wall"]))
+        runs = [tree.child("index", tree.model, video, cache) for _, cache in caches]
+        result["index"] = middle(runs, lambda run: float(run["without_scorer"]))
     if "encode" in wanted:
         result["encode"] = tree.child("encode", tree.model, cache)
     if "many" in wanted:
@@ -391,6 +403,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, default=10, help="of the video")
     parser.add_argument("--only", default=",".join(PARTS), metavar="A,B")
     parser.add_argument("--before-only", default=",".join(PARTS), metavar="A,B")
+    parser.add_argument("--rounds", type=int, default=3, help="processes for a first question, an index")
+    parser.add_argument("--before-rounds", type=int, default=1)
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
     from machine import write
@@ -404,11 +418,12 @@ def main() -> None:
         duals = {name: random_dual_encoder(work / name, name) for name in ("siglip2", "clip")}
         video = make_videos(work, options.minutes)
         found: dict[str, Any] = {"video": {"minutes": options.minutes, "size": "1920×1080"}}
-        trees = [("before", options.before, options.before_only)] if options.before else []
-        for name, root, wanted in [*trees, ("after", HERE.parent, options.only)]:
+        trees = [("before", options.before, options.before_only, options.before_rounds)]
+        trees = [*(trees if options.before else []), ("after", HERE.parent, options.only, options.rounds)]
+        for name, root, wanted, rounds in trees:
             print(name, flush=True)
             found[name] = Told(lambda: write("gpu_machine", found))
-            measure(Tree(root, work / name, model, duals), video, wanted.split(","), found[name])
+            measure(Tree(root, work / name, model, duals), video, wanted.split(","), rounds, found[name])
         ranks = [found[name].pop("_ranks", None) for name in ("before", "after") if name in found]
         if len(ranks) == 2 and all(ranks):
             found["rankings_before_and_after"] = compared(*ranks)

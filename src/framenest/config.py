@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
@@ -239,6 +238,8 @@ class MECConfig:
 
 def unknown_setting(name: str) -> ConfigError:
     """The error for a name that no config has, with the one that was probably meant."""
+    import difflib
+
     configs = (IndexConfig, DiscoveryConfig, RankingConfig, ScorerConfig)
     known = [one.name for config in configs for one in fields(config)]
     near = difflib.get_close_matches(name, known, n=1)

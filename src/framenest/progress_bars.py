@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-import multiprocessing
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -116,7 +115,8 @@ def shown(progress: ShowProgress) -> Iterator[Callable[[str, int, int], None]]:
 
 def _watched(console: Console | None) -> Callable[[], _Display] | None:
     """How to draw where a person looks on; None where nobody does, as in a worker process."""
-    if multiprocessing.parent_process() is not None:
+    workers = sys.modules.get("multiprocessing.process")  # always there in a worker, and slow to import
+    if workers is not None and workers.parent_process() is not None:
         return None
     from rich.console import Console
 
@@ -170,16 +170,19 @@ class _Notebook:
     """Seconds between two drawings."""
 
     def __init__(self) -> None:
+        from html import escape
+
         from IPython.display import HTML, display
 
-        self._html = HTML
+        self._html, self._escape = HTML, escape
         self._lines: dict[str, str] = {}
         self._drawn = 0.0
         self._handle = display(HTML(""), display_id=True)
 
     def draw(self, stage: str, done: int, total: int, said: str) -> None:
         bar = f'<progress value="{done}" max="{total}"></progress>'
-        self._lines[stage] = f"<div>{bar} {html.escape(stage)} {done}/{total} {html.escape(said)}</div>"
+        told = f"{self._escape(stage)} {done}/{total} {self._escape(said)}"
+        self._lines[stage] = f"<div>{bar} {told}</div>"
         now = time.monotonic()
         if now - self._drawn >= self.EVERY:
             self._drawn = now

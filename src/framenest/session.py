@@ -183,8 +183,9 @@ class Session:
             # Of a playlist, only opening tells the content.
             if file is not None and file.is_file() and not self._allow_playlists:
                 path = str(file.absolute())
-                key = ("video", self._local.fingerprint(path), path)
-                return self.keep(key, lambda: self._open(video, fps))
+                known = self._local.known_fingerprint(path)
+                if known is not None:
+                    return self.keep(("video", known, path), lambda: self._open(video, fps))
             decoder = self._open(video, fps)
         key = ("video", decoder.info.fingerprint, decoder.info.path)
         kept = self.keep(key, lambda: decoder)

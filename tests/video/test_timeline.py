@@ -108,7 +108,7 @@ def test_the_timeline_is_kept(clip, tmp_path, monkeypatch):
     store = DirectoryStore(tmp_path)
     first = open_video(clip, store=store)
     assert 0 < first.info.timeline_bytes == first.timeline.bytes_read
-    monkeypatch.setattr("framenest.video.pyav.scan", lambda *_: pytest.fail("scanned again"))
+    monkeypatch.setattr("framenest.video.description.scan", lambda *_: pytest.fail("scanned again"))
     again = open_video(clip, store=store)
     assert again.info == first.info
     assert_same(again.timeline, first.timeline)

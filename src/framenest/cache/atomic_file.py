@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from pathlib import Path
 
 from framenest.cache.in_use import share
@@ -34,7 +34,7 @@ def write_atomic(path: Path, *data: bytes | memoryview) -> None:
 
 def _write_beside(path: Path, *data: bytes | memoryview) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         with temporary.open("xb") as file:
             share(file)  # so that the garbage collector leaves it alone

@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 
 from framenest.cache.archive import DamagedFile, OtherFormat, packed, unpack
 from framenest.cache.atomic_file import write_atomic
-from framenest.cache.hashes import file_hash
+from framenest.cache.hashes import file_hash, known_hash
 from framenest.cache.in_use import InUse, note_use, remove_unused, touch
 from framenest.errors import StoreError, VideoError
 from framenest.frames import Array
@@ -226,10 +226,13 @@ class DirectoryStore:
 
     def fingerprint(self, path: str) -> str:
         """Hash of a video's whole content, remembered; VideoError where it cannot be read."""
-        try:
+        with _unreadable_as_video_error(path):
             return file_hash(path, self)
-        except OSError as error:
-            raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+
+    def known_fingerprint(self, path: str) -> str | None:
+        """The same where it is remembered; None where the video would have to be read."""
+        with _unreadable_as_video_error(path):
+            return known_hash(path, self)
 
     def _now(self) -> float:
         """The time of the file system that the store is on, which need not be this machine's."""
@@ -238,6 +241,14 @@ class DirectoryStore:
                 return os.fstat(file.fileno()).st_mtime
         except OSError:
             return time.time()
+
+
+@contextmanager
+def _unreadable_as_video_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
 
 def local_directory(store: Store | None) -> DirectoryStore:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from framenest.cache.directory import local_directory
+from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
 from framenest.protocols import Decoder, Store
@@ -72,9 +74,7 @@ def open_video(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
         check_file(path)
-        from framenest.video.source import Source
-
-        file = _file(Source.at(path, local.fingerprint(path), stream, playlists=allow_playlists), store)
+        file = _local_file(path, stream, allow_playlists, local, store)
         return file if decoder == "pyav" else _other(decoder, file)
     if isinstance(video, Decoder):
         return video
@@ -137,6 +137,30 @@ def reopen(
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder
+
+
+def _local_file(
+    path: str, stream: int | None, playlists: bool, local: DirectoryStore, store: Store
+) -> PyAVDecoder:
+    from framenest.video.description import Description
+    from framenest.video.pyav import PyAVDecoder
+    from framenest.video.source import Source
+
+    known = local.known_fingerprint(path)
+    if known is not None or playlists:
+        return _file(Source.at(path, known or local.fingerprint(path), stream, playlists=playlists), store)
+    described: Future[Description] = Future()
+
+    def describe() -> None:
+        try:
+            described.set_result(Description.of(Source.at(path, stream=stream)))
+        except BaseException as error:
+            described.set_exception(error)
+
+    # A new file is read whole, to be known again; beside that its header is. No pool: Ctrl-C ends both.
+    threading.Thread(target=describe, name="framenest-describe", daemon=True).start()
+    source = Source.at(path, local.fingerprint(path), stream)
+    return PyAVDecoder(source, store=store, described=described.result())
 
 
 def _file(source: Source, store: Store) -> PyAVDecoder:

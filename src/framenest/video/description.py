@@ -1,0 +1,131 @@
+"""Description: what a video's header and first frame say. Read once per file, then kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import av
+
+from framenest.errors import VideoError
+from framenest.frames import Array, VideoInfo, check_picture_size
+from framenest.video import x264
+from framenest.video.mp4 import check_sample_counts
+from framenest.video.scale import Orientation, display_size
+from framenest.video.scan import scan
+from framenest.video.source import Opened, Source, damage_as_video_error, fraction, moving_streams
+from framenest.video.timeline import Timeline
+
+DESCRIPTION_FORMAT = 3
+
+
+@dataclass(frozen=True)
+class Description:
+    """A video stream: when each frame is shown, and what a decoder must know.
+
+    `facts` are VideoInfo's, less path and fingerprint. `stream_index` is the number of the stream in the
+    file, also where it was FFmpeg's choice. `message` is what x264.build_message found.
+    """
+
+    timeline: Timeline
+    facts: Mapping[str, Any]
+    stream_index: int
+    turn: Orientation
+    message: bytes
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """Read it from the file.
+
+        Raises:
+            VideoError: the stream has no frames, or none that can be decoded.
+        """
+        with damage_as_video_error(source.path):
+            with source.file() as file:
+                check_sample_counts(source.path, file)
+            with closing(source.open()) as opened:
+                first = _first_frame(opened)
+                timeline, stream = scan(source, opened), opened.stream
+                if not len(timeline):
+                    raise VideoError(f"{source.path}: no frames in its video stream")
+                if first is None:
+                    raise VideoError(f"{source.path}: none of its {len(timeline)} frames can be decoded")
+                turn, aspect = Orientation.of(first), fraction(stream.sample_aspect_ratio)
+                width, height = display_size(first.width, first.height, aspect, turn)
+                check_picture_size(source.path, width, height)
+                info = VideoInfo(
+                    path="",
+                    fingerprint="",
+                    num_frames=len(timeline),
+                    duration=timeline.duration,
+                    fps=timeline.fps,
+                    width=width,
+                    height=height,
+                    codec=stream.codec_context.codec.canonical_name,
+                    start=timeline.start,
+                    constant_rate=timeline.constant_rate,
+                    notes=(*_loss(timeline, opened), *_other_streams(source, opened)),
+                    stream=source.stream,
+                    timeline_bytes=timeline.bytes_read,
+                )
+                message = x264.build_message(source, opened.context)
+                return cls(timeline, info.to_json(), stream.index, turn, message)
+
+    def info(self, path: str, fingerprint: str) -> VideoInfo:
+        """The video that is so, at this path and with this content."""
+        return VideoInfo.from_json({**self.facts, "path": path, "fingerprint": fingerprint})
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """For a store; the inverse of `from_parts`."""
+        parts, arrays = self.timeline.to_parts()
+        header = {
+            "video": dict(self.facts),
+            "stream_index": self.stream_index,
+            "turn": [self.turn.quarter_turns, self.turn.mirror],
+            "x264": self.message.hex(),
+            "timeline": parts,
+        }
+        return header, arrays
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        return cls(
+            Timeline.from_parts(header["timeline"], dict(arrays)),
+            header["video"],
+            int(header["stream_index"]),
+            Orientation(*header["turn"]),
+            bytes.fromhex(header["x264"]),
+        )
+
+
+def _first_frame(opened: Opened) -> av.VideoFrame | None:
+    for packet in opened.packets():
+        for frame in opened.decode(packet):
+            return frame
+    return next(iter(opened.decode(None)), None)
+
+
+def _loss(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
+    """How much of the video is missing, according to its header."""
+    stream, container = opened.stream, opened.container
+    if stream.duration is not None and stream.time_base is not None:
+        seconds, margin = float(stream.duration * stream.time_base), 0.5
+    elif container.duration is not None:  # of all streams together: sound may outlast the picture
+        seconds, margin = container.duration / av.time_base - max(0.0, timeline.start), 1.0
+    else:
+        return ()
+    if seconds - timeline.duration > margin + 0.01 * seconds:
+        return (f"the header promises {seconds:.1f} s of video, {timeline.duration:.1f} s are there",)
+    return ()
+
+
+def _other_streams(source: Source, opened: Opened) -> list[str]:
+    """That there are others to choose from, where nobody chose."""
+    streams = moving_streams(opened.container)
+    if source.stream is not None or len(streams) < 2:
+        return []
+    sizes = [f" ({s.width}×{s.height})" if s.codec_context else "" for s in streams]  # None: no decoder
+    every = ", ".join(f"{s.index}{size}" for s, size in zip(streams, sizes, strict=True))
+    return [f"this is stream {opened.stream.index} of the video streams {every}; --stream picks another"]
