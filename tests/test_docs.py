@@ -131,7 +131,7 @@ def test_the_gpu_numbers_are_the_measured_ones():
     index = after["index"]
     assert f"{index['over_the_longer']:.2f} times decoding alone | {index['with_scorer_warm']:.1f} |" in page
     asked = after["server"]["further"]
-    assert says(readme, f"({min(asked):.1f} to {max(asked):.1f} s for a further question")
+    assert says(readme, f"({min(asked):.2f} to {max(asked):.2f} s for a further question")
     assert says(readme, f"does {after['many_default']['videos_a_minute']:.0f} a minute with four workers")
     assert f"reaches {100 * after['encode']['share_of_matrix_rate']:.0f} % of the matrix rate" in page
     assert measured["rankings_before_and_after"]["largest_difference_of_relevance"] < 0.0002
