@@ -1,10 +1,19 @@
-"""Cores and memory: of this machine, of this process, of another."""
+"""Cores, memory and threads: of this machine, of this process, of another."""
 
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
+
+LOADER = "framenest-load"
+"""The name of threads that load a model."""
+
+
+def loading() -> bool:
+    """Whether a model is being loaded in a thread of this process."""
+    return any(thread.name == LOADER for thread in threading.enumerate())
 
 
 def cores() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import rich_click as click
@@ -11,6 +12,7 @@ from framenest.cache.late_write import finish_writes
 from framenest.cli.command_modules import CommandModules
 from framenest.cli.terminal import fail, set_level, warnings_as_notes
 from framenest.errors import FramenestError
+from framenest.processes import loading
 
 __all__ = ["app", "main"]
 
@@ -43,7 +45,7 @@ app.commands = CommandModules(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors are one line on stderr and exit code 2."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given, code = sys.argv[1:] if arguments is None else arguments, 2
     set_level(0)
     try:
         with warnings_as_notes():
@@ -54,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(result if isinstance(result, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted")
-        sys.exit(130)
+        code = 130
     except click.ClickException as error:
         fail(error.format_message())
     except Exception as error:
@@ -62,4 +64,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         unexpected = f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " ")
         fail(str(error) if isinstance(error, FramenestError) else unexpected)
-    sys.exit(2)
+    if arguments is None and loading():  # of this whole process: nobody waits for the model any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

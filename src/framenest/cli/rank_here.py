@@ -15,6 +15,7 @@ from framenest.method.index import choose_probes
 from framenest.method.mec import MEC, check_horizon
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
+from framenest.video.formats import is_remote
 
 
 def rank_here(
@@ -28,7 +29,8 @@ def rank_here(
 ) -> Callable[..., Ranking]:
     """`MEC.rank` of the open video, once it is clear that its ranking serves the budgets."""
     mec = MEC(config, scorer, store=common.cache, **settings)
-    mec.session.begin_loading()  # beside it the video is opened
+    if is_remote(video):
+        mec.session.begin_loading()  # else once it is clear that this is a video
     opened = how.open(video, common)
     check_horizon(budgets, opened, config)
     if config.index.max_gap is not None:

@@ -40,12 +40,12 @@ class Indexing:
     def begin(self, video: Video, fps: float | None) -> tuple[FeatureCache, SparseIndex | None]:
         """The video as the scorer sees it, and its index where that is kept.
 
-        While the scorer is loaded, the video is opened, and a new one's probes are decoded.
+        While the scorer is loaded, a new video's probes are decoded.
         """
         session, config = self._session, self._config.index
+        decoder = session.open(video, fps)
         if self._scored:
             session.begin_loading()
-        decoder = session.open(video, fps)
         key = index_key(decoder, config)
         kept = session.kept(("index", key)) or _stored_index(session.store, key)
         begun = None

@@ -206,11 +206,14 @@ class FeatureCache:
         self._progress(stage, 0, len(frames))
         warming = threading.Thread(target=self._warm_up, name="framenest-warm-up", daemon=True)
         warming.start()
-        for batch in self._batches(frames, passing):
-            warming.join()
-            yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
-            done += len(batch)
-            self._progress(stage, done, len(frames))
+        try:
+            for batch in self._batches(frames, passing):
+                warming.join()
+                yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
+                done += len(batch)
+                self._progress(stage, done, len(frames))
+        finally:
+            warming.join()  # model libraries abort the process if they are cut off
         self._progress(stage, len(frames), len(frames))
         self.decoded += done
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
+from framenest.processes import LOADER
 from framenest.protocols import Progress, Scorer
 from framenest.scorers import load_scorer
 
@@ -25,7 +26,8 @@ class Loading:
         self._scorer: Scorer | None = None
         self._error: BaseException | None = None
         self._loaded = threading.Event()
-        threading.Thread(target=self._load, name="framenest-load", daemon=True).start()
+        # No daemon: Python waits for it when it ends. Model libraries abort the process if they are cut off.
+        threading.Thread(target=self._load, name=LOADER).start()
 
     def scorer(self) -> Scorer:
         """The scorer, once it is loaded; raises what loading raised."""
