@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -47,6 +48,25 @@ def test_pieces_are_hashed_apart_and_then_together(file, store, monkeypatch):
     swapped = content[3000:6000] + content[:3000] + content[6000:]
     file.write_bytes(swapped)
     assert file_hash(file, store, anew=True) == blake(b"".join([pieces[1], pieces[0], pieces[2]])).hex()
+
+
+ENDING = """
+import sys, threading, time
+from framenest.cache import hashes
+hashes.PIECE = 3000
+def late():
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    print(hashes.buffer_hash(memoryview(bytes(7000))))
+threading.Thread(target=late).start()
+"""
+
+
+def test_what_a_process_writes_at_its_end_is_hashed_too():
+    """Python starts no threads then."""
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
+    pieces = [blake(bytes(size)) for size in (3000, 3000, 1000)]
+    assert (done.stdout.strip(), done.stderr) == (blake(b"".join(pieces)).hex(), "")
 
 
 def test_an_empty_file_has_a_hash(tmp_path, store):

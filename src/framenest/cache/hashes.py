@@ -118,5 +118,9 @@ def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview]) -> st
         return hashlib.blake2b(piece(start), digest_size=16).digest()
 
     starts = range(0, size, PIECE)
-    with ThreadPoolExecutor(min(cores(), len(starts)) or 1) as pool:  # hashing lets go of the interpreter
-        return hashlib.blake2b(b"".join(pool.map(hashed, starts)), digest_size=16).hexdigest()
+    try:
+        with ThreadPoolExecutor(min(cores(), len(starts)) or 1) as pool:  # hashing lets go of the interpreter
+            found = [*pool.map(hashed, starts)]
+    except RuntimeError:  # a process that ends starts no more threads, and may still be writing
+        found = [*map(hashed, starts)]
+    return hashlib.blake2b(b"".join(found), digest_size=16).hexdigest()
