@@ -327,13 +327,13 @@ class Told(dict[str, Any]):
             print(f"{name}: {json.dumps(shown)}", flush=True)
 
 
-def middle(runs: list[dict[str, Any]], told: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
-    """The run whose number is the median, with the numbers of all."""
-    runs = [run for run in runs if "failed" not in run] or runs[:1]
-    if "failed" in runs[0]:
-        return runs[0]
-    ordered = sorted(runs, key=told)
-    return {**ordered[(len(ordered) - 1) // 2], "rounds": [told(run) for run in runs]}
+def middle(runs: list[dict[str, Any]], seconds: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
+    """The run whose seconds are the median, with those of all; the first that failed where one did."""
+    failed = [run for run in runs if "failed" in run]
+    if failed:
+        return failed[0]
+    ordered = sorted(runs, key=seconds)
+    return {**ordered[(len(ordered) - 1) // 2], "rounds": [seconds(run) for run in runs]}
 
 
 def measure(tree: Tree, video: Path, wanted: list[str], rounds: int, result: Told) -> None:
@@ -403,8 +403,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, default=10, help="of the video")
     parser.add_argument("--only", default=",".join(PARTS), metavar="A,B")
     parser.add_argument("--before-only", default=",".join(PARTS), metavar="A,B")
-    parser.add_argument("--rounds", type=int, default=3, help="processes for a first question, an index")
-    parser.add_argument("--before-rounds", type=int, default=1)
+    parser.add_argument(
+        "--rounds", type=int, choices=range(1, 10), default=3, help="processes for a first question, an index"
+    )
+    parser.add_argument("--before-rounds", type=int, choices=range(1, 10), default=1)
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
     from machine import write

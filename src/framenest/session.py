@@ -184,6 +184,8 @@ class Session:
             if file is not None and file.is_file() and not self._allow_playlists:
                 path = str(file.absolute())
                 known = self._local.known_fingerprint(path)
+                if known is None and any(key[0] == "video" and key[-1] == path for key in self._kept):
+                    known = self._local.fingerprint(path)  # a cache that cannot be written remembers none
                 if known is not None:
                     return self.keep(("video", known, path), lambda: self._open(video, fps))
             decoder = self._open(video, fps)

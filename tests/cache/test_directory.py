@@ -79,15 +79,16 @@ def test_any_changed_or_missing_byte_is_found(compress):
             unpack(data[:length])
 
 
+@pytest.mark.parametrize("key", ["features/ab", None])
 @pytest.mark.parametrize("at", [0, PIECE - 1, PIECE, 2 * PIECE + 17, -1])
-def test_a_changed_byte_of_a_large_array_is_found(at):
-    """Its checksum is that of its pieces."""
+def test_a_changed_byte_of_a_large_array_is_found(at, key):
+    """In an entry of a store its checksum is that of its pieces."""
     array = np.random.default_rng(0).integers(0, 256, 2 * PIECE + 100, dtype=np.uint8)
-    data = bytearray(pack({"format": 1}, {"x": array}))
-    assert (unpack(bytes(data))[1]["x"] == array).all()
+    data = bytearray(pack({"format": 1}, {"x": array}, key=key))
+    assert (unpack(bytes(data), key=key)[1]["x"] == array).all()
     data[at if at < 0 else len(data) - len(array) + at] ^= 0x01
     with pytest.raises(DamagedFile, match="checksum"):
-        unpack(bytes(data))
+        unpack(bytes(data), key=key)
 
 
 def test_a_damaged_entry_is_made_anew_with_a_message(clip, tmp_path):

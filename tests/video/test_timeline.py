@@ -1,19 +1,23 @@
 """The timeline: from the header where that says it all, and the same as from every packet."""
 
 import io
+import shutil
+import threading
 from contextlib import closing
 
 import av
 import numpy as np
 import pytest
 
-from framenest import VideoError, open_video
-from framenest.cache.directory import DirectoryStore
+from framenest import Session, VideoError, open_video
+from framenest.cache.directory import DirectoryStore, UnwritableCache
+from framenest.video import description
 from framenest.video import scan as scanning
 from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.scan import scan
 from framenest.video.source import Source
 from media import numbered_picture, numbered_video
+from processes import PATIENCE
 
 
 def scanned(path):
@@ -113,6 +117,30 @@ def test_the_timeline_is_kept(clip, tmp_path, monkeypatch):
     assert again.info == first.info
     assert_same(again.timeline, first.timeline)
     assert next(again.read([120])).pixels[0].tobytes() == next(first.read([120])).pixels[0].tobytes()
+
+
+def test_a_file_that_was_moved_is_not_described_again(clip, tmp_path, monkeypatch):
+    """Its content is known, and the store has its description: the one being read is not waited for."""
+    store, moved = DirectoryStore(tmp_path), tmp_path / "moved.mp4"
+    first = open_video(clip, store=store)
+    shutil.copy(clip, moved)
+    never, asked = threading.Event(), threading.Event()
+    monkeypatch.setattr(description, "scan", lambda *_: asked.set() or never.wait())
+    again = open_video(moved, store=store)
+    assert asked.wait(PATIENCE)
+    never.set()
+    assert again.info.fingerprint == first.info.fingerprint
+    assert_same(again.timeline, first.timeline)
+
+
+def test_without_a_cache_a_session_describes_a_video_once(clip, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    scans = []
+    monkeypatch.setattr(description, "scan", lambda *how: scans.append(how) or scan(*how))
+    session = Session(None, store=tmp_path / "file" / "store")
+    with pytest.warns(UnwritableCache):
+        assert len({id(session.open(clip)) for _ in range(3)}) == 1
+    assert len(scans) == 1
 
 
 def two_streams(path):

@@ -147,5 +147,6 @@ def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) 
         array = arrays[name]
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        digest.update(data if len(data) <= PIECE else buffer_hash(data).encode())
+        in_pieces = bound and len(data) > PIECE  # entries of a store hold features, hundreds of megabytes
+        digest.update(buffer_hash(data).encode() if in_pieces else data)
     return digest.hexdigest()

@@ -159,7 +159,7 @@ class DirectoryStore:
                 data = _contents(file, key)
                 note_use(file, stat.st_atime_ns, stat.st_mtime_ns)  # looking after it is not using it
             unpack(data, key=key)
-        except (FileNotFoundError, OtherFormat):  # removed meanwhile; never read
+        except (FileNotFoundError, OtherFormat):  # removed meanwhile; of another version
             return None
         except DamagedFile as error:
             return str(error)

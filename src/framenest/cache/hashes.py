@@ -74,7 +74,7 @@ def known_hash(path: str | os.PathLike[str], store: Store, method: str = "pieces
 
 
 def _note(path: str | os.PathLike[str], method: str) -> tuple[str, list[Any]]:
-    """The key of what is remembered of a file, and what it must be of, as the file is now."""
+    """The key of what is remembered of a file, and what identifies it now: path, size, time, inode."""
     stat = Path(path).stat()
     seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
     return f"fingerprints/{digest(seen[0], method, FINGERPRINT_FORMAT)}", seen

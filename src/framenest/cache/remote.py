@@ -81,7 +81,7 @@ class RemoteStore:
             data = self._read(key)
             if data is not None:
                 unpack(data, key=key)
-        except OtherFormat:  # never read
+        except OtherFormat:  # it is never used
             return None
         except (DamagedFile, StoreError) as error:
             return str(error)

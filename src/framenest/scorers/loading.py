@@ -1,4 +1,4 @@
-"""Loading: a scorer that is being loaded while a video is opened and decoded."""
+"""Loading: a scorer that is being loaded while a video is decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Description: what a video's header and first frame say. Read once per file, then kept."""
+"""Description: what a decoder must know of a file. From its header where that says it all, else from a pass
+over its packets; read once, then kept."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ DESCRIPTION_FORMAT = 3
 class Description:
     """A video stream: when each frame is shown, and what a decoder must know.
 
-    `facts` are VideoInfo's, less path and fingerprint. `stream_index` is the number of the stream in the
-    file, also where it was FFmpeg's choice. `message` is what x264.build_message found.
+    `facts` are VideoInfo's, path and fingerprint left empty. `stream_index` is the number of the stream in
+    the file, also where it was FFmpeg's choice. `message` is what x264.build_message found.
     """
 
     timeline: Timeline

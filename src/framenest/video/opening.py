@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # PyAV is imported when a video is opened
     from framenest.video.source import Source
 
 
+HEADER_SAYS_ALL = frozenset((".3gp", ".m4v", ".mov", ".mp4", ".qt"))
+"""Files that are described in a moment, without a pass over their packets."""
+
+
 def open_video(
     video: str | os.PathLike[str] | Decoder | np.ndarray[Any, Any],
     *,
@@ -147,7 +151,7 @@ def _local_file(
     from framenest.video.source import Source
 
     known = local.known_fingerprint(path)
-    if known is not None or playlists:
+    if known is not None or playlists or Path(path).suffix.lower() not in HEADER_SAYS_ALL:
         return _file(Source.at(path, known or local.fingerprint(path), stream, playlists=playlists), store)
     described: Future[Description] = Future()
 
@@ -157,10 +161,10 @@ def _local_file(
         except BaseException as error:
             described.set_exception(error)
 
-    # A new file is read whole, to be known again; beside that its header is. No pool: Ctrl-C ends both.
+    # A new file is hashed whole, to be known again; meanwhile its header is read in a thread.
     threading.Thread(target=describe, name="framenest-describe", daemon=True).start()
     source = Source.at(path, local.fingerprint(path), stream)
-    return PyAVDecoder(source, store=store, described=described.result())
+    return PyAVDecoder(source, store=store, describe=described.result)
 
 
 def _file(source: Source, store: Store) -> PyAVDecoder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -36,14 +36,14 @@ class PyAVDecoder(PictureDecoder):
     Args:
         source: the file.
         store: where its description is kept.
-        described: its description, where somebody has read it already.
+        describe: returns its description, where somebody else reads it; asked only where none is kept.
     """
 
     name = "pyav"
     version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
 
     def __init__(
-        self, source: Source, *, store: Store | None = None, described: Description | None = None
+        self, source: Source, *, store: Store | None = None, describe: Callable[[], Description] | None = None
     ) -> None:
         self._source = source
         fingerprint = source.fingerprint + (f"-{source.stream}" if source.stream is not None else "")
@@ -52,7 +52,7 @@ class PyAVDecoder(PictureDecoder):
         if kept:
             described = Description.from_parts(*kept)
         else:
-            described = described or Description.of(source)
+            described = describe() if describe else Description.of(source)
             if store:
                 keep(store, key, *described.to_parts())
         self.timeline = described.timeline

@@ -24,7 +24,7 @@ _Table: TypeAlias = NDArray[np.void]
 def scan(source: Source, opened: Opened) -> Timeline:
     """The timeline of a video stream; nothing is decoded unless the stream carries no times.
 
-    opened: the source, at any place; it is left at another.
+    opened: the source; its position does not matter, and changes.
     """
     stream = opened.stream
     time_base = fraction(stream.time_base) or Fraction(1, 90000)
