@@ -26,6 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trees import environment
+
 QUESTIONS = [
     "what does the potter do after the bowls come out of the kiln ?",
     "who opens the window before it begins to rain ?",
@@ -36,8 +38,6 @@ QUESTIONS = [
 HERE = Path(__file__).resolve().parent
 VIDEOS = 12
 """In the folder that is indexed."""
-UNLIKE_USERS = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
-"""Variables that some machines set and that are taken away: without bytecode every import compiles anew."""
 PARTS = ("shell", "server", "load", "session", "encode", "many")
 
 
@@ -182,10 +182,7 @@ class Tree:
     def __init__(self, root: Path, work: Path, model: Path, duals: dict[str, Path]) -> None:
         self.work, self.model, self.duals = work, model, duals
         self.work.mkdir()
-        paths = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
-        self._environment = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore"}
-        for name in UNLIKE_USERS:
-            self._environment.pop(name, None)
+        self._environment = environment(root) | {"PYTHONWARNINGS": "ignore"}
 
     def child(self, name: str, *arguments: object) -> dict[str, Any]:
         command = [sys.executable, __file__, "--child", name, *map(str, arguments)]
@@ -195,11 +192,12 @@ class Tree:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
 
-    def shell(self, *arguments: object, **environment: str) -> tuple[float, str]:
+    def shell(self, *arguments: object) -> tuple[float, str]:
         command = [sys.executable, "-m", "framenest", *map(str, arguments)]
-        everything = self._environment | environment
         wall, done = timed(
-            lambda: subprocess.run(command, env=everything, capture_output=True, text=True, check=False)
+            lambda: subprocess.run(
+                command, env=self._environment, capture_output=True, text=True, check=False
+            )
         )
         if done.returncode:
             print("failed:", *command[2:6], done.stderr.strip()[-400:])

@@ -28,6 +28,7 @@ from typing import Any
 import av
 import numpy as np
 from machine import write
+from trees import environment
 
 from framenest import MEC
 from framenest.cache.directory import DirectoryStore, cache_dir
@@ -86,16 +87,12 @@ def measure(video: str, tree: Path = HERE.parent) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         models = DirectoryStore(cache_dir()).root / "models"
         (Path(folder) / "models").symlink_to(models, target_is_directory=True)
-        paths = os.pathsep.join([str(tree / "src"), os.environ.get("PYTHONPATH", "")])
+        variables = environment(tree)
         fetch = [sys.executable, "-m", "framenest", "models", "fetch", "tags", "--cache", folder, "--quiet"]
-        subprocess.run(fetch, env=os.environ | {"PYTHONPATH": paths}, check=True)  # as everybody does first
+        subprocess.run(fetch, env=variables, check=True)  # as everybody does first
         command = [sys.executable, __file__, "--child", video, folder]
         first, again = (
-            json.loads(
-                subprocess.run(
-                    command, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE, check=True
-                ).stdout
-            )
+            json.loads(subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True).stdout)
             for _ in range(2)
         )
     for question in first["questions"]:
