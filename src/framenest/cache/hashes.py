@@ -18,6 +18,8 @@ from framenest.protocols import Store
 FINGERPRINT_FORMAT = 2
 PIECE = 4 * 2**20
 """Bytes that one core hashes at a time."""
+BESIDE = 4
+"""Cores that hash what is in memory, since a question may be answered meanwhile."""
 SEQUENTIAL: dict[str, Callable[[int], Any]] = {
     "sha256": lambda _: hashlib.sha256(),
     "git": lambda size: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False),
@@ -101,7 +103,7 @@ def _read_hash(path: Path, size: int, method: str) -> str:
             file.seek(start)
             return file.read(PIECE)
 
-    return _hash_of_pieces(size, piece)
+    return _hash_of_pieces(size, piece, cores())
 
 
 def buffer_hash(data: memoryview) -> str:
@@ -110,16 +112,16 @@ def buffer_hash(data: memoryview) -> str:
     >>> len(buffer_hash(memoryview(b"clay")))
     32
     """
-    return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE])
+    return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE], min(cores(), BESIDE))
 
 
-def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview]) -> str:
+def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview], threads: int) -> str:
     def hashed(start: int) -> bytes:
         return hashlib.blake2b(piece(start), digest_size=16).digest()
 
     starts = range(0, size, PIECE)
     try:
-        with ThreadPoolExecutor(min(cores(), len(starts)) or 1) as pool:  # hashing lets go of the interpreter
+        with ThreadPoolExecutor(min(threads, len(starts)) or 1) as pool:  # hashing lets go of the interpreter
             found = [*pool.map(hashed, starts)]
     except RuntimeError:  # a process that ends starts no more threads, and may still be writing
         found = [*map(hashed, starts)]
