@@ -251,6 +251,19 @@ def test_a_changed_file_is_offered_again(visit, live, films):
         file.unlink()
 
 
+def test_work_that_nobody_saw_in_the_queue_is_shown_when_it_is_done(visit, live, films):
+    """It begins and ends between two looks at the queue."""
+    file = films / "folder" / "brief.mp4"
+    shutil.copy(films / "unwanted.mp4", file)
+    try:
+        page = visit(live).page
+        page.route("**/jobs?active=true*", lambda route: route.fulfill(json=[]))
+        row(page, "brief.mp4").get_by_role("button", name="Index").click()
+        row(page, "brief.mp4").locator(".state").filter(has_text="ready").wait_for(timeout=60_000)
+    finally:
+        file.unlink()
+
+
 def test_the_budget_outlives_a_reload(visit, live):
     page = visit(live).page
     ask(page, "Where is it?")

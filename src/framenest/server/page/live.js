@@ -16,7 +16,8 @@ let current = 0; // counts what was asked for, so that late answers to earlier q
 let working = null; // the job that Cancel would cancel
 let known = { videos: [], files: [] };
 let active = []; // jobs that wait or run, oldest first
-let look = () => {}; // looks at the queue now
+let looks = 0; // counts how often somebody wanted to look at the queue
+let wake = () => {}; // ends the pause between two looks
 
 const showQueue = queue(at("queue"), (job) => attempt(() => cancel(job)));
 const showVideos = library(at("videos"), {
@@ -101,19 +102,30 @@ function trouble(error) {
   if (error && !(error instanceof Refused)) console.error(error);
 }
 
-/** Look at the queue, often while something is in it; look at the videos when something has left it. */
+/** Look at the queue and the videos now; work may begin and end between two looks of `watch`. */
+function look() {
+  looks += 1;
+  wake();
+}
+
+/** Look at the queue, often while something is in it; at the videos, too, when it has changed or `look` asks. */
 async function watch() {
-  for (;;) {
+  for (let seen = looks; ; ) {
+    const asked = looks !== seen;
+    seen = looks;
     try {
       const before = active.map((job) => `${job.id} ${job.state}`).join();
       active = (await call("GET", "/jobs?active=true&limit=1000")).reverse();
-      if (active.map((job) => `${job.id} ${job.state}`).join() !== before) await list(at("video").value);
+      const changed = active.map((job) => `${job.id} ${job.state}`).join() !== before;
+      if (asked || changed) await list(at("video").value);
       else draw();
     } catch (error) {
       if (error.status === 401) return location.reload(); // signed out in another window
     }
-    const pause = new Promise((later) => setTimeout(later, active.length ? BUSY : IDLE));
-    await Promise.race([pause, new Promise((now) => (look = now))]);
+    if (looks === seen) {
+      const pause = new Promise((later) => setTimeout(later, active.length ? BUSY : IDLE));
+      await Promise.race([pause, new Promise((now) => (wake = now))]);
+    }
     while (document.hidden) await new Promise((now) => document.addEventListener("visibilitychange", now, { once: true }));
   }
 }
