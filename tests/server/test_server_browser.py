@@ -259,7 +259,9 @@ def test_work_that_nobody_saw_in_the_queue_is_shown_when_it_is_done(visit, live,
         page = visit(live).page
         page.route("**/jobs?active=true*", lambda route: route.fulfill(json=[]))
         row(page, "brief.mp4").get_by_role("button", name="Index").click()
-        row(page, "brief.mp4").locator(".state").filter(has_text="ready").wait_for(timeout=60_000)
+        state = row(page, "brief.mp4").locator(".state")
+        state.filter(has_text="ready").wait_for(timeout=60_000)
+        assert state.all_inner_texts() == ["ready"]
     finally:
         file.unlink()
 
