@@ -170,19 +170,18 @@ class _Notebook:
     """Seconds between two drawings."""
 
     def __init__(self) -> None:
-        from html import escape
-
         from IPython.display import HTML, display
 
-        self._html, self._escape = HTML, escape
+        self._html = HTML
         self._lines: dict[str, str] = {}
         self._drawn = 0.0
         self._handle = display(HTML(""), display_id=True)
 
     def draw(self, stage: str, done: int, total: int, said: str) -> None:
+        from html import escape
+
         bar = f'<progress value="{done}" max="{total}"></progress>'
-        told = f"{self._escape(stage)} {done}/{total} {self._escape(said)}"
-        self._lines[stage] = f"<div>{bar} {told}</div>"
+        self._lines[stage] = f"<div>{bar} {escape(stage)} {done}/{total} {escape(said)}</div>"
         now = time.monotonic()
         if now - self._drawn >= self.EVERY:
             self._drawn = now

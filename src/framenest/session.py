@@ -183,11 +183,11 @@ class Session:
             # Of a playlist, only opening tells the content.
             if file is not None and file.is_file() and not self._allow_playlists:
                 path = str(file.absolute())
-                known = self._local.known_fingerprint(path)
-                if known is None and any(key[0] == "video" and key[-1] == path for key in self._kept):
-                    known = self._local.fingerprint(path)  # a cache that cannot be written remembers none
-                if known is not None:
-                    return self.keep(("video", known, path), lambda: self._open(video, fps))
+                seen = any(key[0] == "video" and key[-1] == path for key in self._kept)
+                # A new file's hash is computed while it is opened.
+                content = self._local.fingerprint(path) if seen else self._local.known_fingerprint(path)
+                if content is not None:
+                    return self.keep(("video", content, path), lambda: self._open(video, fps))
             decoder = self._open(video, fps)
         key = ("video", decoder.info.fingerprint, decoder.info.path)
         kept = self.keep(key, lambda: decoder)

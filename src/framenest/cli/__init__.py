@@ -45,7 +45,8 @@ app.commands = CommandModules(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors are one line on stderr and exit code 2."""
-    given, code = sys.argv[1:] if arguments is None else arguments, 2
+    given = sys.argv[1:] if arguments is None else arguments
+    code = 2
     set_level(0)
     try:
         with warnings_as_notes():
