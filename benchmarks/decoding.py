@@ -31,8 +31,7 @@ from rich.table import Table
 from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig
 from framenest.frames import ImageSpec
-from framenest.method.index import choose_probes
-from framenest.method.probes import probe_grid
+from framenest.method.index import choose_probes, probe_grid
 from framenest.video.opening import open_video
 
 SMALL = (ImageSpec.short_side(32), ImageSpec.squash(224, 224))

@@ -36,16 +36,14 @@ from rich.table import Table
 from framenest import MEC, Session
 from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.config import ScorerConfig
-from framenest.evaluation.benchmarks import READERS, load_benchmark
+from framenest.evaluation.benchmarks import READERS, MediaFolder, load_benchmark
 from framenest.evaluation.grounded_questions import load_questions
-from framenest.evaluation.media_folder import MediaFolder
-from framenest.image_limits import ImageLimits
+from framenest.images import ImageLimits
 from framenest.lmm import messages
 from framenest.lmm.client import Client
 from framenest.scorers import load_scorer
 from framenest.selectors import load_selector
-from framenest.selectors.published_selectors import MecSelector
-from framenest.selectors.rule_selector import THUMBNAIL, RuleSelector
+from framenest.selectors.by_name import THUMBNAIL, MecSelector, RuleSelector
 
 BUDGETS = (8, 16, 32, 64, 128, 256)
 SELECTORS = ("mec", "aks", "wfs-sb")

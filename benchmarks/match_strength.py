@@ -23,7 +23,7 @@ from machine import write
 from framenest import MEC, Session
 from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
 from framenest.protocols import MeasuresMatch
-from framenest.scorers.features import Features
+from framenest.scorers.feature_store import Features
 
 LONG, WINDOW = 600.0, 120.0
 Pair = tuple[str, bool, float, str, str]

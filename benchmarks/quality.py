@@ -22,11 +22,10 @@ from machine import RESULTS, write
 
 from framenest import MEC, Session
 from framenest.evaluation import recall
-from framenest.evaluation.grounded_questions import load_questions
+from framenest.evaluation.grounded_questions import NoStore, load_questions
 from framenest.evaluation.recall_run import collect
-from framenest.evaluation.timeline_decoder import NoStore
 from framenest.method.discovery import zoom
-from framenest.selectors.scored_candidates import every_second
+from framenest.selectors.by_name import every_second
 
 BUDGETS = (2, 4, 8, 16, 32, 64, 128, 256)
 SELECTORS = {

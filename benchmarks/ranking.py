@@ -17,7 +17,7 @@ import numpy as np
 from machine import write
 
 from framenest.config import RankingConfig
-from framenest.method.appearance import encode
+from framenest.method.cues import encode
 from framenest.method.greedy import evidence_weight, greedy
 from framenest.method.residual import residual
 

@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from framenest.evaluation.benchmark_scores import MAIN_TABLE
 from framenest.evaluation.lmms_eval.result_file import ResultFileScores, read_result_files
-from framenest.evaluation.qa_results import QaResults
-from framenest.evaluation.qa_tables import ScoredAnswers, cell
+from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
 from framenest.evaluation.recall import REGIMES
-from framenest.evaluation.recall_output import plotting
+from framenest.evaluation.recall_run import plotting
+from framenest.evaluation.scores import MAIN_TABLE
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduce.md"

@@ -24,7 +24,7 @@ from PIL import Image
 from framenest import FrameBatch
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.models.hub import from_folder
+from framenest.models.downloads import from_folder
 from framenest.scorers import load_scorer
 
 PROBES, ZOOM, UNSEEN = 512, 128, 100

@@ -1,4 +1,4 @@
-"""How small entries become and what that costs: the choice behind `framenest.cache.compression`.
+"""How small entries become and what that costs: the choice behind `framenest.cache.archive`.
 
     python benchmarks/storage.py FOOTAGE      zstd is measured too where the package zstandard is here
 
@@ -28,7 +28,7 @@ def plain(array: np.ndarray) -> np.ndarray:
 
 
 def filtered(array: np.ndarray) -> np.ndarray:
-    """What `framenest.cache.compression.squeeze` does before deflating."""
+    """What `framenest.cache.archive.squeeze` does before deflating."""
     if array.dtype == np.uint8 and array.ndim == 4:
         return np.diff(array, axis=2, prepend=np.uint8(0))
     return np.ascontiguousarray(array.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T)

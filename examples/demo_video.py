@@ -18,7 +18,7 @@ import av
 from PIL import Image
 from rich.progress import track
 
-from framenest.models.wheels import open_wheel
+from framenest.models.downloads import open_wheel
 
 SCIKIT_IMAGE = """
     astronaut.png brick.png camera.png cell.png chelsea.png clock_motion.png coffee.png coins.png

@@ -306,11 +306,10 @@ def test_the_numbers_of_the_service_are_the_measured_ones():
 
 
 def test_the_glossary_names_exist_in_the_code():
-    import framenest.method.appearance
+    import framenest.method.cues
     import framenest.method.discovery
     import framenest.method.greedy
-    import framenest.method.observability
-    import framenest.method.probes
+    import framenest.method.index
 
     modules = {
         name: getattr(framenest.method, name)

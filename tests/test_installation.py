@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from framenest import MissingExtra, installation
-from framenest.installation import install_hint
+from framenest import MissingExtra, errors
+from framenest.errors import install_hint
 
 
 @pytest.fixture
 def installed(monkeypatch):
     """An installation with this direct_url.json (None: from an index)."""
-    monkeypatch.setattr(installation, "_installer", lambda: "pip install")
+    monkeypatch.setattr(errors, "_installer", lambda: "pip install")
 
     def made(origin):
         written = None if origin is None else json.dumps(origin)
@@ -76,8 +76,8 @@ def test_from_the_sources_themselves(monkeypatch, clone):
         raise PackageNotFoundError
 
     monkeypatch.setattr("importlib.metadata.distribution", missing)
-    monkeypatch.setattr(installation, "_installer", lambda: "pip install")
-    monkeypatch.setattr(installation, "_SOURCES", clone)
+    monkeypatch.setattr(errors, "_installer", lambda: "pip install")
+    monkeypatch.setattr(errors, "_SOURCES", clone)
     assert install_hint("tags") == f"run: pip install '{clone}[tags]'"
 
 
@@ -89,11 +89,11 @@ def test_the_installer_is_one_that_installs_here(monkeypatch, tmp_path):
     )
     beside = str(Path(sys.executable).parent / "pip")
     monkeypatch.setattr(shutil, "which", lambda _: beside)
-    assert installation._installer() == "pip install"
+    assert errors._installer() == "pip install"
     monkeypatch.setattr(shutil, "which", lambda _: "/another/environment/bin/pip")
-    assert installation._installer() == f"{sys.executable} -m pip install"
+    assert errors._installer() == f"{sys.executable} -m pip install"
     found["pip"] = False
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
-    assert installation._installer() == f"uv pip install --python {sys.executable}"
+    assert errors._installer() == f"uv pip install --python {sys.executable}"
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
-    assert installation._installer() == "uv pip install"
+    assert errors._installer() == "uv pip install"

@@ -22,11 +22,10 @@ ROOT = Path(__file__).parents[1]
 
 # Data flows one way: a module imports only from rooms before its own.
 ROOMS = [
-    ["installation"],
-    ["errors", "noted_warnings", "text", "timing", "progress_bars"],
-    ["records", "plugins", "checked_settings", "limits"],
+    ["errors", "text", "progress"],
+    ["records", "plugins"],
     ["config", "frames", "processes"],
-    ["protocols", "images", "image_limits", "worker_process"],
+    ["protocols", "images"],
     ["cache"],
     ["transcript"],
     ["models"],

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 import framenest as fn
-from framenest import progress_bars
-from framenest.progress_bars import Bars, shown
+from framenest import progress
+from framenest.progress import Bars, shown
 
 
 def terminal():
@@ -21,7 +21,7 @@ def terminal():
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(progress_bars, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
 
 
 def test_bars_appear_on_a_terminal_and_are_erased(at_once):
@@ -37,7 +37,7 @@ def test_bars_appear_on_a_terminal_and_are_erased(at_once):
 
 
 def test_short_work_shows_nothing(monkeypatch):
-    monkeypatch.setattr(progress_bars, "PATIENCE", 3600.0)
+    monkeypatch.setattr(progress, "PATIENCE", 3600.0)
     console = terminal()
     with Bars(console=console) as bars:
         bars("probes", 3, 12)
@@ -46,7 +46,7 @@ def test_short_work_shows_nothing(monkeypatch):
 
 def test_long_work_is_shown_while_it_is_silent(monkeypatch):
     """A stage that has begun appears in time, though nothing is told for long."""
-    monkeypatch.setattr(progress_bars, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
     appeared = threading.Event()
 
     class Display:
@@ -56,7 +56,7 @@ def test_long_work_is_shown_while_it_is_silent(monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(progress_bars, "_watched", lambda _: Display)
+    monkeypatch.setattr(progress, "_watched", lambda _: Display)
     with Bars() as bars:
         bars._stages["probes"] = (0, 12, "")  # told before PATIENCE was over, however slow this machine is
         assert appeared.wait(60)
@@ -117,7 +117,7 @@ def test_in_a_notebook(at_once, monkeypatch):
     fake = types.SimpleNamespace(HTML=str, display=display)
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(display=fake))
     monkeypatch.setitem(sys.modules, "IPython.display", fake)
-    monkeypatch.setattr(progress_bars._Notebook, "EVERY", 0.0)
+    monkeypatch.setattr(progress._Notebook, "EVERY", 0.0)
     with Bars(console=Console(force_jupyter=True)) as bars:
         bars("probes", 3, 12)
     assert drawn[0] == drawn[-1] == ""
@@ -126,7 +126,7 @@ def test_in_a_notebook(at_once, monkeypatch):
 
 def test_rank_shows_bars_by_default_and_none_where_not_wanted(at_once, clip, tmp_path, monkeypatch):
     console = terminal()
-    monkeypatch.setattr(progress_bars, "_watched", lambda _: lambda: progress_bars._Terminal(console))
+    monkeypatch.setattr(progress, "_watched", lambda _: lambda: progress._Terminal(console))
     fn.MEC(scorer=None, progress=False, store=tmp_path / "other").rank(clip, None)
     assert console.file.getvalue() == ""
     prefix = fn.rank(clip, None)

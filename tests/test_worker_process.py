@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from framenest.errors import ConfigError, FramenestError
-from framenest.worker_process import START_RETRIES, Cancelled, ProcessLimits, WorkerLost, WorkerProcess
+from framenest.processes import START_RETRIES, Cancelled, ProcessLimits, WorkerLost, WorkerProcess
 
 
 def load_echo(report, starts, deadly_starts=0):

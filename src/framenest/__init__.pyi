@@ -16,14 +16,13 @@ from .errors import (
 )
 from .extraction import extract
 from .frames import FrameBatch, ImageSpec, VideoInfo
+from .lmm.ask import ask
 from .lmm.client import Client
-from .lmm.ladder import ask
-from .method.candidate_pool import CandidatePool
+from .method.candidate_pool import CandidatePool, Stats
 from .method.index import SparseIndex
 from .method.mec import MEC, rank
 from .method.prefix import Prefix
 from .method.ranking import Ranking
-from .method.stats import Stats
 from .protocols import Decoder, Embedder, FrameEmbedder, Scorer, Store
 from .selectors.selection import Selection, Selector
 from .session import Session

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from framenest.cache.atomic_file import write_atomic
+from framenest.cache.files import write_atomic
 from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
 from framenest.method.prefix import OpenOrPath, Prefix
-from framenest.progress_bars import ShowProgress, shown
+from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
 from framenest.video.opening import reopen
 

@@ -1,11 +1,23 @@
-"""Cores, memory and threads: of this machine, of this process, of another."""
+"""Cores, memory, limits, and supervised worker processes."""
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import os
+import signal
 import threading
+import time
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
+
+from framenest.errors import ConfigError, FramenestError
+from framenest.text import bytes_of
 
 LOADER = "framenest-load"
 """The name of threads that load a model."""
@@ -53,3 +65,256 @@ def memory_share(processes: int) -> int | None:
         True
     """
     return 3 * machine_memory() // (4 * processes) or None
+
+
+FEATURES_VARIABLE = "FRAMENEST_FEATURES_LIMIT"
+"""What the features of all videos may take in a cache directory."""
+DOWNLOAD_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
+"""The largest video that is downloaded whole."""
+
+
+def limit_in(variable: str) -> int | None:
+    """The bytes that an environment variable allows; None where it is not set.
+
+    Raises:
+        ConfigError: it is set to something else than a size.
+
+    >>> limit_in(DOWNLOAD_VARIABLE) is None
+    True
+    """
+    text = os.environ.get(variable, "")
+    try:
+        return bytes_of(text) if text else None
+    except ValueError as error:
+        raise ConfigError(f"${variable}: {error}") from error
+
+
+CANCEL = "cancel"
+START_RETRIES = 3
+"""How often a worker that is lost while it loads is started again."""
+log = logging.getLogger("framenest")
+
+
+class Cancelled(Exception):
+    """The call was cancelled."""
+
+
+class WorkerLost(FramenestError):
+    """A worker process is gone. kind: TimeLimit, MemoryLimit, WorkerDied, or StartFailed (after retries)."""
+
+    def __init__(self, message: str, kind: str = "WorkerDied") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """What one worker process may take; None for no limit.
+
+    seconds: for one call, or since its last heartbeat. memory: private bytes of the process; needs /proc.
+    """
+
+    seconds: float | None = None
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory is not None and own_memory(os.getpid()) is None:
+            raise ConfigError("a limit on memory needs /proc, which this system does not have")
+
+    def exceeded(self, began: float, pid: int) -> WorkerLost | None:
+        """The limit that a process is over; `began` is the monotonic time at which its clock started."""
+        if self.seconds is not None and time.monotonic() - began > self.seconds:
+            return WorkerLost(f"not done after {self.seconds:g} s", "TimeLimit")
+        used = own_memory(pid) if self.memory else None
+        if used is not None and self.memory and used > self.memory:
+            text = f"took {used / 2**20:.0f} MiB of the {self.memory / 2**20:.0f} MiB allowed"
+            return WorkerLost(text, "MemoryLimit")
+        return None
+
+
+Report = Callable[..., None]
+"""What work in a worker tells its parent: report("heartbeat") or report("progress", stage, done, total)."""
+
+
+class WorkerProcess:
+    """A supervised process that answers one call at a time. Not thread-safe.
+
+    load(report, *arguments) runs in the process and returns the function that answers calls. Its time is not
+    counted, its memory is. threads: sets FRAMENEST_THREADS and OMP_NUM_THREADS there. The process ignores
+    SIGINT, ends with its parent and has a pipe of its own: killed at any moment, it leaves no queue locked.
+    """
+
+    def __init__(
+        self,
+        load: Callable[..., Callable[..., Any]],
+        *arguments: Any,
+        limits: ProcessLimits,
+        threads: int | None = None,
+        niceness: int = 0,
+    ) -> None:
+        self._setup = (load, arguments, threads, niceness)
+        self._limits = limits
+        self._process: Any = None
+        self._pipe: Any = None
+        self._call: tuple[Any, ...] = ()
+        self._ready = False
+        self._began = 0.0
+        self._failed_starts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """None where no process runs."""
+        return self._process.pid if self._process else None
+
+    @property
+    def wakes(self) -> list[Any]:
+        """What `multiprocessing.connection.wait` may wait for: a message, or the process's end."""
+        return [self._pipe, self._process.sentinel]
+
+    def send(self, *call: Any) -> None:
+        """Begin a call; starts the process where none is alive."""
+        if self._process is not None and not self._process.is_alive():
+            self.kill()
+        if self._process is None:
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs, *self._setup), daemon=True)
+            self._process.start()
+            theirs.close()
+        self._call, self._began = call, time.monotonic()
+        if self._ready:
+            self._tell(call)
+
+    def poll(self, seconds: float = 0.0) -> tuple[Any, ...] | None:
+        """("done", result), ("progress", *what the work reported), or None where neither came in `seconds`.
+
+        Raises what the call or loading raised, and WorkerLost where the process died or went over a limit.
+        One lost while loading is started again, up to START_RETRIES times.
+        """
+        try:
+            kind, *rest = self._pipe.recv() if self._pipe.poll(seconds) else ("nothing",)
+        except (EOFError, OSError):
+            self._process.join(1.0)  # the pipe closes a moment before the process has an exit code
+            self._lose(WorkerLost(_cause(self._process.exitcode)))
+            return None
+        if kind == "error":
+            raise rest[0]
+        if kind == "done":
+            return (kind, *rest)
+        if kind == "warning":
+            log.warning("%s", *rest)
+        elif kind in ("ready", "heartbeat"):
+            self._began, self._failed_starts = time.monotonic(), 0
+            if not self._ready:
+                self._ready = True
+                self._tell(self._call)
+        lost = self._limits.exceeded(self._began if self._ready else time.monotonic(), self.pid or 0)
+        if lost is not None:
+            self._lose(lost)
+        return (kind, *rest) if kind == "progress" else None
+
+    def cancel(self) -> bool:
+        """Ask the call to stop: it raises Cancelled at its next report. False where it has not begun yet."""
+        self._tell(CANCEL)
+        return self._ready
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._pipe.close()
+        self._process, self._ready = None, False
+
+    def _tell(self, message: Any) -> None:
+        with suppress(OSError):  # the process has died; `poll` says so
+            self._pipe.send(message)
+
+    def _lose(self, lost: WorkerLost) -> None:
+        ready = self._ready
+        self.kill()
+        if ready:
+            raise lost
+        self._failed_starts += 1
+        if self._failed_starts > START_RETRIES:
+            self._failed_starts = 0
+            raise WorkerLost(f"a worker could not start: {lost}", "StartFailed")
+        self.send(*self._call)
+
+
+def _cause(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"the worker was killed by {signal.Signals(-code).name}"
+    return f"the worker ended with code {code}"
+
+
+def _serve(
+    pipe: Connection,
+    load: Callable[..., Callable[..., Any]],
+    arguments: tuple[Any, ...],
+    threads: int | None,
+    niceness: int,
+) -> None:
+    """The worker's side: load, then answer calls until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _give_way_for_memory()
+    if threads is not None:
+        os.environ["FRAMENEST_THREADS"] = str(threads)
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    if niceness and hasattr(os, "nice"):  # not on Windows
+        os.nice(niceness)
+    sending = threading.Lock()  # warnings may come from any thread
+
+    def send(*message: Any) -> None:
+        with sending:
+            pipe.send(message)
+
+    def report(*message: Any) -> None:
+        if pipe.poll() and pipe.recv() == CANCEL:
+            raise Cancelled
+        send(*message)
+
+    warnings.showwarning = lambda message, *_, **__: send("warning", str(message))
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            answer = load(report, *arguments)
+        except Exception as error:
+            send("error", _portable(error))
+            return
+        send("ready")
+        while True:
+            call = pipe.recv()
+            if call == CANCEL:  # came when the call was over
+                continue
+            try:
+                message = ("done", answer(*call))
+            except Exception as error:  # a defect ends the call, not the worker
+                message = ("error", _portable(error))
+            send(*message)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error as it can be pickled: with its message alone, and of a class that the parent knows."""
+    if isinstance(error, Cancelled):
+        return error
+    if not isinstance(error, FramenestError):
+        return FramenestError(f"unexpected {type(error).__name__}: {error}")
+    with suppress(TypeError):
+        return type(error)(str(error))
+    return FramenestError(str(error))
+
+
+def _give_way_for_memory() -> None:
+    """Where memory runs out all the same, the system shall end this process before any other."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("800")
+
+
+def _end_with_parent() -> None:
+    """Wait for the parent process to end, then end this one: no orphans."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

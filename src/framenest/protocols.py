@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
-from framenest.timing import Timing
+from framenest.progress import Timing
 
 Encoded = Mapping[str, Any]
 """A scorer's question-free features: named arrays whose first axis is the frame, or what stands for arrays

@@ -13,26 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import local_directory
-from framenest.cache.features_limit import FeaturesLimit
+from framenest.cache.eviction import FeaturesLimit
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, FramenestError, IndexMismatch, ScorerError
 from framenest.frames import ImageSpec, VideoInfo
-from framenest.progress_bars import Bars, ShowProgress
+from framenest.progress import Bars, ShowProgress, Timing
 from framenest.protocols import Decoder, NamesRelevance, Progress, Scorer, Store
 from framenest.scorers import known_inputs, load_scorer
-from framenest.scorers.feature_cache import FeatureCache, Passing
-from framenest.scorers.held_pictures import HeldPictures
 from framenest.scorers.loading import Loading
-from framenest.scorers.read_ahead import ReadAhead
-from framenest.scorers.screen_text import ScreenText
-from framenest.scorers.sentence_encoder import SentenceEncoder
+from framenest.scorers.ocr import ScreenText
+from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
-from framenest.timing import Timing
-from framenest.transcript import AUTO, NONE
-from framenest.transcript.find import find_transcript
-from framenest.transcript.transcript import Transcript
+from framenest.scorers.video_features import FeatureCache, HeldPictures, Passing, ReadAhead
+from framenest.transcript import AUTO, NONE, Transcript, find_transcript
 from framenest.video import pyav as _ready  # noqa: F401 - imported now, not while somebody waits for a video
 from framenest.video.opening import must_not_fetch_unasked, open_video
 

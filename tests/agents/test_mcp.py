@@ -22,11 +22,10 @@ import uvicorn
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from framenest.agents.mcp_server import http_app, mcp_server
-from framenest.agents.video_tools import short_side
+from framenest.agents import http_app, mcp_server, short_side
+from framenest.processes import Cancelled
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
-from framenest.worker_process import Cancelled
 from media import number_in, numbered_video
 from processes import PATIENCE
 from served import announced_port

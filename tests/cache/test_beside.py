@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from framenest.cache import atomic_file, directory
-from framenest.cache.atomic_file import write_atomic
+from framenest.cache import directory, files
 from framenest.cache.directory import DirectoryStore
-from framenest.cache.gc import collect, verify
+from framenest.cache.eviction import collect, verify
+from framenest.cache.files import write_atomic
 
 KINDS = ("index", "features", "timeline", "finished", "fingerprints", "remote")
 
@@ -66,7 +66,7 @@ def test_folders_that_vanish_end_no_upkeep(tmp_path, monkeypatch, step):
 
 
 def test_a_write_beside_a_clear_is_done_again(tmp_path, monkeypatch):
-    target, write, tries = tmp_path / "index" / "aa" / "entry", atomic_file._write_beside, []
+    target, write, tries = tmp_path / "index" / "aa" / "entry", files._write_beside, []
 
     def beside_a_clear(path, data):
         tries.append(path)
@@ -74,7 +74,7 @@ def test_a_write_beside_a_clear_is_done_again(tmp_path, monkeypatch):
             raise FileNotFoundError(2, "No such file or directory")
         write(path, data)
 
-    monkeypatch.setattr(atomic_file, "_write_beside", beside_a_clear)
+    monkeypatch.setattr(files, "_write_beside", beside_a_clear)
     write_atomic(target, b"value")
     assert target.read_bytes() == b"value"
 

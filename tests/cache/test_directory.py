@@ -11,8 +11,8 @@ import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, SparseIndex, StoreError, VideoError
 from framenest.cache.archive import DamagedFile, pack, unpack
-from framenest.cache.atomic_file import write_atomic
 from framenest.cache.directory import DamagedEntry, DirectoryStore
+from framenest.cache.files import write_atomic
 from framenest.cache.hashes import PIECE
 from media import numbered_video
 from processes import PATIENCE

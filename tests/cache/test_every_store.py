@@ -8,7 +8,7 @@ import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, Store, StoreError, open_video
 from framenest.cache.directory import DamagedEntry, DirectoryStore, entry_name
-from framenest.cache.gc import collect, verify
+from framenest.cache.eviction import collect, verify
 from framenest.cache.remote import RemoteStore
 from framenest.protocols import ManagedStore
 from media import encode_video

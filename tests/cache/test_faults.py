@@ -17,7 +17,7 @@ import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError
 from framenest.cache.directory import DamagedEntry, DirectoryStore
-from framenest.cache.gc import collect, verify
+from framenest.cache.eviction import collect, verify
 from media import numbered_video
 from processes import PATIENCE, kill_in_mid_write
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig
-from framenest.cache import in_use
+from framenest.cache import files
 from framenest.cache.directory import DirectoryStore
-from framenest.cache.gc import collect, verify
+from framenest.cache.eviction import collect, verify
 from framenest.cli import main
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
@@ -91,7 +91,7 @@ def test_downloads_are_counted_too(store):
 
 def test_a_process_has_so_many_bytes_in_use_and_no_more(tmp_path, monkeypatch):
     """Else a server that looks at large features all day would keep them all from being evicted."""
-    monkeypatch.setattr(in_use, "HELD_BYTES", 64_000)
+    monkeypatch.setattr(files, "HELD_BYTES", 64_000)
     store, other = DirectoryStore(tmp_path), DirectoryStore(tmp_path)
     for name in ("11aa", "22aa", "33aa", "44aa"):  # the last alone is larger than all may be
         store.put(f"features/{name}", {}, {"x": np.zeros(3000 if name < "44" else 30_000)})

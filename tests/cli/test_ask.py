@@ -9,12 +9,12 @@ import pytest
 from command_line import run
 from framenest import BudgetError, Prefix, Ranking, Selection, lmm, open_video
 from framenest.protocols import MatchStrength
-from framenest.scorers.feature_cache import FeatureCache
+from framenest.scorers.video_features import FeatureCache
 from scripted_server import ScriptedServer
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
+from framenest.lmm.ask import ask
 from framenest.lmm.client import Client
-from framenest.lmm.ladder import ask
 
 SECRET = "sk-very-secret-0123456789"
 UNIFORM = ["--selector", "uniform"]

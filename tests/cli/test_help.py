@@ -13,7 +13,7 @@ from command_line import commands, run
 from framenest.cli import app
 from framenest.cli.model_options import AnsweringModel
 from framenest.config import PRESETS
-from framenest.evaluation.lmms_eval.task_settings import TaskSettings
+from framenest.evaluation.lmms_eval.tasks import TaskSettings
 from framenest.evaluation.qa_run import QaSettings
 
 

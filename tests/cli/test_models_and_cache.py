@@ -6,7 +6,7 @@ import pytest
 
 from command_line import FAST, run
 from framenest.models import CATALOGUE
-from framenest.scorers.sentence_encoder import SentenceEncoder
+from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.tags import TagScorer
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from command_line import commands, run
-from framenest.cache.atomic_file import write_atomic
+from framenest.cache.files import write_atomic
 from framenest.cli import app
-from framenest.cli.output_files import (
+from framenest.cli.exports import (
     LONGEST,
     OutputFile,
     OutputFolder,
@@ -120,7 +120,7 @@ def test_a_file_system_that_refuses_is_asked(tmp_path, monkeypatch):
     def refuse(dir):  # noqa: A002
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("framenest.cli.output_files.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("framenest.cli.exports.tempfile.TemporaryFile", refuse)
     with pytest.raises(StoreError, match=r"r.json: cannot be written \(Read-only file system\)"):
         check_writable(tmp_path / "r.json")
 

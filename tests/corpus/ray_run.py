@@ -16,7 +16,7 @@ from odd_jobs import OddJob
 from framenest import IndexConfig, MECConfig
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
 from framenest.corpus.ray_run import run_on_ray
-from framenest.worker_process import ProcessLimits
+from framenest.processes import ProcessLimits
 
 
 @dataclass(frozen=True)

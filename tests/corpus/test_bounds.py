@@ -8,7 +8,7 @@ import pytest
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
 from framenest.corpus.process_run import run_in_processes
-from framenest.worker_process import ProcessLimits
+from framenest.processes import ProcessLimits
 
 ROOT = Path(__file__).parents[2]
 

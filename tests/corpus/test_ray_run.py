@@ -16,7 +16,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
-from framenest.scorers.features import Features
+from framenest.scorers.feature_store import Features
 from media import numbered_video
 
 pytest.importorskip("ray", reason="needs the extra `ray`; make test-ray installs it")

@@ -8,10 +8,10 @@ import pytest
 from fragile_scorer import install_fragile_scorer
 
 from framenest.corpus.batch_job import BatchJob
-from framenest.corpus.remote_scorer import BatchingEncoder
+from framenest.corpus.ray_run import BatchingEncoder
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch
-from framenest.worker_process import ProcessLimits, WorkerLost
+from framenest.processes import ProcessLimits, WorkerLost
 
 WHITE, BLACK, REFUSED = 255, 0, 120.5
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from framenest.evaluation.benchmark_scores import (
+from framenest.evaluation.benchmarks import BenchmarkQuestion
+from framenest.evaluation.scores import (
     MAIN_TABLE,
     SCORES,
     accuracy,
@@ -11,7 +12,6 @@ from framenest.evaluation.benchmark_scores import (
     macro,
     nonlinear,
 )
-from framenest.evaluation.benchmarks import BenchmarkQuestion
 
 
 def question(name, category="", group="", structure=""):

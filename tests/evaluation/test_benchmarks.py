@@ -5,10 +5,9 @@ import json
 import pytest
 
 from framenest.errors import ConfigError, StoreError, VideoError
-from framenest.evaluation.benchmarks import READERS, load_benchmark
-from framenest.evaluation.media_folder import MediaFolder
+from framenest.evaluation.benchmarks import READERS, MediaFolder, load_benchmark
 from framenest.lmm.prompt import DIRECTLY
-from framenest.transcript.subtitle_files import SUBTITLE_SUFFIXES
+from framenest.transcript import SUBTITLE_SUFFIXES
 
 VIDEOMME = {
     "video_id": "001", "duration": "short", "domain": "Knowledge", "sub_category": "Humanity & History",

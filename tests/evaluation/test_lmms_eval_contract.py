@@ -13,10 +13,9 @@ import pytest
 
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, MissingExtra
-from framenest.evaluation.lmms_eval import hook, task_functions, video_manifest
-from framenest.evaluation.lmms_eval.task_settings import TaskSettings
-from framenest.evaluation.lmms_eval.tasks import TASKS, task_name, task_yaml, write_tasks
-from framenest.evaluation.lmms_eval.video_manifest import VideoManifest, manifest_reader
+from framenest.evaluation.lmms_eval import hook, tasks
+from framenest.evaluation.lmms_eval.hook import VideoManifest, manifest_reader
+from framenest.evaluation.lmms_eval.tasks import TASKS, TaskSettings, task_name, task_yaml, write_tasks
 from framenest.lmm.prompt import DIRECTLY
 from media import number_in, numbered_video
 
@@ -29,7 +28,7 @@ ROW = {
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     monkeypatch.setattr(atexit, "register", lambda _: None)  # no report at the tests' exit
-    video_manifest.manifest_reader.cache_clear()
+    hook.manifest_reader.cache_clear()
     for name in ("SELECTOR", "SCORER", "PRESET", "ON_ERROR", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
         monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
 
@@ -207,52 +206,52 @@ def task_kwargs(monkeypatch, clip, **settings):
 def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monkeypatch, clip, scores):
     hook.register()
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores)
-    (message,) = task_functions.messages(ROW, kwargs)
+    (message,) = tasks.messages(ROW, kwargs)
     video, text = message["content"]
     assert message["role"] == "user"
     assert set(video) == {"type", "url"}  # lmms-eval drops every other key
     assert text == {"type": "text", "text": f"What is last?\nA. One\nB. Two\nC. Three\nD. Four\n{DIRECTLY}"}
-    assert task_functions.text(ROW, kwargs) == text["text"]
+    assert tasks.text(ROW, kwargs) == text["text"]
     made = VideoManifest.read(video["url"])
     assert (made.video, made.text, made.selector) == (str(clip), "What is last?", "mec")
-    (again,) = task_functions.messages(ROW, kwargs)
+    (again,) = tasks.messages(ROW, kwargs)
     assert again == message  # the same question is the same manifest
-    (other,) = task_functions.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
+    (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
     assert VideoManifest.read(other["content"][0]["url"]).text == "What is last? One Two Three Four"
     by_selector = "question+options,mec=question"
-    (other,) = task_functions.messages(ROW, task_kwargs(monkeypatch, clip, query=by_selector))
+    (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, query=by_selector))
     assert VideoManifest.read(other["content"][0]["url"]).text == "What is last?"
 
 
 def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):
-    (message,) = task_functions.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
+    (message,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
     assert message["content"][0] == {"type": "video", "url": str(clip)}
     assert message["content"][1]["text"].endswith(DIRECTLY)
 
 
 def test_frames_in_the_message_for_other_models(monkeypatch, clip, scores):
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="images", frames=3)
-    (message,) = task_functions.messages(ROW, kwargs)
+    (message,) = tasks.messages(ROW, kwargs)
     kinds = [part["type"] for part in message["content"]]
     assert kinds == ["text", "image"] * 3 + ["text"]
     times = [float(part["text"][1:].split()[0]) for part in message["content"][:-1:2]]
     numbers = [number_in(np.asarray(part["url"])) for part in message["content"][1::2]]
     assert times == pytest.approx(np.array(numbers) / 25, abs=0.051)
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="frames", frames=3)
-    (message,) = task_functions.messages(ROW, kwargs)
+    (message,) = tasks.messages(ROW, kwargs)
     assert [number_in(np.asarray(picture)) for picture in message["content"][0]["url"]] == numbers
 
 
 def test_without_the_reader_a_manifest_is_not_sent(monkeypatch, clip, scores):
     monkeypatch.setitem(sys.modules, "qwen_vl_utils", None)
     with pytest.raises(SystemExit, match=r"run.* install .*\[lmms-eval\]"):
-        task_functions.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scores))
+        tasks.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scores))
 
 
 @pytest.mark.parametrize("row", [ROW | {"videoID": None}, ROW | {"answer": "Z"}, {}])
 def test_whatever_goes_wrong_ends_the_run(monkeypatch, clip, row):
     with pytest.raises(SystemExit, match="framenest: unexpected"):  # lmms-eval goes on after an Exception
-        task_functions.messages(row, task_kwargs(monkeypatch, clip, selector="native"))
+        tasks.messages(row, task_kwargs(monkeypatch, clip, selector="native"))
 
 
 def test_threads_select_one_at_a_time(monkeypatch, clip):
@@ -267,8 +266,8 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
             time.sleep(0.01)
             inside.pop()
 
-    monkeypatch.setattr(video_manifest, "SelectionCache", lambda _: Kept())
-    reader = video_manifest.ManifestReader()
+    monkeypatch.setattr(hook, "SelectionCache", lambda _: Kept())
+    reader = hook.ManifestReader()
     with ThreadPoolExecutor(4) as pool:
         list(
             pool.map(
@@ -281,7 +280,7 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
 
 def test_models_without_messages_are_refused():
     with pytest.raises(SystemExit, match="chat model"):
-        task_functions.no_visual(ROW)
+        tasks.no_visual(ROW)
 
 
 def test_the_yaml_comes_before_the_environment(monkeypatch):
@@ -342,8 +341,8 @@ def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
             assert (settings.benchmark, settings.selector) == (task.benchmark, selector)
             for key in ("doc_to_messages", "doc_to_text", "doc_to_visual"):
                 module, _, function = made[key].rpartition(".")
-                assert module == task_functions.__name__
-                assert callable(getattr(task_functions, function))
+                assert module == tasks.__name__
+                assert callable(getattr(tasks, function))
 
 
 def test_the_videos_are_found_by_lmms_evals_own_functions(tmp_path):

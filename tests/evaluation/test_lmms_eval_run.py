@@ -127,8 +127,8 @@ def test_two_budgets_one_selection(place, capsys):
 
 def test_the_scores_are_those_of_the_answers(place):
     """lmms-eval's log of samples, scored by Framenest's own metrics, gives lmms-eval's numbers."""
-    from framenest.evaluation.benchmark_scores import SCORES
     from framenest.evaluation.benchmarks import READERS
+    from framenest.evaluation.scores import SCORES
 
     made = scores(place, 8)
     for task, dataset, score, upstream in (
@@ -184,7 +184,7 @@ def test_qwen3_vl_writes_the_true_times(tmp_path, rate, frames):
     from qwen_vl_utils import process_vision_info
 
     from framenest.evaluation.lmms_eval import hook
-    from framenest.evaluation.lmms_eval.video_manifest import ManifestReader, VideoManifest
+    from framenest.evaluation.lmms_eval.hook import ManifestReader, VideoManifest
 
     ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
     video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks if rate == "variable" else None)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from framenest.errors import ConfigError
-from framenest.evaluation.qa_results import QaResults
-from framenest.evaluation.qa_tables import (
+from framenest.evaluation.qa_results import (
+    QaResults,
     ScoredAnswers,
     budget_table,
     cost_table,

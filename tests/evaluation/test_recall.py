@@ -20,10 +20,9 @@ from framenest import (
 )
 from framenest.cli import main as cli_main
 from framenest.evaluation import recall
-from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
+from framenest.evaluation.grounded_questions import GroundedQuestion, NoStore, TimelineDecoder, load_questions
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.evaluation.recall_run import HORIZONS, ablations, collect, evaluate
-from framenest.evaluation.timeline_decoder import NoStore, TimelineDecoder
 from framenest.method.greedy import greedy
 from framenest.method.residual import residual
 from framenest.selectors import load_selector

@@ -217,7 +217,7 @@ def test_every_part_of_the_cost_is_measured_for_every_selector(measured):
 
 def test_no_selector_lives_off_anothers_features(script, tmp_path, monkeypatch):
     """Each decodes its own candidates again, whatever was measured before it."""
-    from framenest.scorers.feature_cache import FeatureCache
+    from framenest.scorers.video_features import FeatureCache
 
     numbered_video(tmp_path / "v.mp4", 120)
     rows = [{"video": "v.mp4", "question": q, "intervals": [[0, 1]]} for q in ("One?", "Two?")]

@@ -21,11 +21,11 @@ import pytest
 import toy_benchmarks
 
 from framenest.cli import main
-from framenest.evaluation.benchmark_scores import SCORES
 from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.lmms_eval import task_functions, video_manifest
+from framenest.evaluation.lmms_eval import hook, tasks
 from framenest.evaluation.lmms_eval.result_file import METRICS
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, TASKS, task_name
+from framenest.evaluation.scores import SCORES
 from framenest.models import CATALOGUE
 from media import numbered_video
 from scripted_server import ScriptedServer
@@ -145,7 +145,7 @@ class PretendedLmmsEval:
             name = benchmark.replace("-", "_")
             setattr(fake, name, lambda doc, folder=folder: [str(self._video(doc, folder))])
         monkeypatch.setitem(sys.modules, "pretended_tasks", fake)
-        monkeypatch.setattr(task_functions, "is_hooked", lambda: True)
+        monkeypatch.setattr(tasks, "is_hooked", lambda: True)
         self.known = {task_name(t, s): (t, s) for t in TASKS for s in SELECTORS}
 
     def _video(self, doc, folder):
@@ -165,7 +165,7 @@ class PretendedLmmsEval:
             kwargs = {"video_of": f"pretended_tasks.{task.benchmark.replace('-', '_')}", "framenest": own}
             marks = []
             for row in self.rows[task.benchmark]:
-                (message,) = task_functions.messages(row, kwargs)
+                (message,) = tasks.messages(row, kwargs)
                 self._check(message["content"][0], budget, selector)
                 marks.append((question := READERS[task.benchmark](row), question.answer == "A"))
             scores = SCORES[task.benchmark](marks)
@@ -184,17 +184,17 @@ class PretendedLmmsEval:
     def _check(self, shown, budget, selector):
         if isinstance(shown["url"], list):
             assert len(shown["url"]) == min(budget, FRAMES)
-        elif shown["url"].endswith(video_manifest.SUFFIX):
-            manifest = video_manifest.VideoManifest.read(shown["url"])
-            assert len(video_manifest.manifest_reader().frames(manifest, budget)) == min(budget, FRAMES)
+        elif shown["url"].endswith(hook.SUFFIX):
+            manifest = hook.VideoManifest.read(shown["url"])
+            assert len(hook.manifest_reader().frames(manifest, budget)) == min(budget, FRAMES)
         else:
             assert selector == "native"
 
 
 def test_every_command_runs(place, tiny_blip2, monkeypatch, capsys):
     pretended = PretendedLmmsEval(place, monkeypatch)
-    reader = video_manifest.ManifestReader()
-    for module in (task_functions, video_manifest):
+    reader = hook.ManifestReader()
+    for module in (tasks, hook):
         monkeypatch.setattr(module, "manifest_reader", lambda: reader)
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     first, *rest = calls(place)

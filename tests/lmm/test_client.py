@@ -15,7 +15,6 @@ from scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 from framenest.lmm import client as client_module
-from framenest.lmm import read_deadline
 from framenest.lmm.answer import Splitter, split_reasoning
 
 SECRET = "sk-very-secret-0123456789"
@@ -441,7 +440,7 @@ def test_an_answer_that_drips_is_ended_in_time(connect, request_of, streamed, wh
 
 def test_a_streamed_answer_may_take_long_as_long_as_words_come(connect, request_of, monkeypatch):
     pieces = []
-    monkeypatch.setattr(read_deadline, "monotonic", lambda: time.monotonic() + 50 * len(pieces))
+    monkeypatch.setattr(client_module, "monotonic", lambda: time.monotonic() + 50 * len(pieces))
     with ScriptedServer("A kiln at dawn") as server:
         client = connect(server.url, "m", timeout=60.0, retries=0)
         assert (
@@ -454,7 +453,7 @@ def test_the_time_of_an_answer_is_not_that_of_what_comes_after_it(connect, reque
     with ScriptedServer("A kiln.") as server:
         client = connect(server.url, "m", timeout=60.0)
         client.answer(request_of(1))
-        monkeypatch.setattr(read_deadline, "monotonic", lambda: time.monotonic() + 3600)
+        monkeypatch.setattr(client_module, "monotonic", lambda: time.monotonic() + 3600)
         assert list(client.models()) == ["scripted"]  # over the same connection
         assert client.answer(request_of(1)).text == "A kiln."
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from framenest import ConfigError, Prefix, lmm, open_video
-from framenest.image_limits import ImageLimits
+from framenest.images import ImageLimits
 from framenest.lmm.tokens import estimate
 from media import numbered_video
 

@@ -8,7 +8,7 @@ import pytest
 import random_models
 
 from framenest import MissingExtra, ModelError, Prefix, Selection, lmm, open_video
-from framenest.lmm.ladder import ask
+from framenest.lmm.ask import ask
 from framenest.lmm.local import LocalModel
 from media import numbered_picture
 

@@ -17,7 +17,7 @@ from random_models import save_in_hub_layout
 
 from framenest import ModelError, Prefix, Selection, lmm, open_video
 from framenest.cli import main as cli_main
-from framenest.lmm import ladder as ladder_module
+from framenest.lmm import ask as ladder_module
 from framenest.lmm.client import Client
 
 for package in ("openai", "torch", "transformers"):

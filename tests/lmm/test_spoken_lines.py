@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from framenest.lmm.spoken_lines import spoken_lines
-from framenest.lmm.styles import STYLES, messages
+from framenest.lmm.messages import STYLES, messages
+from framenest.lmm.prompt import spoken_lines
 from framenest.selectors import load_selector
 from framenest.session import Session
-from framenest.transcript.transcript import Line, Transcript
+from framenest.transcript import Line, Transcript
 
 SAID = Transcript("a.srt", (Line(0.2, 1.0, "Good morning."), Line(6.0, 7.0, "Now we fire it.")))
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from framenest.method import appearance
-from framenest.method.appearance import GRID, change, encode, gray, look_alike_rows
+from framenest.method import cues
+from framenest.method.cues import GRID, change, encode, gray, look_alike_rows
 
 
 def picture(*rows):
@@ -61,10 +61,10 @@ def test_similarities_are_exact_whatever_the_order_of_summation(seed, count):
 
 
 def test_similarities_are_the_same_bits_all_at_once_and_row_by_row(monkeypatch):
-    vectors = appearance.encode(np.random.default_rng(3).integers(0, 256, (50, 6, 8, 3), dtype=np.uint8))
-    at_once = appearance.similarity_rows(vectors)
-    monkeypatch.setattr(appearance, "AT_ONCE", 10)
-    by_row = appearance.similarity_rows(vectors)
+    vectors = cues.encode(np.random.default_rng(3).integers(0, 256, (50, 6, 8, 3), dtype=np.uint8))
+    at_once = cues.similarity_rows(vectors)
+    monkeypatch.setattr(cues, "AT_ONCE", 10)
+    by_row = cues.similarity_rows(vectors)
     for row in range(50):
         assert at_once(row).tobytes() == by_row(row).tobytes()
 
@@ -74,7 +74,7 @@ def test_similarities_are_the_same_bits_all_at_once_and_row_by_row(monkeypatch):
 def test_look_alikes_are_those_of_all_similarities(monkeypatch, setting, shape):
     """Pictures alike by all degrees around the threshold, in groups; whichever way they are found."""
     for name, value in setting.items():
-        monkeypatch.setattr(appearance, name, value)
+        monkeypatch.setattr(cues, name, value)
     rng = np.random.default_rng(0)
     scenes = rng.integers(0, 256, (6, *shape, 3))
     noise = rng.normal(0, 1, (90, *shape, 3)) * rng.uniform(0, 40, (90, 1, 1, 1))
@@ -91,7 +91,7 @@ def test_look_alikes_are_those_of_all_similarities(monkeypatch, setting, shape):
 
 def test_few_similarities_are_computed_where_pictures_differ(monkeypatch):
     """Where pictures all differ, a frame is compared with itself and the few that a sketch lets pass."""
-    monkeypatch.setattr(appearance, "similarity_rows", lambda _: pytest.fail("all pairs were computed"))
+    monkeypatch.setattr(cues, "similarity_rows", lambda _: pytest.fail("all pairs were computed"))
     noise = np.random.default_rng(1).integers(0, 256, (300, 32, 57, 3), dtype=np.uint8)
     rows = look_alike_rows(encode(noise), 0.995)
     found = [np.flatnonzero(rows(row)).tolist() for row in range(300)]

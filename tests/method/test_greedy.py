@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framenest.config import RankingConfig
-from framenest.method.appearance import encode
+from framenest.method.cues import encode
 from framenest.method.greedy import coverage, diversity, evidence_weight, greedy
 
 

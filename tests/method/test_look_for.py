@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, ConfigError, Ranking
-from framenest.method.joined_matches import noisy_or
-from framenest.method.look_for import LookFor
+from framenest.method.discovery import LookFor, noisy_or
 from framenest.report.document import document
 from media import numbered_video
 

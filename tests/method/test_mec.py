@@ -27,8 +27,8 @@ from framenest import (
 )
 from framenest.cache.directory import UnwritableCache
 from framenest.protocols import Decoder, Scorer
-from framenest.scorers import held_pictures
-from framenest.scorers.feature_cache import FeatureCache
+from framenest.scorers import video_features
+from framenest.scorers.video_features import FeatureCache
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_picture, numbered_video
@@ -162,7 +162,7 @@ def test_a_second_question_in_one_session_decodes_nothing_that_was_passed(clip, 
     assert set(decoder.asked) >= {n for ranking in held for n in ranking.pool.frames.tolist()}
     assert held[1].stats.decoded > 0  # they count when a question looks at them
     decoder.asked.clear()
-    monkeypatch.setattr(held_pictures.HeldPictures, "affordable", lambda _, frames: frames[:0])
+    monkeypatch.setattr(video_features.HeldPictures, "affordable", lambda _, frames: frames[:0])
     plain = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path / "b")
     for ranking, question in zip(held, ("155", "20", "88"), strict=True):
         again = plain.rank(decoder, question)

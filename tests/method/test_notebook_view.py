@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 import framenest as fn
-from framenest.method import notebook_view
+from framenest.method import prefix
 from framenest.testing import TableScorer
 from media import number_in
 from score_tables import zero_elsewhere
@@ -47,7 +47,7 @@ def test_a_ranking_shows_its_first_frames(clip):
 
 
 def test_many_frames_are_cut_to_the_best(clip, monkeypatch):
-    monkeypatch.setattr(notebook_view, "MOST_FRAMES", 4)
+    monkeypatch.setattr(prefix, "MOST_FRAMES", 4)
     ranking = fn.MEC(scorer=None).rank(clip, None)
     html = ranking.prefix(9)._repr_html_()
     assert [number_in(p) for p in pictures(html)] == ranking.prefix(4).frames.tolist()

@@ -3,7 +3,7 @@ import math
 import numpy as np
 
 from framenest.config import IndexConfig
-from framenest.method.observability import exposedness, observability, sharpness
+from framenest.method.cues import exposedness, observability, sharpness
 
 
 def test_sharpness_of_a_step_by_hand():
@@ -45,7 +45,7 @@ def test_exposedness_by_hand():
 
 def test_observability_is_the_product():
     thumbnails = np.random.default_rng(1).integers(0, 256, (5, 32, 57, 3), dtype=np.uint8)
-    from framenest.method.appearance import gray
+    from framenest.method.cues import gray
 
     expected = sharpness(gray(thumbnails), 9) * exposedness(thumbnails, 0.5, 0.2)
     assert observability(thumbnails, IndexConfig()).dtype == np.float32

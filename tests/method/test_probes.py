@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framenest.config import IndexConfig
-from framenest.method.index import choose_probes
-from framenest.method.probes import fill_gaps, interior, probe_count, probe_grid, segments, snap_to_keys
+from framenest.method.index import (
+    choose_probes,
+    fill_gaps,
+    interior,
+    probe_count,
+    probe_grid,
+    segments,
+    snap_to_keys,
+)
 from framenest.testing import ArrayDecoder
 
 PAPER = {"base": 256, "extra": 256, "saturation": 1800.0}

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from framenest import MEC, MECConfig
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
-from framenest.method import appearance
-from framenest.method.durations import Durations
-from framenest.method.residual import no_dip, residual, same_event, same_look
+from framenest.method import cues
+from framenest.method.residual import Durations, no_dip, residual, same_event, same_look
 from framenest.testing import ArrayDecoder, TableScorer
 from score_tables import zero_elsewhere
 
@@ -61,7 +60,7 @@ def pool(seed, count=40, seconds=600.0):
     evidence = (0.7 * relevance + 0.3 * rng.random(count)).astype(np.float32)
     thumbnails = rng.integers(0, 256, (count, 4, 4, 3), dtype=np.uint8)
     thumbnails[1::3] = thumbnails[:1]  # some pictures are the same
-    return times, relevance, evidence, appearance.encode(thumbnails)
+    return times, relevance, evidence, cues.encode(thumbnails)
 
 
 def test_how_long_an_event_is_still_on():
@@ -106,7 +105,7 @@ def test_one_event_is_shown_once_before_another_is_shown_at_all():
     times = np.arange(0, 400, 10.0)
     relevance = np.zeros(40, np.float32)
     relevance[5:8], relevance[30] = 0.9, 0.5  # three frames of one event, one of another
-    vectors = appearance.encode(np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), dtype=np.uint8))
+    vectors = cues.encode(np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), dtype=np.uint8))
     found = residual(times, relevance, relevance, vectors, CONFIG)
     assert found.order[0] == 5
     assert found.order[1] == 30
@@ -117,7 +116,7 @@ def test_one_event_is_shown_once_before_another_is_shown_at_all():
 
 
 def test_ties_go_to_the_earlier_frame():
-    vectors = appearance.encode(np.random.default_rng(1).integers(0, 256, (5, 4, 4, 3), dtype=np.uint8))
+    vectors = cues.encode(np.random.default_rng(1).integers(0, 256, (5, 4, 4, 3), dtype=np.uint8))
     same = np.full(5, 0.5, np.float32)
     times = np.arange(5) * 1000.0  # too far apart to be one event
     assert residual(times, same, same, vectors, CONFIG).order.tolist() == [0, 1, 2, 3, 4]

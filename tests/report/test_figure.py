@@ -11,7 +11,7 @@ from framenest import MEC, MECConfig
 from framenest.cli import main
 from framenest.errors import ConfigError
 from framenest.report import figure
-from framenest.report.thumbnails import read_pictures
+from framenest.report.page import read_pictures
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer

@@ -11,10 +11,9 @@ from PIL import Image
 from framenest import MEC, MECConfig
 from framenest.cli import main
 from framenest.errors import ConfigError
-from framenest.report import thumbnails
+from framenest.report import page as page_module
 from framenest.report.document import document
-from framenest.report.page import page, view_script, view_style
-from framenest.report.thumbnails import embed
+from framenest.report.page import embed, page, view_script, view_style
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_video
 from score_tables import zero_elsewhere
@@ -85,7 +84,7 @@ def test_small_videos_are_not_blown_up(clip):
 def test_too_many_frames_are_refused(clip, monkeypatch):
     from framenest.video.opening import open_video
 
-    monkeypatch.setattr(thumbnails, "ALLOWED", 1000)
+    monkeypatch.setattr(page_module, "ALLOWED", 1000)
     video = open_video(clip)
     ranking = MEC(scorer=TableScorer(zero_elsewhere({4: 1.0}))).rank(video, "Where?")
     with pytest.raises(ConfigError, match="fewer rankings"):

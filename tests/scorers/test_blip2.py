@@ -12,8 +12,8 @@ import pytest
 from framenest import MEC, FrameBatch, MECConfig, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig, ScorerConfig
-from framenest.models.hub import from_folder
-from framenest.scorers.truncation import CutQuestion
+from framenest.models.downloads import from_folder
+from framenest.scorers.checkpoint import CutQuestion
 from framenest.video.opening import open_video
 
 torch = pytest.importorskip("torch", reason="needs the extra `blip2`")
@@ -184,7 +184,7 @@ def test_frame_vectors_are_the_class_tokens_of_its_own_vision_model(checkpoint):
 
 def test_wfs_sb_compares_frames_by_blip2s_own_features(checkpoint, clip, tmp_path):
     from framenest.selectors import load_selector
-    from framenest.selectors.wavelet_rule import wfs_sb
+    from framenest.selectors.rules import wfs_sb
     from framenest.session import Session
 
     _, weights = checkpoint
@@ -284,7 +284,7 @@ def test_one_batch_is_shared_by_all_devices(checkpoint):
 
 
 def test_a_model_that_does_not_fit_is_said_so(checkpoint, monkeypatch):
-    from framenest.scorers.blip2_network import Blip2Network
+    from framenest.scorers.blip2 import Blip2Network
 
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory (made up)")

@@ -13,15 +13,15 @@ import pytest
 from framenest import FrameBatch, ImageSpec, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.models.hub import from_folder
+from framenest.models.downloads import from_folder
 
 torch = pytest.importorskip("torch", reason="needs the extra `siglip2`")
 transformers = pytest.importorskip("transformers", reason="needs the extra `siglip2`")
 import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
+from framenest.scorers.checkpoint import Preprocessing  # noqa: E402
 from framenest.scorers.dual_encoder import ClipScorer, SiglipScorer  # noqa: E402
-from framenest.scorers.preprocessing import Preprocessing  # noqa: E402
 
 QUESTION = "a red dog"
 PLAIN = ScorerConfig(device="cpu", calibration="none")
@@ -142,7 +142,7 @@ def exported(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("question", [QUESTION, "", "dog " * 30, "собака"])
-@pytest.mark.filterwarnings("ignore::framenest.scorers.truncation.CutQuestion")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.checkpoint.CutQuestion")
 def test_onnx_equals_torch(exported, question):
     from framenest.scorers.onnx import OnnxScorer
 

@@ -12,9 +12,9 @@ import pytest
 from framenest import FrameBatch
 from framenest.config import ScorerConfig
 from framenest.protocols import Scorer
-from framenest.scorers.features import Features
+from framenest.scorers.checkpoint import CutQuestion
+from framenest.scorers.feature_store import Features
 from framenest.scorers.table import TableScorer
-from framenest.scorers.truncation import CutQuestion
 from framenest.session import scorer_name
 
 NAMES = ["table", "tags", "blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from framenest import ImageSpec
-from framenest.scorers.held_pictures import HeldPictures, on_the_way
+from framenest.scorers.video_features import HeldPictures, on_the_way
 from framenest.testing import ArrayDecoder
 
 SIZES = [ImageSpec.short_side(4), ImageSpec.squash(8, 8)]

@@ -14,13 +14,13 @@ from heavy_scorer import CONFIG, SyntheticHeavyScorer
 from framenest import MEC
 from framenest.cache import late_write
 from framenest.cache.directory import DirectoryStore, UnwritableCache
-from framenest.cache.features_limit import EvictedFeatures
+from framenest.cache.eviction import EvictedFeatures
 from framenest.cache.late_write import LateWrite, finish_writes
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob, Work, WorkItem
-from framenest.limits import FEATURES_VARIABLE
-from framenest.scorers import feature_parts
-from framenest.scorers.feature_parts import LargeFeatures
+from framenest.processes import FEATURES_VARIABLE
+from framenest.scorers import feature_store
+from framenest.scorers.feature_store import LargeFeatures
 from media import numbered_video
 
 SCRIPT = Path(__file__).parent / "heavy_scorer.py"
@@ -31,9 +31,9 @@ LIGHT = 2**12
 @pytest.fixture
 def small_numbers(monkeypatch):
     """Features are large from 100 kB on, kept by default up to 1 MB, written late from 200 kB on."""
-    monkeypatch.setattr(feature_parts, "LARGE", 100_000)
-    monkeypatch.setattr(feature_parts, "KEPT_BY_DEFAULT", 1_000_000)
-    monkeypatch.setattr(feature_parts, "LATE", 200_000)
+    monkeypatch.setattr(feature_store, "LARGE", 100_000)
+    monkeypatch.setattr(feature_store, "KEPT_BY_DEFAULT", 1_000_000)
+    monkeypatch.setattr(feature_store, "LATE", 200_000)
 
 
 def kept_bytes(store):
@@ -94,7 +94,7 @@ def test_small_features_are_kept_without_a_word(clip, tmp_path):
     assert kept_bytes(tmp_path / "store") > 0
 
 
-@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_parts.LargeFeatures")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_store.LargeFeatures")
 def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_numbers, tmp_path, monkeypatch):
     """Three videos of some 600 kB, where there is room for two; the first one is open elsewhere."""
     monkeypatch.setenv(FEATURES_VARIABLE, "1.9MB")
@@ -122,7 +122,7 @@ def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_number
     assert encoded[2] > 0
 
 
-@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_parts.LargeFeatures")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_store.LargeFeatures")
 def test_a_video_above_the_limit_evicts_nothing(small_numbers, clip, tmp_path, monkeypatch):
     store = DirectoryStore(tmp_path / "store")
     MEC(CONFIG, SyntheticHeavyScorer(4), store=store).rank(clip, "Where?")
@@ -133,7 +133,7 @@ def test_a_video_above_the_limit_evicts_nothing(small_numbers, clip, tmp_path, m
     assert kept_bytes(store.root) == before
 
 
-@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_parts.LargeFeatures")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_store.LargeFeatures")
 def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_path, monkeypatch):
     """Else a run over more videos than there is room for would index the first ones for nothing."""
     monkeypatch.setenv(FEATURES_VARIABLE, "1.8MB")
@@ -239,7 +239,7 @@ def test_an_index_is_written_when_it_is_there(small_numbers, clip, tmp_path, mon
             begun.append(self)
             super().finish()
 
-    monkeypatch.setattr(feature_parts, "LateWrite", Watched)
+    monkeypatch.setattr(feature_store, "LateWrite", Watched)
     with pytest.warns(LargeFeatures):
         MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=tmp_path / "store").index(clip)
     assert len(begun) == 1

@@ -9,8 +9,8 @@ from PIL import Image, ImageDraw, ImageFont
 from framenest import MEC, MECConfig, Ranking, Session
 from framenest.config import DiscoveryConfig, IndexConfig, ScorerConfig
 from framenest.method.discovery import evidence
-from framenest.scorers.question_words import Phrase, items, likeness, matching
-from framenest.scorers.screen_text import ScreenText, spread
+from framenest.scorers.ocr import ScreenText, spread
+from framenest.scorers.question_text import Phrase, items, likeness, matching
 from framenest.scorers.table import TableScorer
 from framenest.testing import ArrayDecoder
 from media import encode_video

@@ -9,7 +9,7 @@ import pytest
 
 from framenest import MEC, FrameBatch, ImageSpec, MECConfig, ScorerError, VideoError
 from framenest.config import IndexConfig
-from framenest.scorers.read_ahead import ReadAhead
+from framenest.scorers.video_features import ReadAhead
 from framenest.video.stills import ArrayDecoder
 
 PATIENCE = 60  # seconds until a test that would wait for ever fails

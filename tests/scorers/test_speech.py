@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from framenest.scorers.question_words import heard, items
-from framenest.scorers.sentence_encoder import SentenceEncoder
+from framenest.scorers.question_text import SentenceEncoder, heard, items
 from framenest.scorers.speech import Speech, passages
-from framenest.transcript.transcript import Line, Transcript
+from framenest.transcript import Line, Transcript
 
 TALK = (
     "Welcome back to the workshop, it is good to see so many of you here.",

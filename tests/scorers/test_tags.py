@@ -11,7 +11,7 @@ from framenest import MEC, FrameBatch, MissingExtra, ScorerError, models
 from framenest.cache.directory import DirectoryStore
 from framenest.protocols import Scorer
 from framenest.scorers.calibration import logistic, standardise
-from framenest.scorers.truncation import CutQuestion
+from framenest.scorers.checkpoint import CutQuestion
 from media import encode_video
 
 
@@ -67,7 +67,7 @@ def test_relevance_is_measured_against_the_reference(tag_scorer):
     assert np.allclose(tag_scorer.match(some, "a cat", reference=encoded), together[5:], atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::framenest.scorers.truncation.CutQuestion")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.checkpoint.CutQuestion")
 @pytest.mark.parametrize("question", ["?", "word " * 2000, "Где собака?", "猫在哪里？", "🐈"])
 def test_odd_questions(tag_scorer, question):
     encoded = tag_scorer.encode(pictures(np.random.default_rng(3), 4, tag_scorer))

@@ -4,8 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from framenest.scorers.torch_devices import attention_without_plans  # noqa: E402
-from framenest.scorers.torch_network import TorchNetwork, patches  # noqa: E402
+from framenest.scorers.torch_scorer import (  # noqa: E402
+    TorchNetwork,
+    attention_without_plans,
+    patches,
+)
 
 
 @pytest.mark.parametrize(("height", "width"), [(28, 42), (30, 45)])  # the second leaves a rest

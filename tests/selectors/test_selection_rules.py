@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from framenest.selectors import selection_rules as rules
-from framenest.selectors import wavelet_rule as wavelet
+from framenest.selectors import rules
 
 HERE = json.loads(Path(__file__).with_name("golden.json").read_text())
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "vectors"
@@ -130,32 +129,32 @@ def test_wfs_sb():
     for case in cases("wfs_sb"):
         scores = np.array(case["scores"])
         features = None if case["features"] is None else np.array(case["features"])
-        assert wavelet.wfs_sb(scores, case["K"], features).tolist() == case["selected"]
+        assert rules.wfs_sb(scores, case["K"], features).tolist() == case["selected"]
         if case["detail_signal"]:
-            assert wavelet.level(len(scores)) == case["dwt_level"]
-            detail = wavelet.detail(scores, case["dwt_level"])
+            assert rules.level(len(scores)) == case["dwt_level"]
+            detail = rules.detail(scores, case["dwt_level"])
             assert np.allclose(detail, np.abs(case["detail_signal"]), atol=1e-8)
             distance = max(5, int(0.02 * len(scores)))
-            peaks = wavelet.boundaries(detail, distance)
+            peaks = rules.boundaries(detail, distance)
             assert peaks.tolist() == case["peaks"]
 
 
 def test_wfs_sb_of_a_flat_signal_is_half_even_half_best():
     """No boundaries: 0 and 19 evenly, then the earliest of equal scores."""
-    assert wavelet.wfs_sb(np.full(20, 0.5), 4).tolist() == [0, 1, 2, 19]
+    assert rules.wfs_sb(np.full(20, 0.5), 4).tolist() == [0, 1, 2, 19]
 
 
 def test_share_out_by_hand():
     """Equal clips share 7 as 3, 2, 2; the one left over goes to a largest fraction."""
-    assert sorted(wavelet.share_out(np.zeros(3), 7)) == [2, 2, 3]
+    assert sorted(rules.share_out(np.zeros(3), 7)) == [2, 2, 3]
 
 
 def test_peaks_by_hand():
     signal = np.array([0, 1, 0, 3, 3, 0, 2, 0], dtype=float)
-    assert wavelet._local_maxima(signal) == [1, 3, 6]
-    assert wavelet._prominence(signal, 6) == 2
-    assert wavelet._far_apart(signal, [1, 3, 6], 4) == [3]
-    assert wavelet._far_apart(signal, [1, 3, 6], 3) == [3, 6]
+    assert rules._local_maxima(signal) == [1, 3, 6]
+    assert rules._prominence(signal, 6) == 2
+    assert rules._far_apart(signal, [1, 3, 6], 4) == [3]
+    assert rules._far_apart(signal, [1, 3, 6], 3) == [3, 6]
 
 
 def test_facility_location_by_hand():
@@ -185,7 +184,7 @@ def test_top_k_ties_go_to_the_earlier():
 @pytest.mark.parametrize("budget", [1, 2, 8])
 def test_rules_hold_on_tiny_and_constant_signals(size, budget):
     for scores in (np.full(size, 0.3), np.random.default_rng(size).random(size)):
-        chosen = wavelet.wfs_sb(scores, budget)
+        chosen = rules.wfs_sb(scores, budget)
         assert len(set(chosen.tolist())) == min(size, budget)
         assert len(rules.aks(scores, budget, depth=0)) == min(size, budget)
         assert len(rules.bolt(scores, budget)) == budget

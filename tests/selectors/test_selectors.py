@@ -5,15 +5,15 @@ import pytest
 
 from framenest import PRESETS, BudgetError, ConfigError, MECConfig, ScorerError, Selection, Selector, Session
 from framenest.selectors import check_selector, load_selector, mec_config, needs_scorer, selector_names
-from framenest.selectors.scored_candidates import (
+from framenest.selectors.by_name import (
     ScoredCandidates,
     every_second,
     exactly,
     nearest_seconds,
     whole_seconds,
 )
+from framenest.selectors.rules import wfs_sb
 from framenest.selectors.selection import load_result
-from framenest.selectors.wavelet_rule import wfs_sb
 from framenest.testing import TableScorer
 from plugin_packages import install_example
 from score_tables import zero_elsewhere

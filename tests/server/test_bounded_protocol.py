@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from framenest.server import guard
-from framenest.server.bounded_protocol import HEADER_BYTES, BoundedProtocol
+from framenest.server.listen import HEADER_BYTES, BoundedProtocol
 from framenest.server.metrics import Metrics
 from framenest.server.server_settings import ServerSettings
 from processes import PATIENCE

@@ -333,7 +333,7 @@ def test_the_check_has_limits_of_memory_and_time(media, tmp_path, monkeypatch):
     os.mkfifo(hanging)  # never delivers a byte
     with pytest.raises(Refusal, match="it is no file"):
         check_video(hanging, seconds=80, memory=2048 * MIB)
-    monkeypatch.setattr(video_check, "LONGEST", 1)
+    monkeypatch.setattr(video_check, "CHECK_SECONDS", 1)
     with pytest.raises(Refusal, match="too busy") as refused:
         video_check._checked_apart(hanging, 80, 2048 * MIB)
     assert refused.value.status == 503

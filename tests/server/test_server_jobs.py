@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from framenest.errors import StoreError
-from framenest.server.jobs import ATTEMPTS, Jobs
-from framenest.server.journal import Journal
+from framenest.server.jobs import ATTEMPTS, Jobs, Journal
 from framenest.server.rankings import Rankings
 from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video

@@ -13,16 +13,14 @@ import pytest
 
 from framenest.config import MECConfig
 from framenest.errors import IndexMismatch, StoreError, VideoError
-from framenest.processes import machine_memory
+from framenest.processes import ProcessLimits, machine_memory
 from framenest.server import service, uploads, video_check
-from framenest.server.partial_file import PartialFile, StorageQuota
 from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
-from framenest.server.uploads import Uploads
+from framenest.server.uploads import PartialFile, StorageQuota, Uploads
 from framenest.server.video_check import check_video
 from framenest.server.video_worker import VideoWorker
-from framenest.worker_process import ProcessLimits
 from processes import PATIENCE, children, standing_still
 
 
@@ -133,7 +131,7 @@ def test_a_file_is_looked_at_to_the_end_however_little_processor_time_there_is(c
 
 
 def test_a_file_that_cannot_be_looked_at_in_time_may_come_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(video_check, "LONGEST", 3)
+    monkeypatch.setattr(video_check, "CHECK_SECONDS", 3)
     script = tmp_path / "sleeps.py"
     script.write_text("import time; time.sleep(3600)")
     monkeypatch.setattr(video_check, "__file__", str(script))
@@ -230,7 +228,7 @@ def test_an_upload_is_checked_once_and_not_kept_without_a_row(here, media, monke
 
 
 def test_an_upload_has_an_end(here, monkeypatch):
-    monkeypatch.setattr(uploads, "LONGEST", -1.0)
+    monkeypatch.setattr(uploads, "UPLOAD_SECONDS", -1.0)
     with pytest.raises(Refusal, match="not here after"):
         asyncio.run(here.uploads.upload(in_pieces(b"some bytes", 1), "x.mp4"))
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from framenest.errors import ConfigError, StoreError
-from framenest.transcript.find import find_transcript
-from framenest.transcript.subtitle_files import read_lines
-from framenest.transcript.transcript import Line, Transcript
+from framenest.transcript import Line, Transcript, find_transcript, read_lines
 from framenest.video.opening import open_video
 from framenest.video.stills import ArrayDecoder
 from media import numbered_picture, numbered_video

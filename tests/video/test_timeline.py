@@ -12,10 +12,10 @@ import pytest
 from framenest import Session, VideoError, open_video
 from framenest.cache.directory import DirectoryStore, UnwritableCache
 from framenest.video import description
-from framenest.video import scan as scanning
+from framenest.video import timeline as scanning
 from framenest.video.mp4 import BadHeader, composition_offsets
-from framenest.video.scan import scan
 from framenest.video.source import Source
+from framenest.video.timeline import scan
 from media import numbered_picture, numbered_video
 from processes import PATIENCE
 

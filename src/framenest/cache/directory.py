@@ -1,4 +1,4 @@
-"""The store on disk: a directory of files that carry checksums, and the fingerprints of videos."""
+"""DirectoryStore: the cache on disk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from typing import Any, BinaryIO
 from platformdirs import user_cache_path
 
 from framenest.cache.archive import DamagedFile, OtherFormat, packed, unpack
-from framenest.cache.atomic_file import write_atomic
+from framenest.cache.files import InUse, note_use, remove_unused, touch, write_atomic
 from framenest.cache.hashes import file_hash, known_hash
-from framenest.cache.in_use import InUse, note_use, remove_unused, touch
-from framenest.errors import StoreError, VideoError
+from framenest.errors import CacheWarning, StoreError, VideoError
 from framenest.frames import Array
-from framenest.noted_warnings import CacheWarning
 from framenest.protocols import Store, StoreEntry
 
 SUFFIX = ".safetensors"

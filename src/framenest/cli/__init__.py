@@ -9,7 +9,19 @@ import rich_click as click
 
 import framenest
 from framenest.cache.late_write import finish_writes
-from framenest.cli.command_modules import CommandModules
+from framenest.cli import (
+    ask,
+    cache,
+    compare,
+    evaluate,
+    exports,
+    index,
+    lmms_eval,
+    models,
+    rank,
+    select,
+    serve,
+)
 from framenest.cli.terminal import fail, set_level, warnings_as_notes
 from framenest.errors import FramenestError
 from framenest.processes import loading
@@ -37,10 +49,13 @@ def app() -> None:
     """
 
 
-app.commands = CommandModules(
-    "rank", "show", "report", "extract", "export", "ask", "index", "select", "compare", "evaluate",
-    "lmms-eval", "serve", "mcp", "models", "cache",
-)  # fmt: skip
+# In the order of --help.
+for _module, _name in (
+    (rank, "rank"), (exports, "show"), (exports, "report"), (exports, "extract"), (exports, "export"),
+    (ask, "ask"), (index, "index"), (select, "select"), (compare, "compare"), (evaluate, "evaluate"),
+    (lmms_eval, "lmms_eval"), (serve, "serve"), (serve, "mcp"), (models, "models"), (cache, "cache"),
+):  # fmt: skip
+    app.add_command(getattr(_module, _name))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,29 +9,33 @@ from pathlib import Path
 import rich_click as click
 
 from framenest.cli import model_options, options
-from framenest.cli.answer_printer import AnswerPrinter, print_asked
-from framenest.cli.choices_option import CHOICES, ChoicesCommand
-from framenest.cli.common_options import Common
+from framenest.cli.exports import OutputFile
 from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLines, TokenBudget
-from framenest.cli.options import argument, option
-from framenest.cli.output_files import OutputFile
-from framenest.cli.parameter_types import Budgets, SelectorName
-from framenest.cli.ranking_printer import NO_MATCH
+from framenest.cli.options import (
+    CHOICES,
+    Budgets,
+    ChoicesCommand,
+    Common,
+    SelectorName,
+    VideoOptions,
+    argument,
+    option,
+)
+from framenest.cli.printing import NO_MATCH, AnswerPrinter, print_asked
 from framenest.cli.scorer_options import Descriptions, ScorerChoice
-from framenest.cli.terminal import confirm, note, write_json
-from framenest.cli.video_options import VideoOptions
+from framenest.cli.terminal import confirm, note, print_json
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
-from framenest.lmm.ladder import LADDERS, Ladder
-from framenest.lmm.ladder import ask as ask_with
+from framenest.lmm.ask import LADDERS, Ladder
+from framenest.lmm.ask import ask as ask_with
+from framenest.lmm.messages import check_style
 from framenest.lmm.prompt import CITE, prompt
 from framenest.lmm.rewriting import rewrite as rewritten
-from framenest.lmm.styles import check_style
-from framenest.method.look_for import LookFor
+from framenest.method.discovery import LookFor
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
 from framenest.selectors import load_selector
-from framenest.selectors.published_selectors import MecSelector
+from framenest.selectors.by_name import MecSelector
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 
@@ -143,7 +147,7 @@ def ask(
         about = {"video": opened.info.path, "selector": who, "scorer": chosen.scorer}
         where: dict[str, object] = {"base_url": client.base_url, "options": list(choices)}
         where |= {} if look_for is None else {"look_for": look_for.to_json()}
-        write_json(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
+        print_json(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
     else:
         print_asked(asked)
         if output is not None:

@@ -7,14 +7,12 @@ from collections import Counter
 import rich_click as click
 from rich.table import Table
 
-from framenest.cache import gc as upkeep
+from framenest.cache import eviction as upkeep
 from framenest.cli import options
-from framenest.cli.common_options import Common
-from framenest.cli.options import option
-from framenest.cli.parameter_types import Duration, Size
+from framenest.cli.options import Common, Duration, Size, option
 from framenest.cli.terminal import note, out, say, table
 from framenest.models import CATALOGUE, DAMAGED
-from framenest.models.model_file import ModelFile, damaged
+from framenest.models.downloads import ModelFile, damaged
 from framenest.text import size_text
 
 KINDS = (

@@ -6,17 +6,14 @@ from pathlib import Path
 
 import rich_click as click
 
-from framenest.cache.atomic_file import write_atomic
+from framenest.cache.files import write_atomic
 from framenest.cli import options
-from framenest.cli.common_options import Common
-from framenest.cli.options import argument, option
-from framenest.cli.output_files import PictureFile
-from framenest.cli.parameter_types import SelectorNames
-from framenest.cli.ranking_printer import note_if_short
+from framenest.cli.exports import PictureFile
+from framenest.cli.options import Common, SelectorNames, VideoOptions, argument, option
+from framenest.cli.printing import note_if_short
 from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.select import NAMES
 from framenest.cli.terminal import confirm, out, short_path, table
-from framenest.cli.video_options import VideoOptions
 from framenest.evaluation.recall import largest_gap
 from framenest.frames import ImageSpec
 from framenest.images import encode_image

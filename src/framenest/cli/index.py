@@ -5,14 +5,10 @@ from __future__ import annotations
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.common_options import Common
-from framenest.cli.feature_options import FeaturesBound
-from framenest.cli.many_options import MANY_PANEL, ManyVideos
-from framenest.cli.many_videos import batch_job, run
-from framenest.cli.options import argument
-from framenest.cli.scorer_options import ScorerChoice
+from framenest.cli.many_videos import MANY_PANEL, ManyVideos, batch_job, run
+from framenest.cli.options import Common, VideoOptions, argument
+from framenest.cli.scorer_options import FeaturesBound, ScorerChoice
 from framenest.cli.terminal import fail, note, say
-from framenest.cli.video_options import VideoOptions
 from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import find_videos, index_groups

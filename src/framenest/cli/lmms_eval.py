@@ -5,9 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.common_options import Common
-from framenest.cli.options import option
-from framenest.cli.parameter_types import CommaSeparated
+from framenest.cli.options import CommaSeparated, Common, option
 from framenest.cli.terminal import say
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
 

@@ -1,32 +1,81 @@
-"""Work on many videos, as `index` and `rank --manifest` do it: in worker processes or on a cluster."""
+"""Commands over many videos."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import rich_click as click
 
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
-from framenest.cli.common_options import Common
-from framenest.cli.many_options import ManyVideos
-from framenest.cli.output_files import check_writable
+from framenest.cli.exports import OutputFile, check_writable, check_writable_folder
+from framenest.cli.options import Common, Duration, Size, VideoOptions, option
 from framenest.cli.scorer_options import refuse_one_file
-from framenest.cli.terminal import note, say, short_path
-from framenest.cli.video_options import VideoOptions
+from framenest.cli.terminal import confirm, note, say, short_path
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
+from framenest.corpus.manifest import ranking_groups
 from framenest.corpus.process_run import Watch, run_in_processes
-from framenest.corpus.run_report import RunReport
+from framenest.corpus.run_report import RunReport, write_rankings
 from framenest.errors import ConfigError, StoreError
-from framenest.processes import cores, memory_share
-from framenest.progress_bars import Bars
+from framenest.processes import ProcessLimits, cores, memory_share
+from framenest.progress import Bars
 from framenest.scorers import choose, runs_on_gpu
-from framenest.scorers.gpu import gpu_memory
+from framenest.scorers.torch_scorer import gpu_memory
 from framenest.text import duration_text
-from framenest.worker_process import ProcessLimits
+
+MANY_PANEL = "Many videos"
+LOCAL = ("engine", "local")
+
+
+@dataclass(frozen=True)
+class ManyVideos:
+    """How a run over many videos is done."""
+
+    panel: ClassVar = MANY_PANEL
+    jobs: int | None = option(
+        "Worker processes. [default: one per core; fewer where each loads a model onto a GPU]",
+        type=click.IntRange(1),
+        metavar="N",
+    )
+    time_limit: float | None = option(
+        "Time limit for one video or question; 0 for none. [default: 30m]", type=Duration()
+    )
+    memory: float | None = option(
+        "Memory that a worker may use, such as 2GiB; one that uses more is stopped. "
+        "[default: an equal share of three quarters of the machine's]",
+        type=Size(),
+    )
+    failures: Path | None = option(
+        "What failed and why, one JSON object a line; replaced by every run. [default: failures.jsonl]",
+        type=OutputFile(),
+    )
+    engine: str = option(
+        "Processes of this machine, or a Ray cluster (extra `ray`).",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+    )
+    address: str | None = option(
+        "With --engine ray: the cluster, as ray.init takes it. [default: a new one on this machine]",
+        metavar="ADDRESS",
+    )
+    encoders: int | None = option(
+        "With --engine ray: processes that run the scorer for all others. "
+        "[default: one per GPU; without GPUs each worker runs its own]",
+        type=click.IntRange(1),
+        metavar="N",
+    )
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether the command line sets any of these."""
+        return any(value is not None for name, value in vars(self).items() if (name, value) != LOCAL)
+
 
 TIME_LIMIT = 1800.0
 """Seconds for one video or question, unless the command line says otherwise."""
@@ -149,3 +198,31 @@ def _sum_up(report: RunReport, what: str) -> None:
         kinds = ", ".join(f"{name} {count:,}" for name, count in report.errors.most_common())
         said.append(f"{bad:,} failed ({kinds}), see {report.failures}")
     say(f"{'; '.join(said)}; {duration_text(report.seconds)}")
+
+
+def rank_many(
+    manifest: Path,
+    output: str | None,
+    many: ManyVideos,
+    common: Common,
+    how: VideoOptions,
+    scorer: str | None,
+    settings: Mapping[str, Any],
+) -> int:
+    """Rank every video of a list for its questions; the exit code."""
+    job = batch_job(common, how, scorer, **settings)
+    if output is None or output == "-":
+        raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
+    folder = check_writable_folder(Path(output)).absolute()
+    groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
+    report = run(job, groups, many, common, "rankings")
+    confirm("listed in", short_path(str(write_rankings(folder, groups))))
+    return int(report.counts["failed"] > 0)
+
+
+def _identity(job: BatchJob) -> list[Any]:
+    """All that a ranking depends on beside video and question; not what only makes it faster."""
+    scoring = {k: v for k, v in asdict(job.scoring).items() if k not in ("device", "batch")}
+    file = Path((job.scorer or "").partition(":")[2])
+    content = local_directory(job.store()).fingerprint(str(file)) if file.is_file() else None
+    return [job.config.to_json(), job.scorer, content, scoring]

@@ -9,17 +9,16 @@ from typing import Any, ClassVar
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.options import option
-from framenest.cli.parameter_types import SERVER, Temperature
+from framenest.cli.options import SERVER, Temperature, option
 from framenest.cli.terminal import note
 from framenest.errors import BudgetError, ConfigError
 from framenest.frames import VideoInfo
 from framenest.lmm import FOR_SERVERS, ImageLimits, Pairing
 from framenest.lmm.client import KEY_VARIABLE, Client
-from framenest.lmm.spoken_lines import TOKENS
+from framenest.lmm.prompt import TOKENS
 from framenest.lmm.times import FUSES
 from framenest.lmm.tokens import CHARACTERS, estimate, largest_budget
-from framenest.transcript.transcript import Transcript
+from framenest.transcript import Transcript
 
 MODEL_PANEL = "The model"
 ANSWER_TOKENS = {True: 8192, False: 1024}

@@ -10,12 +10,10 @@ from rich.markup import escape
 from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
-from framenest.cli.common_options import Common
-from framenest.cli.options import argument, option
-from framenest.cli.output_files import OutputFolder
+from framenest.cli.exports import OutputFolder
+from framenest.cli.options import Common, argument, option
 from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
-from framenest.errors import MissingExtra, ScorerError
-from framenest.installation import install_hint
+from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.scorers import best_to_fetch, choose, prepare, third_party
 from framenest.scorers.onnx_export import export_onnx
 from framenest.text import size_text

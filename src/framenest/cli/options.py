@@ -1,8 +1,4 @@
-"""Command-line options, declared where they are received: `from_parameters` makes options of a command's
-parameters. A parameter whose type is a dataclass is a group of options that commands share: see
-common_options, video_options, scorer_options, model_options, server_options, many_options. The options of the
-method and the scorer are the fields of their configs.
-"""
+"""How options are declared, and the options that most commands share."""
 
 from __future__ import annotations
 
@@ -11,16 +7,138 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, field, fields
-from functools import partial, wraps
-from typing import Any, get_args, get_type_hints
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 import rich_click as click
 from click.core import ParameterSource
 
-from framenest.cli.parameter_types import Budgets, Moment
+from framenest.cli.terminal import detail, err, set_level
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError
+from framenest.processes import DOWNLOAD_VARIABLE
+from framenest.progress import Bars
+from framenest.text import bytes_of, seconds_of
+
+if TYPE_CHECKING:
+    from framenest.cache.directory import DirectoryStore
+    from framenest.frames import VideoInfo
+    from framenest.protocols import Decoder, ManagedStore
+
+SERVER = "server"
+"""A setting that is left to the server: nothing is sent."""
+
+
+class Budgets(click.ParamType[list[int]]):
+    """8 or 8,16,32."""
+
+    name = "K"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
+        if isinstance(value, list):
+            return value
+        try:
+            return [int(part) for part in str(value).split(",")]
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a frame budget; give a whole number, or several with commas", param, ctx
+            )
+
+
+class CommaSeparated(click.ParamType[list[str]]):
+    """Names between commas, each once."""
+
+    name = "TEXT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        found = list(dict.fromkeys(part.strip() for part in str(value).split(",") if part.strip()))
+        if not found:
+            self.fail("give at least one selector", param, ctx)
+        return found
+
+
+class Part(click.ParamType[tuple[int, int]]):
+    """2/8: the second of eight parts."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        found = re.fullmatch(r"(\d+)/(\d+)", str(value))
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            self.fail(f"{value!r} is not a part; write the second of eight as 2/8", param, ctx)
+        return int(found[1]), int(found[2])
+
+
+class SelectorName(click.ParamType[str]):
+    """A selector, in the grammar of `load_selector`; refused before the work where there is none."""
+
+    name = "NAME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        from framenest.selectors import check_selector  # imports all that selects
+
+        check_selector(value)
+        return str(value)
+
+
+class SelectorNames(CommaSeparated):
+    """Selectors between commas."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        return [SelectorName().convert(name, param, ctx) for name in super().convert(value, param, ctx)]
+
+
+class Temperature(click.ParamType[float | None]):
+    """A number; None of "server"."""
+
+    name = "T|server"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | None:
+        try:
+            return None if value == SERVER else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor {SERVER!r}", param, ctx)
+
+
+class Moment(click.ParamType[float]):
+    """Seconds, or [HH:]MM:SS."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        try:
+            return seconds_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Duration(click.ParamType[float]):
+    """Seconds of 90s, 30m, 12h, 7d; a bare number is seconds."""
+
+    name = "DURATION"
+    units: ClassVar = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        if isinstance(value, (int, float)):
+            return value
+        found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", str(value).strip().lower())
+        if found is None or found[2] not in self.units:
+            self.fail(f"{value!r} is not a duration; write it like 90s, 30m, 12h or 7d", param, ctx)
+        return float(float(found[1]) * self.units[found[2]])
+
+
+class Size(click.ParamType[int]):
+    """Bytes of 500MB, 2GiB, 1TB; a bare number is bytes."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return bytes_of(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
 
 METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
@@ -233,3 +351,121 @@ def budgets(help: str, **settings: Any) -> Any:  # noqa: A002 - the command line
         callback=lambda _c, _p, groups: [size for sizes in groups for size in sizes],
         **settings,
     )
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every command takes: the cache, and whether to show progress."""
+
+    cache_place: str | None = option(
+        "Where indexes, features and models are kept; s3:// and other addresses with the extra "
+        "`remote`, then without models. [default: $FRAMENEST_CACHE, or the user's cache]",
+        flag="--cache",
+        metavar="DIR|URL",
+    )
+    quiet: bool = option("Print results and errors only: no facts, notes or progress bars.", short="-q")
+    verbose: bool = option("Say more: which cache and scorer, and every warning.", short="-v")
+    debug: bool = option("Show the traceback of an error.")
+
+    def __post_init__(self) -> None:
+        if self.quiet and self.verbose:
+            raise ConfigError("give --quiet or --verbose, not both")
+        set_level(self.verbose - self.quiet)
+        if self.verbose:
+            detail(f"cache {self.cache.location}")
+
+    @cached_property
+    def cache(self) -> ManagedStore:
+        """Where indexes, features and models are kept."""
+        from framenest.cache.remote import open_store
+
+        return open_store(self.cache_place)
+
+    @property
+    def local(self) -> DirectoryStore:
+        """The directory for what is never at an address: models, fingerprints, downloads."""
+        from framenest.cache.directory import local_directory
+
+        return local_directory(self.cache)
+
+    def bars(self) -> Bars:
+        """Progress bars, as asked for."""
+        return Bars(off=self.quiet, console=err)
+
+
+_NEGATIVE = re.compile(r"-[.]?\d")  # a choice may be a number below zero
+
+
+class ChoicesCommand(click.RichCommand):
+    """A command whose --options takes several values in a row: --options A B C D."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        several = {flag for p in self.params if p.name == "choices" for flag in p.opts}
+        spread: list[str] = []
+        current = ""
+        for place, arg in enumerate(args):
+            if arg.startswith("-") and arg != "-" and not (current and _NEGATIVE.match(arg)):
+                current = arg if arg in several else ""
+                spread.append(arg)
+            elif current and args[place - 1] != current:
+                spread += [current, arg]
+            else:
+                spread.append(arg)
+        return super().parse_args(ctx, spread)
+
+
+CHOICES = option(
+    "The choices, each in quotes if it has spaces; the answer is then a letter.",
+    flag="--options",
+    multiple=True,
+    metavar="A B C …",
+)
+
+
+PLAYLISTS = "Open a VIDEO that names other files or addresses, too: HLS, DASH, ffconcat."
+MAX_DOWNLOAD = option(
+    "The largest VIDEO that is downloaded whole, as servers without range requests make necessary. "
+    f"[default: ${DOWNLOAD_VARIABLE}, or 20GiB]",
+    type=Size(),
+    callback=through_environment(DOWNLOAD_VARIABLE),
+)
+
+
+@dataclass(frozen=True)
+class VideoOptions:
+    """How a video is opened."""
+
+    fps: float | None = option("Frame rate of a folder of numbered images.")
+    stream: int | None = option("Which stream of the file; FFmpeg's choice by default.")
+    decoder: str = option(
+        "pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.", default="pyav", metavar="NAME"
+    )
+
+    allow_playlists: bool = option(PLAYLISTS)
+    max_download: int | None = MAX_DOWNLOAD
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `open_video` takes by name; the limit of downloads reaches it through the environment."""
+        return {name: value for name, value in vars(self).items() if name != "max_download"}
+
+    def open(self, video: str, common: Common) -> Decoder:
+        """The open video."""
+        from framenest.video.opening import open_video
+
+        return open_video(video, **self.settings, store=common.cache)
+
+
+@dataclass(frozen=True)
+class KnownVideo:
+    """How the video of a ranking is opened again."""
+
+    video: str | None = option("Where the video is now, if it has moved.", metavar="PATH")
+    allow_playlists: bool = option(PLAYLISTS)
+    max_download: int | None = MAX_DOWNLOAD
+
+    def reopen(self, info: VideoInfo, common: Common) -> Decoder:
+        """The open video; refused where it has changed."""
+        from framenest.video.opening import reopen
+
+        return reopen(info, self.video, allow_playlists=self.allow_playlists, store=common.cache)

@@ -1,35 +1,68 @@
-"""framenest rank."""
+"""framenest rank"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.choices_option import CHOICES, ChoicesCommand
-from framenest.cli.common_options import Common
-from framenest.cli.feature_options import KeptFeatures
-from framenest.cli.many_options import MANY_PANEL, ManyVideos
-from framenest.cli.options import argument, option
-from framenest.cli.output_files import check_writable
-from framenest.cli.scorer_options import Descriptions, ScorerChoice
-from framenest.cli.terminal import confirm, quiet, write_json
-from framenest.cli.video_options import VideoOptions
-from framenest.config import MECConfig
+from framenest.cli.exports import check_writable
+from framenest.cli.many_videos import MANY_PANEL, ManyVideos
+from framenest.cli.options import CHOICES, ChoicesCommand, Common, VideoOptions, argument, option
+from framenest.cli.scorer_options import Descriptions, KeptFeatures, ScorerChoice
+from framenest.cli.terminal import confirm, note, print_json, quiet
+from framenest.config import IndexConfig, MECConfig
 from framenest.errors import ConfigError, StoreError
-from framenest.progress_bars import Bars
+from framenest.method.index import choose_probes
+from framenest.method.mec import MEC, check_horizon
+from framenest.method.ranking import Ranking
+from framenest.progress import Bars
+from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.text import one_line, slug
 from framenest.transcript import NONE
+from framenest.video.formats import is_remote
 
-if TYPE_CHECKING:  # a server's client waits for imports more than for anything else
-    from framenest.method.look_for import LookFor
+if TYPE_CHECKING:
+    from framenest.method.discovery import LookFor
     from framenest.method.ranking import Ranking
+
+
+def rank_here(
+    video: str,
+    config: MECConfig,
+    scorer: str | None,
+    common: Common,
+    how: VideoOptions,
+    budgets: Sequence[int],
+    settings: Mapping[str, Any],
+) -> Callable[..., Ranking]:
+    """`MEC.rank` of the open video, once it is clear that its ranking serves the budgets."""
+    mec = MEC(config, scorer, store=common.cache, **settings)
+    if is_remote(video):
+        mec.session.begin_loading()  # else once it is clear that this is a video
+    opened = how.open(video, common)
+    check_horizon(budgets, opened, config)
+    if config.index.max_gap is not None:
+        _tell_cost(opened, config.index)
+    return partial(mec.rank, opened)
+
+
+def _tell_cost(video: Decoder, config: IndexConfig) -> None:
+    """How much more --max-gap looks at than the default would."""
+    wanted, usual = (len(choose_probes(video, one)[1]) for one in (config, replace(config, max_gap=None)))
+    if wanted > usual:
+        note(
+            f"--max-gap {config.max_gap:g} looks at {wanted:,} probes instead of {usual:,}: about "
+            f"{wanted / usual:.1f} times the decoding and encoding of a first question"
+        )
+
 
 TOP = 8
 SENT = (
@@ -109,7 +142,7 @@ def rank(
             raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
         if descriptions.look_for:
             raise ConfigError("--look-for is for the question of one video, not for --manifest")
-        from framenest.cli.rank_many import rank_many
+        from framenest.cli.many_videos import rank_many
 
         settings = {"config": config, "scoring": scorer.config, "keep_features": kept.keep_features}
         return rank_many(Path(manifest), output, many, common, video_options, name, settings)
@@ -123,8 +156,6 @@ def rank(
     if server:
         ask = _ask_server(server, video, choices, look_for, config, bars)
     else:
-        from framenest.cli.rank_here import rank_here  # imports decoders and scorers
-
         settings = {"keep_features": kept.keep_features, "scoring": scorer.config, "progress": bars}
         rank_video = rank_here(video, config, name, common, video_options, budgets, settings)
         ask = partial(rank_video, options=choices, look_for=look_for or ())
@@ -168,10 +199,10 @@ def _scorer_name(scorer: ScorerChoice, common: Common, no_question: bool) -> str
 
 def _deliver(ranking: Ranking, budgets: list[int], target: str | None) -> None:
     """Write and print a ranking."""
-    from framenest.cli.ranking_printer import print_facts, print_prefix, print_ranks
+    from framenest.cli.printing import print_facts, print_prefix, print_ranks
 
     if target == "-":
-        write_json(ranking.dumps())
+        print_json(ranking.dumps())
         return
     prefixes = [ranking.prefix(size) for size in budgets]  # refused before a file is written
     if target is not None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, FramenestError, VideoError
-from framenest.method.look_for import LookFor
-from framenest.progress_bars import Bars
+from framenest.method.discovery import LookFor
+from framenest.progress import Bars
 from framenest.text import one_line
 from framenest.video.formats import check_file, is_remote
 
@@ -76,8 +76,7 @@ class RankingServer:
             asked = self._call("POST", "/rankings", request | {"video": registered["video"]["id"]})
             jobs.insert(0, asked["job"])  # the question before the index, which would let it begin
             # While the server works, what its answer is read with is imported.
-            from framenest.method.ranking import RANKING_FORMAT, Ranking
-            from framenest.method.result_loading import read_result
+            from framenest.method.ranking import RANKING_FORMAT, Ranking, read_result
 
             self._wait(asked["job"], bars)
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Options of commands that score frames: the scorer, and what to look for beside the question."""
+"""Options of scorers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from framenest.cli.common_options import Common
-from framenest.cli.options import SCORER_PANEL, option, refuse
+from framenest.cli.options import SCORER_PANEL, Common, Size, option, refuse, through_environment
 from framenest.cli.terminal import detail, note
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ScorerError
-from framenest.method.look_for import Join, LookFor
-from framenest.progress_bars import Bars
+from framenest.method.discovery import Join, LookFor
+from framenest.processes import FEATURES_VARIABLE
+from framenest.progress import Bars
 from framenest.transcript import AUTO
 
 if TYPE_CHECKING:
@@ -108,3 +108,27 @@ class Descriptions:
     def given(self) -> LookFor | None:
         """None where nothing is to be looked for."""
         return LookFor(self.look_for, self.look_for_join) if self.look_for else None
+
+
+@dataclass(frozen=True)
+class FeaturesBound:
+    """How much features may take in the cache, all together."""
+
+    features_limit: int | None = option(
+        "What the features of all videos may take in the cache directory together, such as 50GiB; those "
+        f"unused for longest go. [default: ${FEATURES_VARIABLE}, or 20GiB, and at most half of what is free]",
+        type=Size(),
+        callback=through_environment(FEATURES_VARIABLE),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptFeatures:
+    """Which features are kept."""
+
+    keep_features: bool | None = option(
+        "Keep features in the cache whatever they take, or keep none. [default: up to 512 MiB a video]",
+        flag="--keep-features/--no-keep-features",
+        default=None,
+    )
+    bound: FeaturesBound

@@ -7,14 +7,11 @@ from pathlib import Path
 import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.common_options import Common
-from framenest.cli.options import argument, option
-from framenest.cli.output_files import OutputFile
-from framenest.cli.parameter_types import SelectorName
-from framenest.cli.ranking_printer import note_if_short, print_prefix
+from framenest.cli.exports import OutputFile
+from framenest.cli.options import Common, SelectorName, VideoOptions, argument, option
+from framenest.cli.printing import note_if_short, print_prefix
 from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.terminal import confirm, note
-from framenest.cli.video_options import VideoOptions
 from framenest.selectors import load_selector, selector_names
 
 NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"

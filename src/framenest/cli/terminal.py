@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-from framenest.noted_warnings import CacheWarning, ScorerWarning
+from framenest.errors import CacheWarning, ScorerWarning
 from framenest.text import harmless, harmless_json
 
 TOLD = (CacheWarning, ScorerWarning)
@@ -34,7 +34,7 @@ out = SafeConsole(highlight=False)
 err = SafeConsole(stderr=True, highlight=False)
 
 
-def write_json(text: str) -> None:
+def print_json(text: str) -> None:
     """JSON text on stdout, as it is but for control characters, which become escapes."""
     out.file.write(harmless_json(text))
 

@@ -17,19 +17,18 @@ from framenest.cache.hashes import digest
 from framenest.cache.late_write import finish_writes
 from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
-from framenest.errors import FramenestError, StoreError
+from framenest.errors import CacheWarning, FramenestError, ScorerWarning, StoreError
 from framenest.method.index import SparseIndex
 from framenest.method.indexing import index_key
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
-from framenest.noted_warnings import CacheWarning, ScorerWarning
+from framenest.processes import Cancelled, WorkerLost
 from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
 from framenest.scorers import load_scorer
-from framenest.scorers.feature_parts import LargeFeatures, features_key
+from framenest.scorers.feature_store import LargeFeatures, features_key
 from framenest.session import Session
 from framenest.text import clock, one_line
 from framenest.video.opening import open_video
-from framenest.worker_process import Cancelled, WorkerLost
 
 
 @dataclass(frozen=True)

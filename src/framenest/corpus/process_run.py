@@ -11,8 +11,7 @@ from typing import Any
 
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, WorkQueue
 from framenest.errors import FramenestError
-from framenest.processes import cores
-from framenest.worker_process import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
+from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess, cores
 
 log = logging.getLogger("framenest")
 POLL = 0.2

@@ -1,29 +1,207 @@
-"""The same batch on a Ray cluster: a task per video, and actors that run the scorer where there are GPUs.
-
-Only names and outcomes pass through the driver. A task lost with its node is retried elsewhere; keys are
-content hashes, so doing one twice changes nothing.
-"""
+"""Batches on a Ray cluster, with scorers that serve many workers."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cachetools import LRUCache, cached
+from numpy.typing import NDArray
 
+from framenest.cache.directory import DirectoryStore, local_directory
+from framenest.config import ScorerConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, WorkQueue
 from framenest.corpus.process_run import POLL
-from framenest.corpus.remote_scorer import PATIENCE, BatchingEncoder, RemoteScorer
 from framenest.errors import ConfigError, FramenestError, MissingExtra
+from framenest.frames import FrameBatch
+from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
+from framenest.protocols import Encoded, Scorer
+from framenest.scorers import load_scorer
 from framenest.text import one_line
 from framenest.video.formats import is_remote
-from framenest.worker_process import ProcessLimits, WorkerLost
+
+LARGEST_BATCH = 64
+"""Frames of several videos that are encoded together at most."""
+PATIENCE = 8
+"""Times the limit of one call that a video waits for an encoder: pictures of others may hang there first."""
+
+_Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
+
+
+class BatchingEncoder:
+    """An actor around a scorer. Requests that come while it encodes wait and are then encoded together.
+
+    The scorer runs in a process of its own: pictures that kill it, or on which it hangs, do not end the
+    actor and what waits there. What was encoded together is then encoded one by one, so that only the
+    video to blame fails.
+    """
+
+    def __init__(self, job: BatchJob, limits: ProcessLimits) -> None:
+        folder = local_directory(job.store()).root
+        self._process = WorkerProcess(_load, str(job.scorer), str(folder), job.scoring, limits=limits)
+        self._waiting: list[_Request] = []
+        self._task: asyncio.Task[None] | None = None
+        self._one = asyncio.Lock()  # a scorer does one thing at a time
+
+    async def traits(self) -> dict[str, Any]:
+        """The scorer's attributes: name, version, inputs and relevance."""
+        found: dict[str, Any] = await self._ask("traits")
+        return found
+
+    async def encode(self, frames: FrameBatch) -> Encoded:
+        """As Scorer.encode, together with what others asked for meanwhile."""
+        future: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
+        self._waiting.append((frames, future))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._drain())
+        return await future
+
+    async def match(self, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
+        """As Scorer.match; reference: None where it is `encoded`, which is then not sent twice."""
+        relevance: NDArray[np.float32] = await self._ask("match", encoded, question, reference)
+        return relevance
+
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        """What a function in the scorer's process returns; raises WorkerLost where that broke down."""
+        async with self._one:
+            return await asyncio.to_thread(self._wait, method, *arguments)
+
+    def _wait(self, *call: Any) -> Any:
+        self._process.send(*call)
+        while (message := self._process.poll(POLL)) is None:
+            pass
+        return message[1]
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            await self._answer(self._next_batch())
+
+    async def _answer(self, requests: list[_Request]) -> None:
+        try:
+            results = await self._ask("encode", [frames for frames, _ in requests])
+        except Exception as error:
+            if len(requests) == 1:
+                requests[0][1].set_exception(_blame(error, requests[0][0]))
+            else:  # only the one to blame shall fail
+                for request in requests:
+                    await self._answer([request])
+            return
+        for (_, future), encoded in zip(requests, results, strict=True):
+            future.set_result(encoded)
+
+    def _next_batch(self) -> list[_Request]:
+        """The first request, and others with pictures of its shapes up to LARGEST_BATCH frames."""
+        shapes, count = _shapes(self._waiting[0][0]), 0
+        taken: list[_Request] = []
+        for request in list(self._waiting):
+            if _shapes(request[0]) == shapes and (not taken or count + len(request[0]) <= LARGEST_BATCH):
+                count += len(request[0])
+                taken.append(request)
+                self._waiting.remove(request)
+        return taken
+
+
+def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> Callable[..., Any]:
+    """In the scorer's process: the functions that BatchingEncoder asks for."""
+    loaded = load_scorer(scorer, DirectoryStore(folder), scoring)
+    functions: dict[str, Callable[..., Any]] = {
+        "traits": partial(_traits, loaded),
+        "encode": partial(_encode, loaded),
+        "match": partial(_match, loaded),
+    }
+    return lambda name, *arguments: functions[name](*arguments)
+
+
+def _traits(scorer: Scorer) -> dict[str, Any]:
+    return {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
+
+
+def _encode(scorer: Scorer, batches: list[FrameBatch]) -> list[Encoded]:
+    """The features of each batch, encoded in one call."""
+    encoded = scorer.encode(FrameBatch.join(batches))
+    bounds = itertools.pairwise([0, *itertools.accumulate(map(len, batches))])
+    return [{name: np.asarray(rows)[a:b] for name, rows in encoded.items()} for a, b in bounds]
+
+
+def _match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
+    return scorer.match(encoded, question, reference=encoded if reference is None else reference)
+
+
+def _blame(error: Exception, frames: FrameBatch) -> Exception:
+    """The error, with the frames that the scorer broke down on."""
+    if not isinstance(error, WorkerLost) or error.kind == "StartFailed" or not len(frames):
+        return error
+    first, last = frames.frames[0], frames.frames[-1]
+    return WorkerLost(f"the scorer broke down on its frames {first} to {last} ({error})", error.kind)
+
+
+def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
+    return tuple(pixels.shape[1:] for pixels in batch.pixels)
+
+
+class RemoteScorer:
+    """A Scorer whose work BatchingEncoder actors do, in turn. Small; travels between machines.
+
+    traits: what BatchingEncoder.traits returns. patience: seconds to wait for an answer; None for ever.
+    """
+
+    def __init__(self, traits: dict[str, Any], actors: Sequence[Any], patience: float | None = None) -> None:
+        self.name, self.version = traits["name"], traits["version"]
+        self.inputs, self.relevance = traits["inputs"], traits["relevance"]
+        self.actors = actors
+        self._patience = patience
+        self._calls = 0
+        self._waited = 0.0
+        self._since: float | None = None
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this scorer has waited for answers: no fault of the video that asked."""
+        since = self._since
+        return self._waited + (0.0 if since is None else time.monotonic() - since)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        """As Scorer.encode."""
+        encoded: Encoded = self._call("encode", frames)
+        return encoded
+
+    def match(
+        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
+    ) -> NDArray[np.float32]:
+        """As Scorer.match."""
+        other = None if reference is encoded else reference
+        relevance: NDArray[np.float32] = self._call("match", encoded, question, other)
+        return relevance
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        import ray
+
+        actor = self.actors[self._calls % len(self.actors)]
+        self._calls += 1
+        self._since = time.monotonic()
+        try:
+            return ray.get(getattr(actor, method).remote(*arguments), timeout=self._patience)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, FramenestError):  # as it was there, without the way it came
+                raise error.cause from None
+            raise
+        except ray.exceptions.GetTimeoutError:
+            raise WorkerLost(f"no answer from an encoder in {self._patience:g} s", "TimeLimit") from None
+        except ray.exceptions.RayActorError as error:  # with its node, again and again
+            raise WorkerLost(f"its encoder was lost ({type(error).__name__})") from None
+        finally:
+            self._waited, self._since = self.waited, None
+
 
 RETRIES = 5
 """How often a task, or a request to an encoder, is retried when its worker or node is lost."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from framenest.cache.atomic_file import write_atomic
+from framenest.cache.files import write_atomic
 from framenest.corpus.batch_job import Group, ItemOutcome
 from framenest.errors import StoreError
 

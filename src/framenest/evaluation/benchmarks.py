@@ -1,24 +1,99 @@
-"""Multiple-choice questions of the four benchmarks, from the rows of their own annotation files.
-
-Each reader takes a row as the benchmark's authors publish it, and as lmms-eval's copy of the data set
-has it where the two differ.
-"""
+"""Benchmarks: their questions and their videos."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from framenest.errors import ConfigError, StoreError
-from framenest.evaluation.query_text import QueryText
+from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.lmm.prompt import DIRECTLY
 from framenest.method.mec import with_options
 from framenest.records import read_rows
-from framenest.selectors import FILE
+from framenest.selectors import FILE, check_selector
+from framenest.video.formats import VIDEO_SUFFIXES
+
+KINDS = ("question", "question+options")
+
+
+@dataclass(frozen=True)
+class QueryText:
+    """`question` or `question+options` for all selectors, and exceptions by selector.
+
+    The paper has the same question text for all; WFS-SB's released code scores the choices, too:
+
+    >>> text = QueryText.parse("question,wfs-sb=question+options")
+    >>> text.kind("wfs-sb"), text.kind("mec:no-zoom")
+    ('question+options', 'question')
+    """
+
+    default: str = "question"
+    exceptions: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> QueryText:
+        """From KIND and SELECTOR=KIND between commas; what is said of `mec` holds for `mec:SETTINGS`, too."""
+        default, exceptions = cls.default, {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            selector, _, kind = part.rpartition("=")
+            if kind not in KINDS:
+                raise ConfigError(
+                    f"query = {part!r}; it must be one of {', '.join(KINDS)}, or SELECTOR=… with one of them"
+                )
+            if selector:
+                check_selector(selector)
+                exceptions[selector] = kind
+            else:
+                default = kind
+        return cls(default, tuple(sorted(exceptions.items())))
+
+    def __str__(self) -> str:
+        return ",".join([self.default, *(f"{selector}={kind}" for selector, kind in self.exceptions)])
+
+    def kind(self, selector: str) -> str:
+        """What a selector scores frames for."""
+        own = dict(self.exceptions)
+        return own.get(selector) or own.get(selector.partition(":")[0]) or self.default
+
+
+class MediaFolder:
+    """Files below a folder by the names that annotations use: a path, a file name, or one without suffix.
+
+    suffixes: which files may stand for a name without one; subtitles and notes often lie beside a video.
+    """
+
+    def __init__(self, root: str | Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> None:
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise StoreError(f"{self.root}: no such folder")
+        self._by_name: dict[str, Path] = {}
+        for file in sorted(f for f in self.root.rglob("*") if f.is_file()):
+            self._by_name.setdefault(file.name, file)
+            if file.suffix.lower() in suffixes:
+                self._by_name.setdefault(file.stem, file)
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Those that are not here, each once."""
+        return [name for name in dict.fromkeys(names) if self._path(name) is None]
+
+    def find(self, name: str) -> Path:
+        """The file that a name means; VideoError where there is none.
+
+        >>> MediaFolder(".").find("kiln").name
+        'kiln.mp4'
+        """
+        found = self._path(name)
+        if found is None:
+            raise VideoError(f"{name}: no such file in {self.root}")
+        return found
+
+    def _path(self, name: str) -> Path | None:
+        direct = self.root / name
+        return direct if direct.is_file() else self._by_name.get(Path(name).name)
+
 
 LETTERS = "ABCDEFGHIJ"
 Row = Mapping[str, Any]

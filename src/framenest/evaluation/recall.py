@@ -1,8 +1,4 @@
-"""Evidence recall: does a selection hold a frame of what the question asks about?
-
-Every measure is a function of one question's selections; `summarise` averages them over a question set
-with bootstrap confidence intervals.
-"""
+"""Recall: how often a selection shows the moment that answers the question."""
 
 from __future__ import annotations
 

@@ -1,32 +1,52 @@
-"""Selectors over a question set: outcomes, summaries, the paper's ablations."""
+"""Recall runs: selectors over grounded questions, and their tables and plots."""
 
 from __future__ import annotations
 
+import csv
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import PRESETS
-from framenest.errors import ConfigError
-from framenest.evaluation import recall
+from framenest.errors import ConfigError, MissingExtra, StoreError
 from framenest.evaluation.grounded_questions import GroundedQuestion
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
-from framenest.method import appearance
+from framenest.evaluation.recall import (
+    REGIMES,
+    RecallOutcome,
+    covered,
+    first_hit,
+    hit,
+    largest_gap,
+    most_similar,
+    near_duplicates,
+    nesting,
+    redundancy,
+    summarise,
+)
+from framenest.method import cues
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder, Progress, Scorer
 from framenest.selectors import load_selector, needs_scorer
-from framenest.selectors.rule_selector import THUMBNAIL
+from framenest.selectors.by_name import THUMBNAIL
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 
 _NO = [name for name in PRESETS if name.startswith("no-")]
+
+
 COMPONENTS = ("uniform", "paper", "static-weights", "evidence-only", *_NO)
+
+
 SCHEDULES = ("uniform", *(name for name in PRESETS if name not in (*_NO, "evidence-only", "residual")))
 """The rows of the paper's two ablation tables."""
+
+
 HORIZONS = (8, 16, 32, 64, 128, 256)
 
 
@@ -52,7 +72,7 @@ def evaluate(
         progress: Called as progress(stage, done, total).
 
     Returns:
-        {"questions": n, "seeds": n, "selectors": {name: summary}}; `recall.summarise` says what each has.
+        {"questions": n, "seeds": n, "selectors": {name: summary}}; `summarise` says what each has.
 
     Example:
         >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
@@ -65,7 +85,7 @@ def evaluate(
     return {
         "questions": len(questions),
         "seeds": seeds,
-        "selectors": {name: recall.summarise(rows, weights, seeds) for name, rows in outcomes.items()},
+        "selectors": {name: summarise(rows, weights, seeds) for name, rows in outcomes.items()},
     }
 
 
@@ -73,16 +93,16 @@ def ablations(
     questions: Sequence[GroundedQuestion], session: Session, *, progress: Progress = lambda *_: None
 ) -> dict[str, Any]:
     """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
-    budgets = [k for group in recall.REGIMES.values() for k in group]
+    budgets = [k for group in REGIMES.values() for k in group]
     specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS if name != "residual"}
     outcomes = collect(questions, specs, budgets, session, progress=progress)
-    rows = {name: _row(recall.summarise(found), budgets) for name, found in outcomes.items()}
+    rows = {name: _row(summarise(found), budgets) for name, found in outcomes.items()}
     horizons: dict[str, dict[str, float]] = {}
     for horizon in HORIZONS:
         fitting = [k for k in budgets if k <= horizon]
         one = {"mec": f"mec:horizon={horizon}"}
         found = collect(questions, one, fitting, session, progress=progress)["mec"]
-        summary = recall.summarise(found)
+        summary = summarise(found)
         horizons[str(horizon)] = {str(k): summary[str(k)]["hit"] for k in fitting}
     return {
         "questions": len(questions),
@@ -94,7 +114,7 @@ def ablations(
 
 def _row(summary: dict[str, Any], budgets: Sequence[int]) -> dict[str, float]:
     average = float(np.mean([summary[str(k)]["hit"] for k in budgets]))
-    return {name: summary["all"][name] for name in recall.REGIMES} | {"average": average}
+    return {name: summary["all"][name] for name in REGIMES} | {"average": average}
 
 
 def collect(
@@ -105,7 +125,7 @@ def collect(
     *,
     seeds: int = 1,
     progress: Progress = lambda *_: None,
-) -> dict[str, list[recall.RecallOutcome]]:
+) -> dict[str, list[RecallOutcome]]:
     """What every selector did on every question.
 
     Args:
@@ -122,7 +142,7 @@ def collect(
     Raises:
         ConfigError: Several seeds for a scorer that draws nothing, or a timeline for one that needs pictures.
     """
-    outcomes: dict[str, list[recall.RecallOutcome]] = {name: [] for name in specs}
+    outcomes: dict[str, list[RecallOutcome]] = {name: [] for name in specs}
     scorer = session.scorer if any(needs_scorer(spec) for spec in specs.values()) else None
     noisy = scorer if isinstance(scorer, NoisyTruthScorer) else None
     if seeds > 1 and noisy is None:
@@ -154,25 +174,25 @@ def collect(
 
 def _judge(
     selection: Selection, entry: GroundedQuestion, looks: _Looks | None, spent: float
-) -> recall.RecallOutcome:
+) -> RecallOutcome:
     """All measures of one selection; those of looks are None on a timeline, which has none."""
-    outcome = recall.RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
+    outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)
-        nearest = None if looks is None else recall.most_similar(looks.of(prefix))
+        nearest = None if looks is None else most_similar(looks.of(prefix))
         outcome.by_budget[budget] = {
-            "hit": float(recall.hit(prefix.seconds, entry.intervals)),
-            "covered": recall.covered(prefix.seconds, entry.intervals),
-            "largest_gap": recall.largest_gap(prefix.seconds, selection.video.duration),
-            "redundancy": None if nearest is None else recall.redundancy(nearest),
-            "near_duplicates": None if nearest is None else recall.near_duplicates(nearest),
-            "nesting": recall.nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
+            "hit": float(hit(prefix.seconds, entry.intervals)),
+            "covered": covered(prefix.seconds, entry.intervals),
+            "largest_gap": largest_gap(prefix.seconds, selection.video.duration),
+            "redundancy": None if nearest is None else redundancy(nearest),
+            "near_duplicates": None if nearest is None else near_duplicates(nearest),
+            "nesting": nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
             "frames": float(len(prefix)),
         }
     *_, largest = selection.prefixes.values()
     if largest.ranks is not None:
         outcome.ranked = True
-        outcome.first_hit = recall.first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
+        outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
     return outcome
 
 
@@ -182,8 +202,71 @@ class _Looks:
     def __init__(self, selection: Selection, video: Decoder, session: Session, scorer: Scorer | None) -> None:
         chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
         seen = session.features(video, scorer, THUMBNAIL).see(chosen, "selected frames")
-        self._frames, self._vectors = seen.frames, appearance.encode(seen.thumbnails).astype(np.float64)
+        self._frames, self._vectors = seen.frames, cues.encode(seen.thumbnails).astype(np.float64)
 
     def of(self, prefix: Prefix) -> NDArray[np.float64]:
         """(K, d) unit vectors."""
         return self._vectors[np.isin(self._frames, prefix.frames)]
+
+
+def write_csv(result: dict[str, Any], path: str | Path) -> None:
+    """One row per selector and budget."""
+    rows = [
+        {"selector": name, "budget": budget, **measures}
+        for name, summary in result["selectors"].items()
+        for budget, measures in summary.items()
+        if budget != "all"
+    ]
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def plotting() -> Any:
+    """matplotlib's pyplot; asked for before the work, where there will be something to plot."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtra("plots", "matplotlib") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Recall over budgets with its confidence band, and recall over seconds; PNG, SVG or PDF by the name."""
+    pyplot = plotting()
+
+    figure, (by_budget, by_time) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for name, summary in result["selectors"].items():
+        budgets = [int(k) for k in summary if k != "all"]
+        hits = [summary[str(k)]["hit"] for k in budgets]
+        (line,) = by_budget.plot(budgets, hits, marker="o", markersize=4, label=name)
+        low, high = ([summary[str(k)][side] for k in budgets] for side in ("hit_low", "hit_high"))
+        by_budget.fill_between(budgets, low, high, color=line.get_color(), alpha=0.08)
+        whole = summary["all"]
+        by_time.scatter(max(whole["seconds"], 1e-3), whole["objective"], color=line.get_color(), s=40)
+        by_time.annotate(name, (max(whole["seconds"], 1e-3), whole["objective"]), xytext=(5, 4),
+                         textcoords="offset points", fontsize=8)  # fmt: skip
+    by_budget.set_xscale("log", base=2)
+    by_budget.set_xticks(budgets, [str(k) for k in budgets])
+    by_budget.set(xlabel="frame budget K", ylabel="questions with a frame in an interval", ylim=(0, 1.02))
+    by_budget.legend(fontsize=8)
+    by_budget.grid(alpha=0.3)
+    by_time.set_xscale("log")
+    by_time.set(xlabel="seconds per question, all budgets", ylabel="mean over budgets", ylim=(0, 1.02))
+    by_time.grid(alpha=0.3)
+    figure.suptitle(f"Evidence recall over {result['questions']} questions")
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be written ({error})") from error
+    finally:
+        pyplot.close(figure)

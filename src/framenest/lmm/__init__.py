@@ -4,9 +4,9 @@ messages(prefix, question, style=…) makes a Request. `framenest.lmm.client` se
 `framenest.lmm.local` to a transformers model in this process.
 """
 
-from framenest.image_limits import ImageLimits
+from framenest.images import ImageLimits
+from framenest.lmm.messages import FOR_SERVERS, STYLES, messages
 from framenest.lmm.request import Request
-from framenest.lmm.styles import FOR_SERVERS, STYLES, messages
 from framenest.lmm.times import PAIRINGS, Pairing
 from framenest.lmm.tokens import Tokens, estimate
 

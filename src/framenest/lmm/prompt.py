@@ -1,13 +1,16 @@
-"""The prompt: a question, its options by letter, and instructions for the answer."""
+"""The text around the frames."""
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections.abc import Sequence
 
 from framenest.errors import ConfigError
+from framenest.lmm.tokens import CHARACTERS
 from framenest.text import seconds_of
+from framenest.transcript import Transcript
 
 DIRECTLY = "Answer with the option's letter from the given choices directly."
 CITE = "After each statement give the times of the frames that show it in square brackets, as [12.3s]."
@@ -110,3 +113,43 @@ def citations(answer: str, *told: Sequence[float]) -> list[tuple[int, int, list[
                 places = [place for place, mine in enumerate(tenths) if nearest in mine]
                 made.append((*time.span(), places))
     return [one for one in made if one[2]]
+
+
+AROUND = 10.0
+"""Seconds from a frame within which something said is sent beside it."""
+TOKENS = 2000
+
+
+def spoken_lines(transcript: Transcript, seconds: Sequence[float], tokens: int = TOKENS) -> list[str]:
+    """What is said around each frame: every line once, beside the nearest frame, within ten seconds of it.
+
+    Args:
+        transcript: what is said in the video.
+        seconds: the frames' times.
+        tokens: how many all lines together may take, by estimate; those farthest from a frame are left out.
+
+    Returns:
+        A text for each frame, empty where nothing is said.
+
+    >>> from framenest.transcript import Line
+    >>> said = Transcript("kiln.srt", (Line(7.0, 9.0, "Now we fire it."), Line(60.0, 62.0, "It cools.")))
+    >>> spoken_lines(said, [2.0, 8.0, 30.0])
+    ['', 'Now we fire it.', '']
+    """
+    found: list[tuple[float, int, str, int]] = []  # seconds away, place, words, place of its frame
+    for place, (start, end, text) in enumerate(transcript.lines):
+        away = [max(start - second, second - end, 0.0) for second in seconds]
+        middle = (start + end) / 2
+        frame = min(range(len(away)), key=lambda i: (away[i], abs(seconds[i] - middle)))
+        if away[frame] <= AROUND:
+            found.append((away[frame], place, text, frame))
+    kept, left = [], tokens
+    for entry in sorted(found):
+        left -= math.ceil(len(entry[2]) / CHARACTERS) + 1
+        if left < 0:
+            break
+        kept.append(entry)
+    said: list[list[str]] = [[] for _ in seconds]
+    for _, _, text, frame in sorted(kept, key=lambda entry: entry[1]):
+        said[frame].append(text)
+    return [" ".join(texts) for texts in said]

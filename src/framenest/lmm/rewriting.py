@@ -13,7 +13,7 @@ from framenest.lmm.answer import Answerer
 from framenest.lmm.prompt import lettered
 from framenest.lmm.request import Request
 from framenest.lmm.tokens import CHARACTERS, Tokens
-from framenest.method.look_for import LookFor
+from framenest.method.discovery import LookFor
 from framenest.method.prefix import Prefix
 
 MOST = 4

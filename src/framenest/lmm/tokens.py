@@ -1,16 +1,13 @@
-"""Estimates of a request's tokens, from the models' own resizing rules and the length of the text.
-
-The numbers are those of the checkpoints' published processor settings. A server may be set otherwise; then
-`per_frame` says what one frame costs there.
-"""
+"""How many tokens frames cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from framenest.lmm.times import FUSES, PAIR, Pairing, pairing_of, sent_places
+from framenest.lmm.times import FUSES, NEAR, PAIR, Pairing, fused, pairing_of, sent_places
 
 QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
 QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, at least and at most
@@ -114,3 +111,61 @@ def largest_budget(budgets: Sequence[int], cost: Callable[[int], int], max_token
     4
     """
     return max((budget for budget in budgets if cost(budget) <= max_tokens), default=None)
+
+
+@dataclass(frozen=True)
+class PairingCost:
+    """How a request for a model that fuses two frames is made up.
+
+    Attributes:
+        pairing: as it was asked for.
+        pairs: how many times two different frames share one set of tokens and one time.
+        alone: how many frames have a set of tokens and their own time.
+        tokens: the estimate for the whole request under each pairing of a video.
+    """
+
+    pairing: Pairing
+    pairs: int
+    alone: int
+    tokens: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        style: str,
+        seconds: Sequence[float],
+        size: tuple[int, int],
+        text: str,
+        pairing: Pairing,
+        frame_pixels: int | None = None,
+    ) -> PairingCost | None:
+        """None where nothing is fused: another kind of model, or images instead of a video.
+
+        The arguments are those of `estimate`.
+
+        >>> print(PairingCost.of("qwen", [10.0, 90.0, 92.0], (640, 352), "What is it?", "auto"))
+        pairing auto: 1 pair within 2 s, 1 frame alone: about 477 tokens (pairs 477, duplicate 706)
+        """
+        if style not in FUSES or pairing == "images":
+            return None
+        groups = fused(pairing, seconds)
+        pairs = sum(first != second for first, second in groups)
+        of_a_video: tuple[Pairing, ...] = ("auto", "pairs", "duplicate")
+        tokens = {
+            str(one): estimate(style, seconds, size, text, pairing=one, frame_pixels=frame_pixels).total
+            for one in of_a_video
+        }
+        return cls(pairing, pairs, len(groups) - pairs, tokens)
+
+    def __str__(self) -> str:
+        near = f" within {NEAR:g} s" if self.pairing == "auto" else ""
+        frames = "frame" if self.alone == 1 else "frames"
+        others = ", ".join(f"{name} {count:,}" for name, count in self.tokens.items() if name != self.pairing)
+        return (
+            f"pairing {self.pairing}: {self.pairs} {'pair' if self.pairs == 1 else 'pairs'}{near}, "
+            f"{self.alone} {frames} alone: about {self.tokens[self.pairing]:,} tokens ({others})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, for a request's file."""
+        return vars(self).copy()

@@ -1,16 +1,92 @@
-"""Evidence on the probes, the segments worth a closer look, anchors and zoom frames."""
+"""Evidence, activation, anchors and zoom."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import DiscoveryConfig
-from framenest.method.candidate_pool import Cues
-from framenest.method.probes import interior, segments
+from framenest.errors import ConfigError
+from framenest.method.index import interior, segments
+
+Cues = Mapping[str, NDArray[np.float32]]
+"""(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
+Join = Literal["any", "all"]
+JOINS: tuple[Join, ...] = get_args(Join)
+MOST = 16
+"""Descriptions for one question; each costs a comparison with every candidate."""
+
+
+@dataclass(frozen=True)
+class LookFor:
+    """What to look for beside a question. Image-text models want descriptions, not questions.
+
+    Attributes:
+        texts: descriptions, as "a potter opens a kiln".
+        join: "any": a frame that shows one of them, or answers the question, is relevant; "all": the ranks
+            go to one description after the other, so that each gets its share of every budget.
+        written_by: the model that wrote them; None where a person did.
+
+    Raises:
+        ConfigError: no description, an empty one, or too many.
+
+    >>> LookFor(("a potter opens a kiln", "cups on a shelf"), join="all").join
+    'all'
+    """
+
+    texts: tuple[str, ...]
+    join: Join = "any"
+    written_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.join not in JOINS:
+            raise ConfigError(f"descriptions are joined by {' or '.join(JOINS)}, not {self.join!r}")
+        if not 1 <= len(self.texts) <= MOST or not all(text.strip() for text in self.texts):
+            raise ConfigError(f"give 1 to {MOST} descriptions to look for, none of them empty")
+
+    @classmethod
+    def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:
+        """From what a caller gives; None where that is nothing."""
+        if isinstance(given, str):
+            raise ConfigError("look_for is a list of descriptions, not one text")
+        if given is None or isinstance(given, LookFor):
+            return given
+        return cls(tuple(given)) if given else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"texts": list(self.texts), "join": self.join, "written_by": self.written_by}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LookFor:
+        return cls(tuple(data["texts"]), data["join"], data["written_by"])
+
+
+def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """(n,) 1 − Π(1 − ρ): how surely a frame matches one of the texts. matches: (n,) each, in [0, 1].
+
+    >>> noisy_or([np.array([0.5, 0.0], np.float32), np.array([0.5, 1.0], np.float32)]).tolist()
+    [0.75, 1.0]
+    """
+    if len(matches) == 1:
+        return matches[0]
+    missed = np.prod([1.0 - match.astype(np.float64) for match in matches], axis=0)
+    return np.asarray(1.0 - missed, dtype=np.float32)
+
+
+def each_evidence(
+    evidence: NDArray[np.float32],
+    relevance: NDArray[np.float32],
+    matches: Sequence[NDArray[np.float32]],
+    weight: float,
+) -> NDArray[np.float32]:
+    """(m, n) the evidence for each description alone: its own relevance in place of the joined one."""
+    rest = evidence.astype(np.float64) - weight * relevance.astype(np.float64)
+    return np.stack([rest + weight * match.astype(np.float64) for match in matches]).astype(np.float32)
 
 
 def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
-from framenest.method.appearance import similarity_rows
+from framenest.method.cues import similarity_rows
 
 Floats = NDArray[np.float64]
 

@@ -14,9 +14,8 @@ from framenest.errors import IndexMismatch, VideoError
 from framenest.method import discovery
 from framenest.method.index import INDEX_FORMAT, SparseIndex, choose_probes
 from framenest.protocols import Decoder, Store
-from framenest.scorers.feature_cache import FeatureCache
-from framenest.scorers.features import Features
-from framenest.scorers.held_pictures import on_the_way
+from framenest.scorers.feature_store import Features
+from framenest.scorers.video_features import FeatureCache, on_the_way
 from framenest.session import Session, Video
 
 

@@ -12,25 +12,22 @@ from numpy.typing import NDArray
 
 from framenest.config import MECConfig, RankingConfig, ScorerConfig
 from framenest.errors import BudgetError, ConfigError
-from framenest.method import appearance, discovery
-from framenest.method.candidate_pool import CandidatePool
+from framenest.method import discovery
+from framenest.method.candidate_pool import CandidatePool, Stats
+from framenest.method.cues import change, encode, observability
+from framenest.method.discovery import LookFor, each_evidence, noisy_or
 from framenest.method.greedy import Greedy, greedy
 from framenest.method.index import SparseIndex, choose_probes, window
 from framenest.method.indexing import Indexing
-from framenest.method.joined_matches import each_evidence, noisy_or
-from framenest.method.look_for import LookFor
-from framenest.method.observability import observability
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.method.residual import residual
-from framenest.method.stats import Stats
-from framenest.progress_bars import ShowProgress
+from framenest.progress import ShowProgress, Timing
 from framenest.protocols import Decoder, Scorer, Store
-from framenest.scorers.feature_cache import FeatureCache
-from framenest.scorers.features import Features
+from framenest.scorers.feature_store import Features
 from framenest.scorers.reranker import refine
+from framenest.scorers.video_features import FeatureCache
 from framenest.session import Session, Video
-from framenest.timing import Timing
 
 
 class MEC:
@@ -227,8 +224,8 @@ class MEC:
         zoom_matches = [cache.relevance(zoomed, one, probes) for one in texts]
         zoom_cues = {"relevance": noisy_or(zoom_matches)}
         with session.timing("zoom"):
-            vectors = appearance.encode(zoomed.thumbnails)
-            zoom_cues["change"] = appearance.change(zoomed.frames, vectors, index.frames, index.appearance)
+            vectors = encode(zoomed.thumbnails)
+            zoom_cues["change"] = change(zoomed.frames, vectors, index.frames, index.appearance)
             zoom_cues["observability"] = observability(zoomed.thumbnails, index.config)
         if text is not None:
             zoom_cues["text"] = text.cue(zoomed.frames)

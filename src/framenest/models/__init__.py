@@ -14,9 +14,7 @@ from pathlib import Path
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import MissingExtra, ScorerError
 from framenest.models.catalogue import CATALOGUE, ModelEntry
-from framenest.models.hub import Checkpoint, HubRepo, from_folder
-from framenest.models.model_file import ModelFile, damaged
-from framenest.models.wheels import TAGS, WheelFile
+from framenest.models.downloads import TAGS, Checkpoint, HubRepo, ModelFile, WheelFile, damaged, from_folder
 from framenest.protocols import Progress
 
 __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",

@@ -6,9 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 
 from framenest.cache.directory import DirectoryStore
-from framenest.models.hub import HubRepo
-from framenest.models.model_file import ModelFile, damaged
-from framenest.models.wheels import TAGS, WheelFile
+from framenest.models.downloads import TAGS, HubRepo, ModelFile, WheelFile, damaged
 
 MB = 10**6
 

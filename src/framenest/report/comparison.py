@@ -10,8 +10,7 @@ from PIL import Image
 
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
-from framenest.report.canvas import PixelCanvas
-from framenest.report.contact_sheet import ACCENT, FAINT, INK, PAPER
+from framenest.report.contact_sheet import ACCENT, FAINT, INK, PAPER, PixelCanvas
 from framenest.text import clock
 
 WIDTH, MARGIN, LEFT, TOP, SHOWN = 1200, 16, 166, 78, 8

@@ -1,17 +1,120 @@
-"""A contact sheet: the chosen frames in time order, with their ranks and times, on one picture."""
+"""Contact sheets, and the canvas that figures share."""
 
 from __future__ import annotations
 
+import html
 import math
 import textwrap
 from collections.abc import Sequence
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
+from framenest.images import data_url, encode_image
 from framenest.method.prefix import Prefix
-from framenest.report.canvas import PixelCanvas
 from framenest.text import clock
+
+Colour = tuple[int, int, int]
+
+
+class PixelCanvas:
+    """Draws with Pillow; `scale` pixels per unit of length."""
+
+    def __init__(self, width: float, height: float, paper: Colour, scale: float = 1.5) -> None:
+        self._scale = scale
+        self.image = Image.new("RGB", (round(width * scale), math.ceil(height * scale)), paper)
+        self._draw = ImageDraw.Draw(self.image)
+
+    def rectangle(self, x: float, y: float, width: float, height: float, fill: Colour) -> None:
+        s = self._scale
+        right, bottom = max(x * s, (x + width) * s - 1), max(y * s, (y + height) * s - 1)
+        self._draw.rectangle((x * s, y * s, right, bottom), fill=fill)
+
+    def line(self, x: float, y: float, to_x: float, to_y: float, colour: Colour, width: float) -> None:
+        s = self._scale
+        self._draw.line((x * s, y * s, to_x * s, to_y * s), fill=colour, width=max(1, round(width * s)))
+
+    def text(self, x: float, y: float, text: str, size: float, colour: Colour, anchor: float = 0.0) -> None:
+        """y is the top of the text; anchor the share of its width that lies left of x."""
+        s = self._scale
+        font = ImageFont.load_default(size * s)
+        left = x * s - anchor * self._draw.textlength(text, font=font)
+        self._draw.text((left, y * s), text, fill=colour, font=font)
+
+    def picture(self, x: float, y: float, width: float, height: float, pixels: Pixels) -> None:
+        s = self._scale
+        size = (max(1, round(width * s)), max(1, round(height * s)))
+        scaled = Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS)
+        self.image.paste(scaled, (round(x * s), round(y * s)))
+
+    def png(self) -> bytes:
+        return encode_image(self.image, "png")
+
+
+class SvgCanvas:
+    """Writes SVG with embedded pictures; text stays text."""
+
+    def __init__(self, width: float, height: float, paper: Colour) -> None:
+        self._head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}" '
+            f'width="{_n(width)}" height="{_n(height)}" font-family="Helvetica, Arial, sans-serif">'
+        )
+        self._parts: list[str] = []
+        self.rectangle(0, 0, width, height, paper)
+
+    def rectangle(self, x: float, y: float, width: float, height: float, fill: Colour) -> None:
+        self._parts.append(f'<rect {_box(x, y, width, height)} fill="{_rgb(fill)}"/>')
+
+    def line(self, x: float, y: float, to_x: float, to_y: float, colour: Colour, width: float) -> None:
+        self._parts.append(
+            f'<line x1="{_n(x)}" y1="{_n(y)}" x2="{_n(to_x)}" y2="{_n(to_y)}" '
+            f'stroke="{_rgb(colour)}" stroke-width="{_n(width)}"/>'
+        )
+
+    def text(self, x: float, y: float, text: str, size: float, colour: Colour, anchor: float = 0.0) -> None:
+        place = "start" if anchor < 0.25 else "end" if anchor > 0.75 else "middle"
+        self._parts.append(
+            f'<text x="{_n(x)}" y="{_n(y + 0.85 * size)}" font-size="{_n(size)}" text-anchor="{place}" '
+            f'fill="{_rgb(colour)}">{html.escape(_legal(text))}</text>'
+        )
+
+    def picture(self, x: float, y: float, width: float, height: float, pixels: Pixels) -> None:
+        scaled = Image.fromarray(pixels)
+        scaled.thumbnail((math.ceil(width * 2), math.ceil(height * 2)), Image.Resampling.LANCZOS)
+        url = data_url(encode_image(scaled, quality=85))
+        self._parts.append(f'<image {_box(x, y, width, height)} preserveAspectRatio="none" href="{url}"/>')
+
+    def svg(self) -> bytes:
+        return "\n".join([self._head, *self._parts, "</svg>\n"]).encode("utf-8", "replace")
+
+
+class BlankCanvas:
+    """Draws nothing; used to measure a figure's height."""
+
+    def _nothing(self, *_: object) -> None: ...
+
+    rectangle = line = text = picture = _nothing
+
+
+Canvas = PixelCanvas | SvgCanvas | BlankCanvas
+
+
+def _n(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _box(x: float, y: float, width: float, height: float) -> str:
+    return f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"'
+
+
+def _rgb(colour: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+def _legal(text: str) -> str:
+    """Without the control characters that XML forbids."""
+    return "".join(c if c >= " " or c in "\t\n\r" else "�" for c in text)
+
 
 TILE_WIDTH, GAP, BAND = 320, 12, 30
 INK, PAPER, FAINT, ACCENT = (24, 28, 33), (250, 250, 248), (105, 112, 120), (190, 60, 30)

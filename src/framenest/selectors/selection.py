@@ -11,13 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.atomic_file import write_atomic
+from framenest.cache.files import write_atomic
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Ranking
-from framenest.method.result_fields import check_selection
-from framenest.method.result_loading import load_file, read_file
+from framenest.method.ranking import Ranking, check_selection, load_file, read_file
 from framenest.protocols import Decoder
 from framenest.session import Video
 

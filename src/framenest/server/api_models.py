@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from framenest.config import PRESETS
-from framenest.method.look_for import MOST as MOST_DESCRIPTIONS
-from framenest.method.look_for import Join
+from framenest.method.discovery import MOST as MOST_DESCRIPTIONS
+from framenest.method.discovery import Join
 from framenest.server.library import LibraryVideo
 
 MOST_RANKS = 1024

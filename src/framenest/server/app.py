@@ -1,4 +1,4 @@
-"""The application: routes behind the guard."""
+"""The ASGI application."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import framenest
 from framenest.errors import FramenestError
 from framenest.server.guard import Guard
 from framenest.server.refusals import status_of
-from framenest.server.routes import job_routes, problems, ranking_routes, site_routes, video_routes
+from framenest.server.routes import jobs_routes, problems, rankings_routes, service_routes, videos_routes
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -41,8 +41,8 @@ def create_app(service: Service) -> FastAPI:
         responses=problems(400, 401, 403, 422, 507),
     )
     app.state.service = service
-    for part in (video_routes, ranking_routes, job_routes, site_routes):
-        app.include_router(part.router)
+    for routes in (videos_routes, rankings_routes, jobs_routes, service_routes):
+        app.include_router(routes)
     app.add_exception_handler(FramenestError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Guard, settings=service.settings, metrics=service.metrics)

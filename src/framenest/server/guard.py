@@ -1,4 +1,4 @@
-"""Guard: authentication, protection from other sites, security headers and the access log."""
+"""Authentication, and how refusals are answered."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from framenest.cache.hashes import digest
-from framenest.server.journal import Journal
+from framenest.server.jobs import Journal
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.video_check import check_video

@@ -1,18 +1,147 @@
-"""Listening for requests: one way for the service and for agents."""
+"""Listening: limits on connections before authentication."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from framenest.errors import ConfigError
-from framenest.server.bounded_protocol import BoundedProtocol
 from framenest.server.server_settings import ServerSettings
+
+HEADER_BYTES = 65_536  # of an address and all headers; browsers and proxies send less than 16 KiB
+HEADER_SECONDS = 20.0  # from the first byte of a request, or a new connection, to the end of its headers
+CONNECTIONS = 512
+READ_AT_ONCE = 2**18  # bytes that the event loop may hand over together
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with limits on the size of headers, their time, and open connections.
+
+    Where all connections are taken, the one that has done nothing for longest makes room; a new one is
+    refused only where all others have a request under way.
+    """
+
+    header_bytes = HEADER_BYTES
+    header_seconds = HEADER_SECONDS
+    most_connections = CONNECTIONS
+
+    _reading_headers = True
+    _counted = 0
+    _unfinished = 0
+    _too_large = False
+    _timer: asyncio.TimerHandle | None = None
+    _since = 0.0
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a request is complete and not answered yet, or its body is coming in."""
+        return not self._reading_headers and self.cycle is not None and not self.cycle.response_complete
+
+    # uvicorn's names, and types, which differ between its releases.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._since = time.monotonic()
+        self._start_timer()
+        if len(self.connections) > self.most_connections:
+            others = [c for c in self.connections if isinstance(c, BoundedProtocol) and c is not self]
+            idle = min((c for c in others if not c.at_work), key=lambda c: c._since, default=None)
+            if idle is not None:
+                idle._end()
+            else:
+                self._refuse(b"503 Service Unavailable", b"retry-after: 5\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if not self._reading_headers or self.transport.is_closing():
+            return
+        self._unfinished += len(data)
+        if self._unfinished > self.header_bytes + READ_AT_ONCE:  # a part may belong to the request before
+            self._refuse(b"431 Request Header Fields Too Large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._reading_headers, self._counted, self._unfinished = True, 0, 0
+        if self._timer is None:
+            self._start_timer()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._reading_headers = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        self._since = time.monotonic()
+        unread = self.cycle is not None and self.cycle.more_body
+        super().on_response_complete()
+        if unread and not self.transport.is_closing() and self._timer is None:
+            self._start_timer()  # for the rest of a body that nobody wants
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if not self._reading_headers:
+            self._stop_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """Also called where `_count` raises."""
+        if self._too_large:
+            self._refuse(b"431 Request Header Fields Too Large")
+        else:
+            super().send_400_response(msg)
+
+    def _count(self, more: int) -> None:
+        self._counted += more
+        if self._counted > self.header_bytes:
+            self._too_large = True
+            raise ValueError("headers too large")  # ends the parser
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self.header_seconds, self._too_slow)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        if self._unfinished:
+            self._refuse(b"408 Request Timeout")
+        else:
+            self._end()
+
+    def _refuse(self, status: bytes, headers: bytes = b"") -> None:
+        if not self.transport.is_closing():
+            head = b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n"
+            self.transport.write(head + headers + b"\r\n")
+            self.transport.close()
+
+    def _end(self) -> None:
+        """Close at once, whatever waits to be sent."""
+        self.transport.abort()
+
 
 SHUTDOWN_SECONDS = 5
 

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: requests, jobs, frames decoded, and the process's memory and time."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from framenest.server.jobs import Job
 
 _REQUEST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
 _JOB = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 

@@ -1,4 +1,4 @@
-"""Refusals: requests that are not served, with their HTTP status; limits on how many are served at once."""
+"""Refusals: requests that are answered with an error status."""
 
 from __future__ import annotations
 

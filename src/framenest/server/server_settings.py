@@ -10,7 +10,7 @@ from pathlib import Path
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import BadSetting, ConfigError
-from framenest.lmm.spoken_lines import TOKENS
+from framenest.lmm.prompt import TOKENS
 
 MIB = 2**20
 SHORTEST_TOKEN = 16

@@ -1,4 +1,4 @@
-"""Service: what the routes call. Joins the library, the jobs, the workers and the rankings on disk."""
+"""VideoService: everything the routes call."""
 
 from __future__ import annotations
 
@@ -17,22 +17,18 @@ from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
 from framenest.lmm.prompt import CITE
-from framenest.method.look_for import LookFor
+from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.processes import memory_share
-from framenest.server.frame_images import FrameImages
-from framenest.server.jobs import Job, Jobs
-from framenest.server.journal import Journal
+from framenest.processes import Cancelled, ProcessLimits, memory_share
+from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
 from framenest.server.metrics import Metrics
-from framenest.server.rankings import Rankings
+from framenest.server.rankings import FrameImages, Rankings
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.uploads import Uploads
 from framenest.server.video_worker import VideoWorker
-from framenest.transcript import NONE
-from framenest.transcript.find import transcript_files
-from framenest.worker_process import Cancelled, ProcessLimits
+from framenest.transcript import NONE, transcript_files
 
 ANSWER_SECONDS = 120.0
 ANSWERS_AT_ONCE = 4

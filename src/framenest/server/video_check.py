@@ -18,7 +18,9 @@ from typing import Any
 
 FRAMES = 4  # decoded at the beginning
 MOST_PIXELS = 2**26
-LONGEST = 600  # seconds by the clock, for a busy machine: the limit on processor time is what ends bad files
+CHECK_SECONDS = (
+    600  # seconds by the clock, for a busy machine: the limit on processor time is what ends bad files
+)
 
 
 def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def _checked_apart(path: Path, seconds: int, memory: int) -> dict[str, Any]:
     command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory), options]
     try:
         done = subprocess.run(
-            command, capture_output=True, timeout=LONGEST, check=False, stdin=subprocess.DEVNULL
+            command, capture_output=True, timeout=CHECK_SECONDS, check=False, stdin=subprocess.DEVNULL
         )
         found: dict[str, Any] = json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from framenest.cache.directory import DOWNLOADS, PART, DirectoryStore
+from framenest.cache.files import InUse, share
 from framenest.cache.hashes import digest
-from framenest.cache.in_use import InUse, share
 from framenest.cache.remote import file_system
 from framenest.errors import VideoError
-from framenest.limits import DOWNLOAD_VARIABLE, limit_in
+from framenest.processes import DOWNLOAD_VARIABLE, limit_in
 from framenest.text import size_text
 from framenest.video.formats import begins_a_playlist
 

@@ -1,5 +1,4 @@
-"""Description: what a decoder must know of a file. From its header where that says it all, else from a pass
-over its packets; read once, then kept."""
+"""Description: what a file's header and first frame say of a video."""
 
 from __future__ import annotations
 
@@ -12,12 +11,17 @@ import av
 
 from framenest.errors import VideoError
 from framenest.frames import Array, VideoInfo, check_picture_size
-from framenest.video import x264
 from framenest.video.mp4 import check_sample_counts
 from framenest.video.scale import Orientation, display_size
-from framenest.video.scan import scan
-from framenest.video.source import Opened, Source, damage_as_video_error, fraction, moving_streams
-from framenest.video.timeline import Timeline
+from framenest.video.source import (
+    Opened,
+    Source,
+    build_message,
+    damage_as_video_error,
+    fraction,
+    moving_streams,
+)
+from framenest.video.timeline import Timeline, scan
 
 DESCRIPTION_FORMAT = 3
 
@@ -27,7 +31,7 @@ class Description:
     """A video stream: when each frame is shown, and what a decoder must know.
 
     `facts` are VideoInfo's, path and fingerprint left empty. `stream_index` is the number of the stream in
-    the file, also where it was FFmpeg's choice. `message` is what x264.build_message found.
+    the file, also where it was FFmpeg's choice. `message` is what build_message found.
     """
 
     timeline: Timeline
@@ -71,7 +75,7 @@ class Description:
                     stream=source.stream,
                     timeline_bytes=timeline.bytes_read,
                 )
-                message = x264.build_message(source, opened.context)
+                message = build_message(source, opened.context)
                 return cls(timeline, info.to_json(), stream.index, turn, message)
 
     def info(self, path: str, fingerprint: str) -> VideoInfo:

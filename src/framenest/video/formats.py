@@ -1,8 +1,4 @@
-"""What may be opened: suffixes, addresses, and the formats and protocols that FFmpeg may open.
-
-A playlist is a text that names other files or addresses, and FFmpeg opens whatever it names. So only
-containers that hold their own pictures are opened, whatever a file is called, unless playlists are asked for.
-"""
+"""Which files are videos, and what may be opened."""
 
 from __future__ import annotations
 
@@ -35,6 +31,7 @@ FORMATS = {
 }
 """Containers and raw streams that hold their own pictures, by FFmpeg's names, and the suffix of a file."""
 
+
 VIDEO_SUFFIXES = frozenset((
     ".3gp", ".asf", ".avi", ".divx", ".dv", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf",
     ".m2ts", ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".obu", ".ogm", ".ogv",
@@ -42,8 +39,10 @@ VIDEO_SUFFIXES = frozenset((
 ))  # fmt: skip
 """Files of a folder that count as videos."""
 
+
 PLAYLISTS = frozenset(("hls", "concat", "dash"))
 """Formats that name other files or addresses."""
+
 
 _FILE, _HTTP = ("file",), ("http", "https", "tcp", "tls", "httpproxy")
 

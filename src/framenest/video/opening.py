@@ -1,4 +1,4 @@
-"""Opening anything that is a video: a file, a folder of images, an array of frames."""
+"""Opening whatever is a video."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from framenest.video.address import find
 from framenest.video.formats import check_file, is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
-if TYPE_CHECKING:  # PyAV is imported when a video is opened
+if TYPE_CHECKING:
     from framenest.video.pyav import PyAVDecoder
     from framenest.video.source import Source
 

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from framenest.errors import VideoError
 from framenest.frames import ImageSpec, Pixels, VideoInfo, check_picture_size
 from framenest.images import READ
-from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
+from framenest.video.pyav import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 

@@ -10,8 +10,7 @@ from typing import Any
 import av
 from av.stream import Disposition
 
-from framenest.transcript.subtitle_files import plain_text
-from framenest.transcript.transcript import Line, Transcript
+from framenest.transcript import Line, Transcript, plain_text
 from framenest.video.source import DAMAGE, Source, fraction
 
 _TEXT = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")

@@ -1,14 +1,19 @@
-"""The exact timeline of a video stream: where every frame is, in the file and in time."""
+"""The timeline: every frame's number and presentation time."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from framenest.video.mp4 import BadHeader, composition_offsets
+from framenest.video.source import Opened, Packet, Source, fraction
 
 Ints = NDArray[np.int64]
 
@@ -113,3 +118,123 @@ class Timeline:
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Timeline:
         base = Fraction(*header["time_base"])
         return cls(last=header["last"], time_base=base, bytes_read=header["bytes_read"], **arrays)
+
+
+_CHECKED = 48  # packets compared with the header at each of three places
+_NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
+_ROW = np.dtype({"names": _NAMES, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
+_Table: TypeAlias = NDArray[np.void]
+"""One _ROW per packet, in decode order."""
+
+
+def scan(source: Source, opened: Opened) -> Timeline:
+    """The timeline of a video stream; nothing is decoded unless the stream carries no times.
+
+    opened: the source; its position does not matter, and changes.
+    """
+    stream = opened.stream
+    time_base = fraction(stream.time_base) or Fraction(1, 90000)
+    rate = fraction(stream.average_rate) or fraction(stream.guessed_rate) or Fraction(25)
+    table, bytes_read = _from_header(source, opened) or _from_packets(source)
+    shown = np.flatnonzero(~table["discard"])
+    times = table["pts"][shown]
+    if (times != NO_TIME).all():
+        order = shown[np.argsort(times, kind="stable")]
+        ticks = table["pts"][order]
+    else:
+        order = _decoded_order(source, len(table))
+        ticks = _invented_ticks(table["dts"], order, 1 / (rate * time_base))
+    typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
+    last = int(table["duration"][order[-1]]) or typical if len(order) else 0
+    columns = {name: table[name].copy() for name in _NAMES[:5]}
+    return Timeline(
+        **columns, packet=order, ticks=ticks, last=last, time_base=time_base, bytes_read=bytes_read
+    )
+
+
+def _row(packet: Packet) -> tuple[int, int, int, int, bool, bool, int]:
+    return (
+        NO_TIME if packet.pts is None else packet.pts,
+        NO_TIME if packet.dts is None else packet.dts,
+        -1 if packet.pos is None else packet.pos,
+        packet.size,
+        packet.is_keyframe,
+        packet.is_discard,
+        packet.duration or 0,
+    )
+
+
+def _from_packets(source: Source) -> tuple[_Table, int]:
+    with closing(source.open()) as opened:
+        table = np.fromiter(map(_row, opened.packets()), _ROW)
+    ends = table["pos"] + table["size"]
+    return table, max(int(ends.max()), int(table["size"].sum())) if len(table) else 0
+
+
+def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
+    """From the index of an MP4 or MOV file, if it is complete and agrees with a sample of the packets."""
+    stream = opened.stream
+    entries = getattr(stream, "index_entries", ())  # PyAV 17; older ones read the packets
+    if "mp4" not in opened.container.format.name or not stream.frames or len(entries) != stream.frames:
+        return None
+    rows = ((e.timestamp, e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard, 0) for e in entries)
+    table = np.fromiter(rows, _ROW)
+    length = opened.container.size
+    if length is not None and int((table["pos"] + table["size"]).max()) > length:
+        return None  # truncated: only reading tells how far it goes
+    try:
+        with source.file() as file:
+            offsets, header_bytes = composition_offsets(file, stream.id, len(table))
+    except BadHeader:
+        return None
+    if offsets is not None:
+        table["pts"] += offsets
+    table["duration"][:-1] = np.diff(table["dts"])
+    seen = _adjust(table, opened)
+    return None if seen is None else (table, header_bytes + seen)
+
+
+def _adjust(table: _Table, opened: Opened) -> int | None:
+    """Shift presentation times to the packets' own; the bytes read, or None where packets disagree."""
+    seen, shift = 0, None
+    for place in (0, len(table) // 2, len(table) - 1):
+        if not opened.seek(int(table["dts"][place])):
+            return None
+        for packet in islice(opened.packets(), _CHECKED):
+            row = _row(packet)
+            number = int(np.searchsorted(table["dts"], row[1]))
+            if number >= len(table) or row[0] == NO_TIME:
+                return None
+            known = table[number].item()
+            shift = row[0] - known[0] if shift is None else shift
+            if row[:6] != (known[0] + shift, *known[1:6]):
+                return None
+            table["duration"][number] = row[6]
+            seen += packet.size
+    if shift is None:
+        return None
+    table["pts"] += shift
+    return seen
+
+
+def _decoded_order(source: Source, count: int) -> Ints:
+    """Packets in the order in which their frames are shown, for streams without timestamps.
+
+    Only decoding tells it: the whole stream is decoded once.
+    """
+    order: list[int | None] = []
+    with closing(source.open()) as opened:
+        for number, packet in enumerate(opened.packets()):
+            packet.pts = packet.dts = number
+            order += [frame.pts for frame in opened.decode(packet)]
+        order += [frame.pts for frame in opened.decode(None)]
+    known = [number for number in order if number is not None and 0 <= number < count]
+    return np.array(list(dict.fromkeys(known)), dtype=np.int64)
+
+
+def _invented_ticks(dts: Ints, order: Ints, step: Fraction) -> Ints:
+    """Times for frames that carry none: the decode times in order, else `step` ticks apart."""
+    mine = np.sort(dts[order])
+    if mine.size and mine[0] != NO_TIME and (np.diff(mine) > 0).all():
+        return mine
+    return np.array([int(step * i) for i in range(len(order))], dtype=np.int64)

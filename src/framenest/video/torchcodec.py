@@ -15,8 +15,7 @@ from PIL import Image
 
 from framenest.errors import MissingExtra, VideoError
 from framenest.text import one_line
-from framenest.video.picture_decoder import Picture, PictureDecoder, Sizes
-from framenest.video.pyav import PyAVDecoder
+from framenest.video.pyav import Picture, PictureDecoder, PyAVDecoder, Sizes
 from framenest.video.stills import resized
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from framenest.errors import ConfigError, StoreError
 from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.lmms_eval.task_functions import DURATIONS
+from framenest.evaluation.lmms_eval.tasks import DURATIONS
 
 NAMES = "*_results.json"
 BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_target_canvas")

@@ -1,29 +1,224 @@
-"""Task files for lmms-eval: each of its own tasks once more per selector, with our frames in the message.
-
-A task of ours includes lmms-eval's and replaces what reaches the model. Data set, scoring and answer
-extraction stay lmms-eval's own.
-"""
+"""lmms-eval tasks per selector and budget."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import framenest
-from framenest.cache.atomic_file import write_atomic
 from framenest.cache.directory import DirectoryStore
+from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.errors import MissingExtra
-from framenest.evaluation.lmms_eval.task_functions import DURATIONS
-from framenest.evaluation.lmms_eval.task_settings import NATIVE
+from framenest.errors import ConfigError, MissingExtra
+from framenest.evaluation.benchmarks import READERS, QueryText
+from framenest.evaluation.lmms_eval.hook import (
+    VideoManifest,
+    ending_the_run,
+    is_hooked,
+    manifest_reader,
+    pictures_of,
+)
+from framenest.lmm.times import Pairing, marker
 from framenest.selectors import check_selector
 
-ROWS = "framenest.evaluation.lmms_eval.task_functions"
+ON_ERROR = ("stop", "uniform")
+AS = ("video", "frames", "images")
+NATIVE = "native"
+"""The whole video, read as the model itself reads it: for comparison, with the same prompt."""
+PAIRINGS = ("pairs", "auto", "duplicate")
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """One field per key below `framenest:` in a task's yaml; $FRAMENEST_<FIELD> where the yaml is silent.
+
+    benchmark: whose rows they are. selector: "mec", "mec:no-zoom", "aks", …, "native". preset: of MEC.
+    scorer: by name. query: the text that relevance is scored for, also by selector
+    ("question,wfs-sb=question+options"). on_error: "stop" ends the run with a message, "uniform" takes
+    evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5 fuse two frames under one
+    time; "duplicate" sends each twice, so that each keeps its own. frames_as: "video" leaves decoding to
+    the reader in qwen-vl-utils, which takes K from the model's own argument; "frames" and "images" put
+    `frames` pictures into the message, for models that read videos otherwise.
+    scorer: by name. query: the text that relevance is scored for. on_error: "stop" ends the run with a
+    message, "uniform" takes evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5
+    fuse two frames under one time, all of them with "pairs", as in the paper; "auto" only those within two
+    seconds; "duplicate" sends each twice, so that each keeps its own. frames_as:
+    "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own argument;
+    "frames" and "images" put `frames` pictures into the message, for models that read videos otherwise.
+    """
+
+    benchmark: str
+    selector: str = "mec"
+    preset: str = ""
+    scorer: str = "auto"
+    query: str = "question"
+    on_error: str = "stop"
+    pairing: Pairing = "pairs"
+    frames_as: str = "video"
+    frames: int = 0
+
+    @classmethod
+    def of_task(cls, kwargs: Mapping[str, Any] | None) -> TaskSettings:
+        """From `lmms_eval_specific_kwargs`; what the yaml says comes before the environment.
+
+        >>> TaskSettings.of_task({"framenest": {"benchmark": "videomme", "selector": "aks"}}).selector
+        'aks'
+        """
+        given = dict((kwargs or {}).get("framenest") or {})
+        names = [entry.name for entry in fields(cls)]
+        unknown = set(given) - set(names)
+        if unknown:
+            raise ConfigError(f"framenest has no setting {sorted(unknown)[0]!r}; choose from {names}")
+        for name in names[1:]:
+            value = os.environ.get(f"FRAMENEST_{name.upper()}")
+            if value and name not in given:
+                given[name] = value
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("benchmark", tuple(READERS)),
+            ("on_error", ON_ERROR),
+            ("pairing", PAIRINGS),
+            ("frames_as", AS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        QueryText.parse(self.query)
+        try:
+            object.__setattr__(self, "frames", int(self.frames))
+        except ValueError as error:
+            raise ConfigError(f"frames = {self.frames!r}; it must be a whole number") from error
+        if self.frames_as != "video" and self.frames < 1:
+            raise ConfigError(f"frames_as = {self.frames_as} needs the budget: set FRAMENEST_FRAMES=K")
+        if self.selector != NATIVE:
+            check_selector(self.full_selector)
+
+    @property
+    def full_selector(self) -> str:
+        """The selector with MEC's preset."""
+        name, _, own = self.selector.partition(":")
+        if not self.preset or name != "mec":
+            return self.selector
+        return "mec:" + "+".join(filter(None, (self.preset, own)))
+
+
+Row = Mapping[str, Any]
+Messages = list[dict[str, Any]]
+DURATIONS = ("short", "medium", "long")
+
+
+@ending_the_run()
+def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> Messages:
+    """`doc_to_messages`: the frames' manifest and the question, as one turn of the user."""
+    kwargs = lmms_eval_specific_kwargs
+    settings = TaskSettings.of_task(kwargs)
+    question = READERS[settings.benchmark](doc)
+    manifest = VideoManifest(
+        video=_video(doc, kwargs),
+        text=question.query(QueryText.parse(settings.query), settings.selector),
+        selector=settings.full_selector,
+        scorer=settings.scorer,
+        on_error=settings.on_error,
+        pairing=settings.pairing,
+    )
+    if settings.selector == NATIVE:
+        shown = [{"type": "video", "url": manifest.video}]
+    elif settings.frames_as != "video":
+        shown = _pictures(manifest, settings.frames, settings.frames_as)
+    elif is_hooked():
+        shown = [{"type": "video", "url": str(manifest.write())}]
+    else:
+        raise SystemExit(f"framenest: {MissingExtra('lmms-eval', 'qwen-vl-utils')}")
+    return [{"role": "user", "content": [*shown, {"type": "text", "text": question.prompt}]}]
+
+
+def _video(doc: Row, kwargs: Mapping[str, Any] | None) -> str:
+    """Where lmms-eval keeps this row's video: its own task knows."""
+    module, _, name = str((kwargs or {})["video_of"]).rpartition(".")
+    (video,) = getattr(importlib.import_module(module), name)(doc)
+    return str(video)
+
+
+def _pictures(manifest: VideoManifest, budget: int, how: str) -> list[dict[str, Any]]:
+    """The frames themselves: as one video without times, or as images, each after its second."""
+    prefix = manifest_reader().frames(manifest, budget)
+    pictures = pictures_of(prefix, manifest.video)
+    if how == "frames":
+        return [{"type": "video", "url": pictures}]
+    shown: list[dict[str, Any]] = []
+    for second, picture in zip(prefix.seconds.tolist(), pictures, strict=True):
+        shown += [{"type": "text", "text": marker(second)}, {"type": "image", "url": picture}]
+    return shown
+
+
+def text(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
+    """`doc_to_text`: question, choices and the paper's post-prompt."""
+    return READERS[TaskSettings.of_task(lmms_eval_specific_kwargs).benchmark](doc).prompt
+
+
+def no_visual(_doc: Row) -> list[Any]:
+    """`doc_to_visual` is what models without chat messages use: they would see other frames."""
+    raise SystemExit("framenest: this task needs a chat model; leave out --force_simple")
+
+
+def short(dataset: Any) -> Any:
+    """`process_docs`: Video-MME's short videos."""
+    return _only(dataset, "short")
+
+
+def medium(dataset: Any) -> Any:
+    """`process_docs`: Video-MME's medium videos."""
+    return _only(dataset, "medium")
+
+
+def long(dataset: Any) -> Any:
+    """`process_docs`: Video-MME's long videos."""
+    return _only(dataset, "long")
+
+
+def _only(dataset: Any, part: str) -> Any:
+    return dataset.filter(lambda row: row["duration"] == part)
+
+
+def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
+    """`process_results` of Video-MME: lmms-eval's own, kept for each duration as well."""
+    made: dict[str, Any] = dict(_videomme().videomme_process_results(doc, results))
+    (score,) = made.values()
+    return made | {f"videomme_{part}": score for part in DURATIONS}
+
+
+def videomme_short(results: list[Mapping[str, Any]]) -> float:
+    """Aggregation: lmms-eval's own, over the short videos."""
+    return _of_duration(results, "short")
+
+
+def videomme_medium(results: list[Mapping[str, Any]]) -> float:
+    """Aggregation over the medium videos."""
+    return _of_duration(results, "medium")
+
+
+def videomme_long(results: list[Mapping[str, Any]]) -> float:
+    """Aggregation over the long videos."""
+    return _of_duration(results, "long")
+
+
+def _of_duration(results: list[Mapping[str, Any]], part: str) -> float:
+    return float(_videomme().videomme_aggregate_results([r for r in results if r["duration"] == part]))
+
+
+def _videomme() -> Any:
+    return importlib.import_module("lmms_eval.tasks.videomme.utils")
+
+
+ROWS = "framenest.evaluation.lmms_eval.tasks"
 UPSTREAM = "lmms_eval.tasks"
 SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 

@@ -1,0 +1,285 @@
+"""Long videos as tools of agents, over the Model Context Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
+from pydantic import Field
+from starlette.types import ASGIApp
+
+import framenest
+from framenest.errors import FramenestError
+from framenest.images import ImageLimits
+from framenest.method.discovery import LookFor
+from framenest.method.ranking import Ranking
+from framenest.server.guard import Guard
+from framenest.server.jobs import Job
+from framenest.server.library import LibraryVideo
+from framenest.server.refusals import Refusal
+from framenest.server.service import Service
+from framenest.text import clock, seconds_of
+
+PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
+SMALLEST = 64  # pixels of the short side, below which a picture shows nothing
+HORIZON = 256
+MOST_TIMES = 64
+POLL_SECONDS = 0.1
+
+Shown = list[str | Image]
+"""Texts and pictures in the order in which the model should read them."""
+Video = Annotated[str, Field(description="path of a video inside the folders that this server may read")]
+Budget = Annotated[
+    int, Field(ge=64, le=1_000_000, description="tokens that all pictures of the reply may take together")
+]
+Frames = Annotated[int, Field(ge=1, le=HORIZON, description="how many frames")]
+
+
+class VideoTools:
+    """The tools, over a started service.
+
+    Example::
+
+        server = MCPServer("videos")
+        for tool in VideoTools(service).every:
+            server.add_tool(tool)
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._waiting: Counter[str] = Counter()  # by job: a shared one is cancelled when the last caller left
+
+    @property
+    def every(self) -> Sequence[Any]:
+        """All tools, in the order in which an agent meets them."""
+        return (self.what_is, self.look, self.more, self.frames_at, self.said)
+
+    async def what_is(
+        self,
+        video: Annotated[
+            str | None, Field(description="path of a video; without it, all videos there are")
+        ] = None,
+    ) -> str:
+        """What a video is (length, size, streams, whether it has a transcript), or which videos there are."""
+        with self._told():
+            if video is None:
+                files = await asyncio.to_thread(self._service.library.files)
+                return "\n".join(file["path"] for file in files) or "there are no videos"
+            known = await self._describe(await self._video(video))
+            info = known["video"]
+            facts = [
+                f"{video}: {clock(info['duration'])} ({info['duration']:.1f} s), {info['num_frames']} frames",
+                f"{info['width']}x{info['height']} at {info['fps']:.4g} fps, {info['codec']}",
+                f"streams: {', '.join(known['streams'])}",
+                f"transcript: {known['transcript'] or 'none'}",
+            ]
+            return "\n".join(facts)
+
+    async def look(
+        self,
+        video: Video,
+        question: Annotated[str, Field(min_length=1, description="what the frames should answer")],
+        k: Frames = 8,
+        look_for: Annotated[
+            list[str], Field(max_length=8, description="what to look for: short descriptions of what is seen")
+        ] = [],  # noqa: B006 - a schema's default; never changed
+        max_tokens: Budget = 8000,
+        *,
+        ctx: Context[Any, Any],
+    ) -> Shown:
+        """The k frames of a long video that best answer a question, with their times and why each was chosen.
+
+        The reply's look_id gives more frames of the same ranking with `more`, at once. The first look at a
+        video reads it through, which takes from seconds to minutes; later questions are fast.
+        """
+        with self._told():
+            registered = await self._video(video)
+            wanted = LookFor.of(look_for)
+            ranking, job = await asyncio.to_thread(
+                self._service.ask, registered, question, [], "residual", HORIZON, wanted
+            )
+            if job is not None:
+                await self._finished(job, ctx)
+            return await self._show(ranking, 0, k, max_tokens)
+
+    async def more(
+        self,
+        look_id: Annotated[str, Field(description="from the reply of `look` or of an earlier `more`")],
+        k: Annotated[Frames, Field(description="how many frames in all, those already shown included")] = 16,
+        max_tokens: Budget = 8000,
+    ) -> Shown:
+        """Only the new frames of a larger selection for the same question; those shown before stay in it."""
+        with self._told():
+            ranking, _, shown = look_id.rpartition("-")
+            if not ranking or not shown.isdecimal():
+                raise ToolError("this is no look_id; take it from the reply of `look`")
+            if k <= int(shown):
+                raise ToolError(f"{shown} frames were shown already; ask for a larger k")
+            return await self._show(ranking, int(shown), k, max_tokens)
+
+    async def frames_at(
+        self,
+        video: Video,
+        times: Annotated[
+            list[float | str],
+            Field(min_length=1, max_length=MOST_TIMES, description="seconds, or [HH:]MM:SS"),
+        ],
+        max_tokens: Budget = 8000,
+    ) -> Shown:
+        """The frames on screen at given times of a video."""
+        with self._told():
+            try:
+                seconds = sorted({seconds_of(time) for time in times})
+            except ValueError as error:
+                raise ToolError(str(error)) from error
+            registered = await self._video(video)
+            info = (await self._describe(registered))["video"]
+            if seconds[0] < 0 or seconds[-1] > info["duration"]:
+                raise ToolError(f"this video runs from 0 to {info['duration']:.1f} s")
+            side = short_side(info, len(seconds), max_tokens)
+            path = str(registered.check())
+            found = await asyncio.to_thread(self._service.look_at, path, seconds, side)
+            shown: Shown = []
+            for frame, time, picture in found:
+                shown += [f"{time:.1f} s (frame {frame})", Image(data=picture, format="jpeg")]
+            return shown
+
+    async def said(
+        self,
+        video: Video,
+        question: Annotated[str, Field(min_length=1, description="what to find in what is said")],
+        passages: Annotated[int, Field(ge=1, le=20)] = 5,
+    ) -> str:
+        """What is said in a video with a transcript: the passages that best match a question, with times."""
+        with self._told():
+            registered = await self._video(video)
+            path = str(registered.check())
+            found = await asyncio.to_thread(self._service.said, path, question, passages)
+            if not found:
+                raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
+            return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in found)
+
+    async def _video(self, path: str) -> LibraryVideo:
+        return await asyncio.to_thread(self._service.library.add_path, path)
+
+    async def _describe(self, video: LibraryVideo) -> dict[str, Any]:
+        known: dict[str, Any] = await asyncio.to_thread(self._service.describe, str(video.check()))
+        return known
+
+    async def _finished(self, job: Job, ctx: Context[Any, Any]) -> None:
+        """Wait for a job, telling its progress. Cancelling the last call that waits for it cancels it."""
+        self._waiting[job.id] += 1
+        told: tuple[Any, ...] = ()
+        steps = 0
+        try:
+            while job.active:
+                now = (job.stage, job.done, job.total)
+                if now != told and job.stage:
+                    told, steps = now, steps + 1
+                    with suppress(ValueError):  # called without a client, as in function calling
+                        await ctx.report_progress(steps, None, f"{job.stage}: {job.done} of {job.total}")
+                await asyncio.sleep(POLL_SECONDS)
+        except asyncio.CancelledError:
+            if self._waiting[job.id] == 1:
+                with suppress(Refusal):
+                    self._service.jobs.cancel(job.id)
+            raise
+        finally:
+            self._waiting[job.id] -= 1
+            self._waiting += Counter()  # forgets those at zero
+        if job.state == "cancelled":
+            raise ToolError("this look was cancelled")
+
+    async def _show(self, id_: str, after: int, k: int, max_tokens: int) -> Shown:
+        """The frames of ranks after + 1 … k, in time order, each below its time and its reasons."""
+        service = self._service
+        ranking = await asyncio.to_thread(service.rankings.get, id_)
+        video = service.video_of(id_)
+        prefix = ranking.prefix(k)
+        assert prefix.ranks is not None
+        rows = zip(prefix.ranks.tolist(), prefix.seconds.tolist(), prefix.frames.tolist(), strict=True)
+        chosen = [row for row in rows if row[0] > after]
+        side = short_side(ranking.video.to_json(), max(1, len(chosen)), max_tokens)
+        pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in chosen))
+        match = ranking.stats.match
+        head = [f"{video.name}, {clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
+        head += [f"match with the question: {match.verdict}"] if match else []
+        head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
+        shown: Shown = ["; ".join(head)]
+        for (rank, second, _), picture in zip(chosen, pictures, strict=True):
+            shown += [f"{second:.1f} s, rank {rank}: {reasons(ranking, rank)}"]
+            shown += [Image(data=picture, format="jpeg")]
+        return shown
+
+    @contextmanager
+    def _told(self) -> Any:
+        """Errors of ours as messages for the model, without where the server keeps its files."""
+        try:
+            yield
+        except FramenestError as error:
+            raise ToolError(self._service.without_paths(str(error))) from error
+
+
+def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
+    """Pixels of the short side with which `count` pictures of a video take at most `max_tokens` together.
+
+    Raises:
+        ToolError: they would show nothing.
+
+    Example::
+
+        short_side({"width": 1920, "height": 1080}, 8, 8000)  # 649
+    """
+    limits = ImageLimits(max_pixels=max(1, PIXELS_A_TOKEN * max_tokens // count))
+    size = limits.size(info["width"], info["height"])
+    if min(size) < min(SMALLEST, info["width"], info["height"]):
+        least = math.ceil(count * SMALLEST**2 * max(size) / min(size) / PIXELS_A_TOKEN)
+        raise ToolError(f"{count} frames need max_tokens of {least} or more, or ask for fewer frames")
+    return min(size)
+
+
+def reasons(ranking: Ranking, rank: int) -> str:
+    """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen.
+
+    Example::
+
+        reasons(ranking, 1)  # "relevance 1.00, …; when chosen …"
+    """
+    at = rank - 1
+    cues = [f"{name} {values[at]:.2f}" for name, values in ranking.cues.items()]
+    terms = [f"{name} {values[at]:.2f}" for name, values in ranking.terms.items()]
+    return f"{', '.join(cues)}; when chosen {', '.join(terms)}"
+
+
+ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, `look`
+with the user's question (and, where you know what it would look like, descriptions in look_for), and `more`
+with its look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches
+the transcript."""
+
+
+def mcp_server(service: Service) -> MCPServer[None]:
+    """The tools over a started service; for function calling too: `list_tools`, `call_tool`."""
+    server: MCPServer[None] = MCPServer(
+        "framenest", title="Framenest", instructions=ABOUT, version=framenest.__version__, log_level="WARNING"
+    )
+    for tool in VideoTools(service).every:
+        server.add_tool(
+            tool,
+            annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+            structured_output=False,
+        )
+    return server
+
+
+def http_app(service: Service) -> ASGIApp:
+    """Streamable HTTP at /mcp, behind the guard of `framenest serve`: token, own names, small requests."""
+    settings = service.settings
+    app = mcp_server(service).streamable_http_app(host=settings.host)
+    return Guard(app, settings, service.metrics)

@@ -1,0 +1,192 @@
+"""Verify and evict cache entries, least recently used first."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from framenest.cache.directory import DirectoryStore, UnwritableCache
+from framenest.errors import CacheWarning, StoreError
+from framenest.processes import FEATURES_VARIABLE, limit_in
+from framenest.protocols import ManagedStore, Progress, Store, StoreEntry
+from framenest.text import size_text
+
+
+@dataclass
+class Verified:
+    """What `verify` found: entries and bytes by kind, and what is wrong with damaged ones."""
+
+    entries: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    damaged: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Collected:
+    """What `collect` removed: entries and bytes by reason; `in_use` could not go."""
+
+    removed: Counter[str] = field(default_factory=Counter)
+    freed: int = 0
+    kept: int = 0
+    in_use: int = 0
+
+
+def managed(store: Store) -> ManagedStore:
+    """The store, if it can be listed."""
+    if not isinstance(store, ManagedStore):
+        raise StoreError(f"this store cannot be listed: {type(store).__name__} has only get and put")
+    return store
+
+
+def verify(store: Store, *, progress: Progress = lambda *_: None) -> Verified:
+    """Read every entry and compare it with its checksum."""
+    found, store = Verified(), managed(store)
+    entries = list(store.entries())
+    for done, entry in enumerate(entries):
+        progress("entries", done, len(entries))
+        kind = entry.key.split("/")[0]
+        found.entries[kind] += 1
+        found.sizes[kind] += entry.size
+        wrong = store.check(entry.key)
+        if wrong is not None:
+            found.damaged[entry.key] = wrong
+    progress("entries", len(entries), len(entries))
+    return found
+
+
+def collect(
+    store: Store,
+    *,
+    older_than: float | None = None,
+    max_bytes: float | None = None,
+    dry_run: bool = False,
+) -> Collected:
+    """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
+
+    What some process has in use stays. Always removed: temporary files of killed processes, and
+    fingerprints of files that are gone. Entries of other versions are never read, and so go by age.
+
+    >>> from framenest.cache.remote import RemoteStore
+    >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept
+    0
+    """
+    store = managed(store)
+    count, freed = store.sweep(dry_run=dry_run)
+    done = Collected(Counter({"left behind": count}), freed)
+    evict(store, [*store.entries()], done, older_than=older_than, max_bytes=max_bytes, dry_run=dry_run)
+    return done
+
+
+def evict(
+    store: ManagedStore,
+    entries: list[StoreEntry],
+    done: Collected,
+    *,
+    older_than: float | None = None,
+    max_bytes: float | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Remove some of these entries, as `collect` says, the least recently used first; adds to `done`."""
+    planned = sum(entry.size for entry in entries)
+    done.kept += planned
+    for entry in sorted(entries, key=lambda entry: -entry.idle):
+        if older_than is not None and entry.idle >= older_than:
+            reason = "unused for too long"
+        elif max_bytes is not None and planned > max_bytes:
+            reason = "above the size"
+        else:
+            continue
+        planned -= entry.size  # also if it is in use: no younger entry goes in its place
+        if dry_run or store.remove(entry.key):
+            done.removed[reason] += 1
+            done.freed += entry.size
+            done.kept -= entry.size
+        else:
+            done.in_use += 1
+
+
+LIMIT = 20 * 2**30
+"""Bytes of all features in a directory, unless told otherwise; and no more than FREE_SHARE."""
+FREE_SHARE = 0.5
+"""Of what would be free on the disk without them."""
+STEPS = 64
+"""One process lists the directory again after it has written this part of the limit."""
+
+
+class EvictedFeatures(CacheWarning):
+    """Features of other videos were removed to make room."""
+
+
+class FeaturesLimit:
+    """Bounds the features in a cache directory; at an address, or in a store of one's own, there is no limit.
+
+    The limit is $FRAMENEST_FEATURES_LIMIT as it was when this was made, or 20 GiB and no more than half of
+    what would be free on the disk without features. What some process has in use stays.
+
+    Args:
+        store: where features are kept.
+        since: seconds since the epoch; nothing that was used after it is evicted. None: whatever is not in
+            use may go.
+
+    Raises:
+        ConfigError: the variable holds no size.
+
+    >>> FeaturesLimit(DirectoryStore("cache")).refusal(2**40)
+    'all features may take 20.00 GiB in the cache (--features-limit sets more)'
+    """
+
+    def __init__(self, store: Store, since: float | None = None) -> None:
+        self.since = since
+        self._store = store if isinstance(store, DirectoryStore) else None
+        self._given = limit_in(FEATURES_VARIABLE)
+        self._unseen = self._step = 0
+
+    def refusal(self, size: int) -> str | None:
+        """Why features of so many bytes cannot be kept, even if all others went; None where they can."""
+        if self._store is None:
+            return None
+        most, free = LIMIT if self._given is None else self._given, _free(self._store.root)
+        if size > most:
+            return f"all features may take {size_text(most)} in the cache (--features-limit sets more)"
+        if self._given is None and size > free * FREE_SHARE:
+            half = "features take at most half of what is free (--features-limit sets more)"
+            return f"{size_text(int(free))} are free in the cache, and {half}"
+        return None
+
+    def written(self, size: int) -> None:
+        """Note that so many bytes were written; from time to time, evict what is above the limit."""
+        self._unseen += size
+        if self._store is None or self._unseen < self._step:
+            return
+        entries = [*self._store.entries("features")]
+        taken = sum(entry.size for entry in entries)
+        most = self._given
+        if most is None:
+            most = int(min(LIMIT, FREE_SHARE * (taken + _free(self._store.root))))
+        self._unseen, self._step = 0, most // STEPS
+        young = 0.0 if self.since is None else time.time() - self.since
+        old = [entry for entry in entries if self.since is None or entry.idle > young]
+        done = Collected()
+        evict(self._store, old, done, max_bytes=most - (taken - sum(entry.size for entry in old)))
+        left = taken - done.freed
+        if done.freed:
+            text = f"{size_text(done.freed)} of features unused for longest were removed from the cache"
+            text += f": all together may take {size_text(most)} (--features-limit)"
+            warnings.warn(text, EvictedFeatures, stacklevel=2)
+        if self.since is not None and left > most:
+            text = f"features of this run alone take {size_text(left)} in the cache, where all together may "
+            text += f"take {size_text(most)} (--features-limit sets more)"
+            warnings.warn(text, UnwritableCache, stacklevel=2)
+
+
+def _free(folder: Path) -> float:
+    """Bytes that are free where the folder is, or will be."""
+    there = next((path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()), folder)
+    try:
+        return shutil.disk_usage(there).free
+    except OSError:
+        return float("inf")

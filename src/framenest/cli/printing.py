@@ -1,0 +1,208 @@
+"""Rankings and answers on the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from framenest.cli.terminal import err, facts_grid, note, out, quiet, say_labelled, short_path, table
+from framenest.lmm.answer import Kind
+from framenest.lmm.ask import Asked, Step
+from framenest.method.candidate_pool import HEARD, Stats
+from framenest.method.prefix import Prefix
+from framenest.method.ranking import Ranking
+from framenest.text import clock, harmless
+
+
+class AnswerPrinter:
+    """Prints the answer as it arrives: to stdout, its reasoning dimmed to stderr."""
+
+    def __init__(self) -> None:
+        self._open: Kind | None = None
+
+    def __call__(self, kind: Kind, piece: str) -> None:
+        if self._open not in (None, kind):
+            err.print()
+        self._open = kind
+        shown = harmless(piece)
+        if kind == "answer":
+            out.file.write(shown)
+            out.file.flush()
+        else:
+            err.print(Text(shown, style="dim"), end="", soft_wrap=True)
+
+    def end(self, _: Step) -> None:
+        """Close the line of one answer."""
+        if self._open is not None:
+            out.print()
+        self._open = None
+
+
+def print_asked(asked: Asked) -> None:
+    """The frames that were cited; not with --quiet: those that were shown, and what each step cost."""
+    prefix = asked.prefix
+    if asked.answer.finish_reason == "length":
+        note("the answer was cut off; give it more room with --answer-tokens")
+    facts = facts_grid()
+    facts.add_row("", "")
+    times = [clock(second) for second in prefix.seconds.tolist()]
+    for place in asked.cited:
+        rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
+        facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
+    if quiet():
+        out.print(facts)
+        return
+    facts.add_row("shown", " ".join(times))
+    if (pairing := asked.steps[-1].pairing) is not None:
+        facts.add_row("sent", str(pairing))
+    facts.add_row("model", escape(asked.answer.model))
+    out.print(facts)
+    headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
+    costs = table(*headings, left=["said"], gap=0)
+    for step in asked.steps:
+        usage = step.answer.usage
+        costs.add_row(
+            str(step.budget),
+            str(step.sent),
+            f"{usage.prompt_tokens:,}" if usage.prompt_tokens else f"≈ {step.estimated_tokens:,}",
+            f"{usage.completion_tokens:,}" if usage.completion_tokens else "?",
+            "–" if usage.first_seconds is None else f"{usage.first_seconds:.1f} s",
+            f"{usage.seconds:.1f} s",
+            str(usage.retries),
+            "cannot tell" if step.cannot_tell else "an answer",
+        )
+    out.print(costs)
+
+
+NO_MATCH = "nothing in this video clearly matches the question; these are the best frames there are"
+WIDE_GAP = 5.0
+"""Seconds between probes from which a smaller gap is suggested."""
+
+
+def print_facts(ranking: Ranking) -> None:
+    """The video, the question, the scorer, and what was not looked at."""
+    video, stats = ranking.video, ranking.stats
+    facts = facts_grid()
+    rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
+    facts.add_row("video", escape(short_path(video.path)))
+    facts.add_row(
+        "", f"{clock(video.duration)}, {video.num_frames:,} frames, {rate}, {video.width}×{video.height}"
+    )
+    facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
+    if ranking.look_for is not None:
+        by = f" (written by {ranking.look_for.written_by})" if ranking.look_for.written_by else ""
+        listed = "\n".join(ranking.look_for.texts)
+        facts.add_row("look for", escape(f"{ranking.look_for.join} of{by}\n{listed}"))
+    facts.add_row("scorer", escape(ranking.scorer))
+    if stats.match is not None:
+        facts.add_row("match", f"{stats.match.verdict} ({stats.match.value:.2f})")
+    said = ranking.transcript
+    if said is not None and said.lines:
+        weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
+        facts.add_row("speech", escape(f"{len(said.lines):,} lines of {said.source}{weighed}"))
+    read = f"; text read on {stats.read} of them" if stats.read is not None else ""
+    facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
+    facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s at a stretch, between probes")
+    frames = {"encode": stats.decoded, "match": stats.candidates}
+    spent = ", ".join(
+        f"{stage} {value:.2f}" + (f" ({frames[stage] / value:.0f} frames/s)" if frames.get(stage) else "")
+        for stage, value in stats.seconds.items()
+        if value >= 0.005
+    )
+    facts.add_row("seconds", spent or "none worth telling")
+    notes = (*video.notes, *(said.notes if said else ()), *_losses(stats), *_advice(ranking))
+    for text in () if quiet() else notes:
+        facts.add_row("[yellow]note[/]", escape(text))
+    out.print(facts)
+
+
+def _advice(ranking: Ranking) -> list[str]:
+    stats, said = ranking.stats, [NO_MATCH] if ranking.pool.unmatched else []
+    if stats.largest_gap_seconds > WIDE_GAP:
+        wide = f"probes lie up to {stats.largest_gap_seconds:.0f} s apart, and what is shorter may go unseen"
+        said.append(f"{wide}; --max-gap {WIDE_GAP:g} looks more closely and takes longer")
+    return said
+
+
+def _losses(stats: Stats) -> list[str]:
+    replaced = sum(used >= 0 for _, used in stats.substitutes)
+    dropped = len(stats.substitutes) - replaced
+    said = []
+    if replaced:
+        said.append(f"{replaced} frames would not decode; an earlier neighbour stands in for each")
+    if dropped:
+        said.append(f"{dropped} frames would not decode and had no neighbour to stand in")
+    return said
+
+
+_SHORT = {
+    "relevance": "relev.",
+    "observability": "observ.",
+    "coverage": "cover.",
+    "diversity": "divers.",
+    "same_event": "event",
+    "same_look": "look",
+    "shown_by": "by",
+    "looks_for": "for",
+}
+
+
+def _cell(name: str, value: float) -> str:
+    if name == _SHORT["shown_by"]:
+        return f"#{value:.0f}" if value else "–"
+    return f"{value:.0f}" if name == _SHORT["looks_for"] else f"{value:.3f}"
+
+
+def print_ranks(ranking: Ranking, count: int) -> None:
+    """The first ranks with their evidence parts."""
+    columns: dict[str, Any] = {
+        "evid.": ranking.evidence,
+        **{_SHORT.get(name, name): column for name, column in {**ranking.cues, **ranking.terms}.items()},
+    }
+    left_out: list[str] = []
+    unlimited = out.options.update(width=1000)
+    while out.measure(ranks := _ranks_table(ranking, count, columns), options=unlimited).maximum > out.width:
+        if len(columns) < 3:
+            break
+        left_out.append(list(columns)[-2])  # the last one is what they sum up to
+        del columns[left_out[-1]]
+    out.print(ranks)
+    if left_out and not quiet():
+        out.print(
+            f"[dim]left out, since the terminal is narrow: {', '.join(left_out)}; show --csv has all[/]"
+        )
+    heard = ranking.cues.get("speech", ())
+    for i in [i for i in range(min(count, len(ranking))) if len(heard) and heard[i] >= HEARD]:
+        say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
+    if count < len(ranking) and not quiet():
+        out.print(f"[dim]{len(ranking) - count} more ranks[/]")
+
+
+def _ranks_table(ranking: Ranking, count: int, columns: dict[str, Any]) -> Table:
+    ranks = table("rank", "time", "frame", "from", *columns, left=["from"], gap=0)
+    for i in range(min(count, len(ranking))):
+        ranks.add_row(
+            str(i + 1),
+            clock(float(ranking.seconds[i])),
+            str(int(ranking.frames[i])),
+            "zoom" if ranking.is_zoom[i] else "probe",
+            *(_cell(name, float(column[i])) for name, column in columns.items()),
+        )
+    return ranks
+
+
+def note_if_short(selector: str, prefix: Prefix) -> None:
+    """Say so, and why, where a selector chose fewer frames than it might."""
+    if len(prefix) < prefix.budget:
+        because = f": {prefix.why}" if prefix.why else ""
+        note(f"{selector} gives {len(prefix)} frames for a budget of {prefix.budget}{because}")
+
+
+def print_prefix(prefix: Prefix) -> None:
+    """The frames of one budget, in time order."""
+    times = " ".join(clock(float(s)) for s in prefix.seconds)
+    short = f" (all {len(prefix)} candidates of this short video)" if prefix.complete else ""
+    out.print(f"[bold]K={prefix.budget}[/]{short}  {times}", soft_wrap=True)

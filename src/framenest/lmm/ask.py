@@ -1,0 +1,210 @@
+"""ask: put a question and its frames to a model, with more frames if it asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from framenest.errors import BudgetError
+from framenest.images import ImageLimits
+from framenest.lmm.answer import Answer, Answerer, OnText
+from framenest.lmm.messages import check_style, messages
+from framenest.lmm.prompt import CITE, OTHERWISE, TOKENS, cannot_tell, cited
+from framenest.lmm.request import Request
+from framenest.lmm.times import FUSES, Pairing, told_seconds
+from framenest.lmm.tokens import PairingCost
+from framenest.method.prefix import OpenOrPath, Prefix
+from framenest.method.ranking import Ranking
+from framenest.progress import ShowProgress
+from framenest.selectors.selection import Selection
+from framenest.transcript import Transcript
+
+Ladder = Literal["resend", "continue"]
+LADDERS: tuple[Ladder, ...] = ("resend", "continue")
+MORE = "Here are more frames of the same video."
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One rung of the ladder: a prefix, and what the model said to it.
+
+    Attributes:
+        prefix: the frames that the model has seen by now.
+        sent: how many frames were sent for this step; with "continue" only the new ones.
+        answer: what the model said, and what that cost.
+        cannot_tell: whether it said that the frames do not show the answer.
+        estimated_tokens: what the request was estimated to take.
+        pairing: for models that fuse two frames, which ones, and what it costs; None for others.
+    """
+
+    prefix: Prefix
+    sent: int
+    answer: Answer
+    cannot_tell: bool
+    estimated_tokens: int
+    pairing: PairingCost | None = None
+
+    @property
+    def budget(self) -> int:
+        """The frame budget of this step."""
+        return self.prefix.budget
+
+    def to_json(self) -> dict[str, Any]:
+        """What `framenest ask --json` prints of a step."""
+        return {
+            "budget": self.budget,
+            "frames_sent": self.sent,
+            "estimated_tokens": self.estimated_tokens,
+            "pairing": None if self.pairing is None else self.pairing.to_json(),
+            **self.answer.usage.to_json(),
+            "cannot_tell": self.cannot_tell,
+            "answer": self.answer.text,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The answer to a question, and the steps that led to it.
+
+    Attributes:
+        question: as it was asked.
+        steps: one per budget that was tried, the last one with the answer.
+        cited: places in the last prefix, ascending, of the frames whose times the answer gives.
+    """
+
+    question: str
+    steps: list[Step]
+    cited: list[int]
+
+    @property
+    def answer(self) -> Answer:
+        """The last step's answer."""
+        return self.steps[-1].answer
+
+    @property
+    def prefix(self) -> Prefix:
+        """The frames that the answer is based on."""
+        return self.steps[-1].prefix
+
+    def to_json(self) -> dict[str, Any]:
+        """What `framenest ask --json` prints."""
+        prefix, answer = self.prefix, self.answer
+        ranks = [None] * len(prefix) if prefix.ranks is None else prefix.ranks.tolist()
+        rows = zip(prefix.frames.tolist(), prefix.seconds.tolist(), ranks, strict=True)
+        return {
+            "question": self.question,
+            "answer": answer.text,
+            "reasoning": answer.reasoning,
+            "finish_reason": answer.finish_reason,
+            "model": answer.model,
+            "budget": prefix.budget,
+            "frames": [
+                {"frame": frame, "seconds": seconds, "rank": rank, "cited": place in self.cited}
+                for place, (frame, seconds, rank) in enumerate(rows)
+            ],
+            "steps": [step.to_json() for step in self.steps],
+        }
+
+
+def ask(
+    answerer: Answerer,
+    chosen: Ranking | Selection,
+    question: str,
+    budgets: int | Sequence[int],
+    *,
+    options: Sequence[str] = (),
+    style: str = "openai",
+    pairing: Pairing = "auto",
+    limits: ImageLimits | None = None,
+    tell_times: bool | None = None,
+    transcript: Transcript | None = None,
+    transcript_tokens: int = TOKENS,
+    ladder: Ladder = "resend",
+    video: OpenOrPath | None = None,
+    progress: ShowProgress = True,
+    on_text: OnText | None = None,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> Asked:
+    """Ask with the smallest budget; go on to the next where the model says that it cannot tell.
+
+    On the last rung the model is not offered that way out. An open question asks for the times of the
+    frames that show the answer; `Asked.cited` are those it gave.
+
+    Args:
+        answerer: a `Client`, a `LocalModel`, or anything with their `answer`.
+        chosen: the ranking or selection whose prefixes are shown.
+        question: as the model gets it.
+        budgets: one frame budget, or several to try; sorted, each once.
+        options: answers to choose from, asked for by letter.
+        style, pairing, limits, tell_times, transcript, transcript_tokens: as for `messages`.
+        ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames
+            that are new, as another turn.
+        video: the open video, or where it is now; by default it is opened where the ranking says.
+        progress: bars when decoding takes over a second; False for none, or a function that is called as
+            progress(stage, done, total).
+        on_text: called with ("reasoning" or "answer", piece) as answers arrive.
+        on_step: called after each step.
+
+    Returns:
+        The steps up to the first answer, and the frames it cites.
+
+    Raises:
+        BudgetError: no budget, or one that the ranking cannot serve.
+        ConfigError: a style that cannot send this.
+        ModelError: the model gave no answer.
+
+    >>> asked = ask(client, ranking, "What happens after firing?", [8, 16, 32])
+    >>> asked.answer.text, [step.prefix.budget for step in asked.steps]
+    ('A kiln.', [8])
+    """
+    rungs = [budgets] if isinstance(budgets, int) else sorted(set(budgets))
+    if not rungs:
+        raise BudgetError("give at least one frame budget")
+    check_style(style, pairing, grows=ladder == "continue" and len(rungs) > 1)
+    steps: list[Step] = []
+    before: Request | None = None
+    for budget in rungs:
+        prefix = chosen.prefix(budget)
+        last = budget == rungs[-1] or prefix.complete
+        instructions = ([] if options else [CITE]) + ([] if last else [OTHERWISE])
+        grows = before is not None and ladder == "continue"
+        shown = _new(prefix, steps[-1].prefix) if grows else prefix
+        request = messages(
+            shown,
+            question,
+            style,
+            options=options,
+            instructions=[MORE, *instructions] if grows else instructions,
+            pairing=pairing,
+            limits=limits,
+            tell_times=tell_times,
+            transcript=transcript,
+            transcript_tokens=transcript_tokens,
+            video=video,
+            progress=progress,
+        )
+        if before is not None and grows:
+            request = before.then(steps[-1].answer.text, request)
+        answer = answerer.answer(request, on_text=on_text)
+        stuck = not last and cannot_tell(answer.text)
+        steps.append(Step(prefix, len(shown), answer, stuck, request.tokens.total, request.pairing))
+        on_step(steps[-1])
+        if not stuck:
+            break
+        before = request
+    seconds = steps[-1].prefix.seconds.tolist()
+    told = [seconds]
+    if style in FUSES:  # the model reads one time for two frames, and theirs where they are written, too
+        told = [told_seconds(pairing, seconds), *(told if tell_times else [])]
+    return Asked(question, steps, cited(steps[-1].answer.text, *told))
+
+
+def _new(prefix: Prefix, before: Prefix) -> Prefix:
+    """The frames of a prefix that the smaller one did not have."""
+    new = ~np.isin(prefix.frames, before.frames)
+    if not new.any():
+        raise BudgetError(f"a budget of {prefix.budget} adds no frame to {before.budget}")
+    return prefix.part(new)

@@ -1,0 +1,194 @@
+"""The question-free cues: appearance f_n, change and observability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from framenest.config import IndexConfig
+from framenest.frames import Pixels
+from framenest.processes import cores
+
+GRID = 2.0**24
+"""Descriptors lie on multiples of 1/GRID: then every product and sum of their dot products is exact in
+float64, and no similarity depends on the BLAS, its threads or the order of summation."""
+
+BLACK = 1e-12
+AT_ONCE = 4096
+"""Candidates up to which all similarities are computed at once: 128 MiB."""
+GROUP = 16
+"""Neighbouring pixels that a sketch joins."""
+FEW = 16
+"""Look-alikes of a frame up to which, on the mean, computing their similarities alone is the faster way."""
+
+
+def gray(thumbnails: Pixels) -> NDArray[np.float64]:
+    """Intensity in [0, 1] of (n, h, w, 3) thumbnails: (n, h, w)."""
+    red, green, blue = (thumbnails[..., channel].astype(np.float64) for channel in range(3))
+    return (0.299 * red + 0.587 * green + 0.114 * blue) / 255.0
+
+
+def encode(thumbnails: Pixels) -> NDArray[np.float32]:
+    """Eq. descriptor: gray thumbnails (n, h, w, 3) as unit vectors (n, h·w).
+
+    A black thumbnail has no direction; it gets the constant unit vector, as any other flat one has.
+
+    >>> encode(np.zeros((1, 2, 2, 3), np.uint8)).tolist()
+    [[0.5, 0.5, 0.5, 0.5]]
+    """
+    vectors = gray(thumbnails).reshape(len(thumbnails), math.prod(thumbnails.shape[1:3]))
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    flat = np.full_like(vectors, 1 / np.sqrt(vectors.shape[1]))
+    unit = np.where(norms < BLACK, flat, vectors / np.maximum(norms, BLACK))
+    return (np.floor(unit * GRID + 0.5) / GRID).astype(np.float32)
+
+
+def change(
+    frames: NDArray[np.int64],
+    appearance: NDArray[np.float32],
+    probes: NDArray[np.int64],
+    probe_appearance: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Eq. visual-change: Δ_n = ½ max ‖f_n − f_m‖₂ over the probes just before and just after frame n.
+
+    frames: (n,) with appearance (n, d); probes: (P,) ascending with probe_appearance (P, d).
+    The neighbours lie on the probe grid, for zoom frames too. A lone probe has none, and no change.
+    """
+    before = np.searchsorted(probes, frames, side="left") - 1
+    after = np.searchsorted(probes, frames, side="right")
+    distance = np.zeros(len(frames))
+    for neighbour, exists in ((before, before >= 0), (after, after < len(probes))):
+        mine = appearance[exists].astype(np.float64)
+        other = probe_appearance[neighbour[exists]].astype(np.float64)
+        distance[exists] = np.maximum(distance[exists], np.sqrt(((mine - other) ** 2).sum(axis=1)))
+    return (0.5 * distance).astype(np.float32)
+
+
+def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[np.float64]]:
+    """A function that gives the similarities (n,) of one frame to all, s_nm = f_n · f_m.
+
+    Up to AT_ONCE frames all pairs are computed at once, beyond that each row when it is asked for, so that
+    memory does not grow with the square of a long video's candidates. Both give the same bits (GRID).
+    """
+    vectors = appearance.astype(np.float64)
+    if len(vectors) <= AT_ONCE:
+        pairs = vectors @ vectors.T
+        return lambda row: pairs[row]
+    return lambda row: vectors @ vectors[row]
+
+
+def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[int], NDArray[np.float64]]:
+    """The same as `similarity_rows` where s_nm > least; what is not above may be 0 instead.
+
+    Most frames of a long video look nothing alike, and a sketch of each is enough to tell; similarities are
+    computed for the rest. Where many look alike, all are. The same bits either way (GRID).
+
+    >>> look_alike_rows(np.eye(3, dtype=np.float32)[[0, 1, 0]], 0.5)(0).tolist()
+    [1.0, 0.0, 1.0]
+    """
+    sketch = _sketch(appearance)
+    at_most = least - _float32_error(appearance.shape[1])
+    maybe = sketch @ sketch.T > at_most if len(sketch) <= AT_ONCE else None
+    if maybe is not None and np.count_nonzero(maybe) > FEW * len(sketch):
+        return similarity_rows(appearance)
+
+    @cache
+    def rows() -> Callable[[int], NDArray[np.float64]]:
+        return similarity_rows(appearance)
+
+    def row_of(row: int) -> NDArray[np.float64]:
+        others = np.flatnonzero(sketch @ sketch[row] > at_most if maybe is None else maybe[row])
+        if len(others) > 8 * FEW:
+            return rows()(row)
+        similarity = np.zeros(len(sketch))
+        similarity[others] = appearance[others].astype(np.float64) @ appearance[row].astype(np.float64)
+        return similarity
+
+    return row_of
+
+
+def _sketch(appearance: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(n, m) vectors whose products are nowhere below the similarities, and far fewer numbers.
+
+    With f = p + q, p the means of groups of pixels and q what is left: f·f' = p·p' + q·q' ≤ p·p' + ‖q‖‖q'‖,
+    the product of (p, ‖q‖) and (p', ‖q'‖). ‖q‖ is rounded up, their product is not: see `_float32_error`.
+    """
+    count, size = appearance.shape
+    whole = size - size % GROUP
+    means = appearance[:, :whole].reshape(count, -1, GROUP).sum(axis=2) * np.float32(GROUP**-0.5)
+    joined = np.concatenate([means, appearance[:, whole:]], axis=1)
+    left = np.einsum("ij,ij->i", appearance, appearance) - np.einsum("ij,ij->i", joined, joined)
+    rest = np.sqrt(np.maximum(left, 0.0) + np.float32(_float32_error(size)))
+    found: NDArray[np.float32] = np.concatenate([joined, rest[:, None]], axis=1)
+    return found
+
+
+def _float32_error(size: int) -> float:
+    """At least as much as float32 errs in a product of unit vectors of this size, and of their sketches."""
+    return float(np.finfo(np.float32).eps) * (size + 2 * GROUP)
+
+
+THUMBNAILS_AT_ONCE = 32
+"""Thumbnails that one core works on: few enough to stay in its cache."""
+
+
+def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64]:
+    """How much reblurring takes away: 1 − max over directions of the blur estimate β. (n, h, w) → (n,).
+
+    A direction without any variation counts as wholly blurred, so a flat picture is not sharp.
+    """
+    return 1.0 - np.maximum(_blur(intensity, 1, kernel), _blur(intensity, 2, kernel))
+
+
+def _blur(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDArray[np.float64]:
+    """β: the share of the variation along an axis that is still there after a mean filter along it."""
+    variation = np.abs(np.diff(intensity, axis=axis))
+    reblurred = np.abs(np.diff(_mean_filter(intensity, axis, kernel), axis=axis))
+    lost = np.maximum(0.0, variation - reblurred)
+    total = variation.sum(axis=(1, 2))
+    left = total - lost.sum(axis=(1, 2))
+    share: NDArray[np.float64] = np.divide(left, total, out=np.ones_like(total), where=total > 0)
+    return share
+
+
+def _mean_filter(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDArray[np.float64]:
+    """Mean of `kernel` neighbours along an axis, edges replicated."""
+    half = kernel // 2
+    margin = [(0, 0), (0, 0), (0, 0)]
+    margin[axis] = (half, half)
+    padded = np.pad(intensity, margin, mode="edge")
+    filtered: NDArray[np.float64] = sliding_window_view(padded, kernel, axis=axis).mean(axis=-1)
+    return filtered
+
+
+def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.float64]:
+    """Mean over pixels of Π_c exp(−(I_c − μ)² / 2σ²). (n, h, w, 3) → (n,).
+
+    >>> exposedness(np.full((1, 1, 1, 3), 128, np.uint8), mean=0.5, sigma=0.2).round(3).tolist()
+    [1.0]
+    """
+    weight = np.array([math.exp(-((level / 255 - mean) ** 2) / (2 * sigma**2)) for level in range(256)])
+    by_channel = weight[thumbnails]
+    product = by_channel[..., 0] * by_channel[..., 1] * by_channel[..., 2]
+    result: NDArray[np.float64] = product.mean(axis=(1, 2))
+    return result
+
+
+def observability(thumbnails: Pixels, config: IndexConfig) -> NDArray[np.float32]:
+    """O_n = sharpness · exposedness, in [0, 1]. (n, h, w, 3) → (n,)."""
+
+    def some(start: int) -> NDArray[np.float32]:
+        few = thumbnails[start : start + THUMBNAILS_AT_ONCE]
+        exposed = exposedness(few, config.exposure_mean, config.exposure_sigma)
+        return (sharpness(gray(few), config.blur_kernel) * exposed).astype(np.float32)
+
+    with ThreadPoolExecutor(cores()) as pool:  # numpy lets go of the interpreter
+        return np.concatenate(
+            [np.zeros(0, np.float32), *pool.map(some, range(0, len(thumbnails), THUMBNAILS_AT_ONCE))]
+        )

@@ -1,0 +1,434 @@
+"""The rivals' selection rules, pinned to golden vectors."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def top_k(scores: Floats, count: int) -> Ints:
+    """The highest scores, best first; ties go to the earlier."""
+    return np.argsort(-scores, kind="stable")[:count].astype(np.int64)
+
+
+def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0) -> Ints:
+    """The best evidence first, never within `gap` seconds of a chosen frame.
+
+    Where no candidate is left, the gap is halved. seconds, evidence: (n,) in time order. Positions in the
+    order in which they are taken, so prefixes nest; ties go to the earlier.
+
+    >>> min_gap(np.array([0.0, 4.0, 20.0]), np.array([0.9, 0.8, 0.1]), 3).tolist()
+    [0, 2, 1]
+    """
+    nearest = np.full(len(seconds), np.inf)
+    left = evidence.copy()
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(seconds)):
+        allowed = np.where(nearest >= gap, left, -np.inf)
+        best = int(allowed.argmax())
+        if allowed[best] == -np.inf:
+            gap = gap / 2 if gap > _NO_GAP else 0.0
+            continue
+        chosen.append(best)
+        left[best] = -np.inf
+        np.minimum(nearest, np.abs(seconds - seconds[best]), out=nearest)
+    return np.array(chosen, dtype=np.int64)
+
+
+_NO_GAP = 1e-3
+"""Seconds below which a gap is none: frames that share a time are all taken in the end."""
+
+
+def aks(
+    scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8, spread: float = -100.0
+) -> Ints:
+    """Adaptive Keyframe Sampling: split in halves until a part's best frames stand out, then take the best.
+
+    Scores are min-max normalised. A part is split while mean(best K) − mean ≤ threshold (or its standard
+    deviation ≤ spread) and `depth` is not reached; a part at depth d gives its ⌊K/2^d⌋ best. As published:
+    at depth 5 and K < 32 that is nothing at all.
+    """
+    size = len(scores)
+    if size < count:
+        return np.arange(size, dtype=np.int64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        normal = (scores - scores.min()) / (scores.max() - scores.min())
+    chosen: list[int] = []
+    parts = deque([(0, size, 0)])
+    while parts:
+        start, end, level = parts.popleft()
+        part = normal[start:end]
+        if level < depth and not _stands_out(part, count, threshold, spread):
+            middle = start + (end - start) // 2
+            parts += [(start, middle, level + 1), (middle, end, level + 1)]
+        else:
+            order = np.argsort(-part, kind="stable")[: count // 2**level]
+            chosen += [start + int(i) for i in order]
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _stands_out(part: Floats, count: int, threshold: float, spread: float) -> bool:
+    """Whether the best frames of a part lie far enough above its mean."""
+    if not len(part):
+        return False
+    best = np.sort(part)[::-1][:count]
+    return bool(best.mean() - part.mean() > threshold and part.std() > spread)
+
+
+def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
+    """BOLT: inverse transform sampling of min-max scores raised to a power; −1 leaves them as they are.
+
+    Ascending, duplicates possible; constant scores give all zeros, as in the released code.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        normal = (scores - scores.min()) / (scores.max() - scores.min())
+        weights = normal if power == -1 else normal**power
+        cumulative = np.cumsum(weights / weights.sum())
+    points = np.linspace(1 / count, 1 - 1 / count, count)
+    found: Ints = np.searchsorted(cumulative, points, side="left").astype(np.int64)
+    return found
+
+
+_NOTHING_NEW = 1e-10
+
+
+def mdp3(
+    frames: Floats,
+    text: Floats,
+    count: int,
+    *,
+    weight: float = 0.2,
+    widths: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
+) -> Ints:
+    """MDP3 with the whole video as one segment: greedy MAP of a determinantal point process.
+
+    frames: (n, d) vectors; text: (d,). Kernel k(a, b) = Σ_α exp(−‖a − b‖² / 2α). The greedy step adds
+    the frame with the largest gain of (2/λ)·Σ log k(q, i) + log det K, by incremental Cholesky; ties go
+    to the earlier. Positions in the order in which they are taken.
+    """
+    relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
+    kernel = _multi_gaussian(frames, frames, widths)
+    order, _ = _greedy_determinant(relevance, kernel, min(count, len(frames)))
+    return np.array(order, dtype=np.int64)
+
+
+def mdp3_segments(
+    frames: Floats,
+    text: Floats,
+    count: int,
+    segment: int,
+    *,
+    weight: float = 0.2,
+    widths: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
+) -> Ints:
+    """MDP3 in segments of `segment` candidates: dynamic programming over segments and numbers of frames.
+
+    Within a segment the greedy rule of `mdp3`, with the last frame chosen before it taken as given: that
+    frame's terms count in the segment's worth, too. best[k] is the worth of k frames from the segments so
+    far; a segment adds j frames where that is worth strictly more, fewer frames from it coming first. Where
+    the candidates are no multiple of `segment`, the last segment is shorter (the released code cannot run
+    there). Positions, ascending.
+    """
+    size = len(frames)
+    count = min(count, size)
+    relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
+    best: list[tuple[float, list[int]]] = [(0.0, [])]
+    for start in range(0, size, segment):
+        inside = np.arange(start, min(start + segment, size))
+        found = {0: (0.0, list[int]())}
+        greedy: dict[int | None, tuple[list[int], list[float]]] = {}  # most beginnings share their last frame
+        for before, (worth, chosen) in enumerate(best):
+            given = chosen[-1] if chosen else None
+            if given not in greedy:
+                places = inside if given is None else np.concatenate([[given], inside])
+                kernel = _multi_gaussian(frames[places], frames[places], widths)
+                order, worths = _greedy_determinant(
+                    relevance[places], kernel, min(count, len(inside)), first=None if given is None else 0
+                )
+                greedy[given] = [int(places[i]) for i in order], worths
+            order, worths = greedy[given]
+            for more in range(min(len(order), count - before) + 1):
+                total = worth + (worths[more - 1] if more else 0.0)
+                if before + more not in found or total > found[before + more][0]:
+                    found[before + more] = total, chosen + sorted(order[:more])
+        best = [found[number] for number in sorted(found)]
+    return np.array(best[count][1], dtype=np.int64)
+
+
+def _greedy_determinant(
+    relevance: Floats, kernel: Floats, count: int, first: int | None = None
+) -> tuple[list[int], list[float]]:
+    """Greedy maximum of Σ relevance + log det, by incremental Cholesky; ties go to the earlier.
+
+    relevance: (n,); kernel: (n, n). first: a position that is in the set from the beginning and is not
+    taken again. Returns `count` positions in the order in which they are taken, and the worth of the set
+    after each.
+    """
+    size = len(relevance)
+    left = kernel.diagonal().copy()
+    given = [] if first is None else [first]
+    factors = np.zeros((count + len(given), size))
+    taken = np.zeros(size, dtype=bool)
+    worth, order, worths = 0.0, list[int](), list[float]()
+    for step in range(count + len(given)):
+        gains = np.where(taken, -np.inf, relevance + np.log(np.maximum(left, _NOTHING_NEW)))
+        best = given[step] if step < len(given) else int(np.argmax(gains))
+        worth += float(gains[best])
+        if step >= len(given):
+            order.append(best)
+            worths.append(worth)
+        taken[best] = True
+        row = (kernel[best] - factors[:step, best] @ factors[:step]) / np.sqrt(max(left[best], _NOTHING_NEW))
+        if left[best] > _NOTHING_NEW:  # a look that is there already adds nothing to the rest
+            factors[step] = row
+            left = left - row**2
+    return order, worths
+
+
+def _multi_gaussian(a: Floats, b: Floats, widths: tuple[float, ...]) -> Floats:
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None, :]
+    distances = np.maximum(0.0, squares - 2 * a @ b.T)
+    kernel: Floats = sum((np.exp(-distances / (2 * width)) for width in widths), np.zeros_like(distances))
+    return kernel
+
+
+def facility_location(scores: Floats, similarity: Floats, count: int, *, alpha: float, beta: float) -> Ints:
+    """Greedy α·Σ relevance + β·mean over candidates of the best similarity to a chosen one.
+
+    similarity: (n, n). Positions in the order in which they are taken, so prefixes nest; ties go to the
+    earlier.
+    """
+    best = np.zeros(len(scores))
+    chosen: list[int] = []
+    open_places = np.ones(len(scores), dtype=bool)
+    for _ in range(min(count, len(scores))):
+        gains = alpha * scores + beta * (np.maximum(similarity, best[:, None]).mean(axis=0) - best.mean())
+        pick = int(np.argmax(np.where(open_places, gains, -np.inf)))
+        chosen.append(pick)
+        open_places[pick] = False
+        best = np.maximum(best, similarity[:, pick])
+    return np.array(chosen, dtype=np.int64)
+
+
+LOW = np.array([
+    -0.010597401785069032, 0.0328830116668852, 0.030841381835560764, -0.18703481171909309,
+    -0.027983769416859854, 0.6308807679298589, 0.7148465705529157, 0.2303778133088965,
+])  # fmt: skip
+"""The low-pass filter of the Daubechies wavelet db4."""
+HIGH = LOW[::-1] * np.array([-1, 1, -1, 1, -1, 1, -1, 1])
+FLAT = 1e-12  # a detail signal with less range than this has no peaks
+
+# The released run's settings.
+HEIGHT, PROMINENCE = 0.5, 0.05
+DURATION_WEIGHT, MEAN_WEIGHT, MAX_WEIGHT, VARIANCE_WEIGHT = 0.4, 0.2, 0.3, 0.1
+STRICTNESS, LEAST_IMPORTANCE = 1.2, 0.05
+TEMPERATURE = 1.0
+RELEVANCE_WEIGHT = 0.5
+
+
+def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
+    """Positions of `count` candidates, ascending. features: (n, d) frame vectors for diversity, or None.
+
+    Without features, diversity is the distance between positions, as its authors do.
+    """
+    size = len(scores)
+    if size <= count:
+        return np.arange(size, dtype=np.int64)
+    peaks = boundaries(detail(scores, level(size)), max(5, int(0.02 * size)))
+    if not len(peaks):
+        return without_boundaries(scores, count)
+    edges = [0, *peaks.tolist(), size]
+    clips = [(a, b) for a, b in pairwise(edges) if b > a]
+    kept = keep_important(clips, importance(scores, clips))
+    quotas = share_out(np.array([value for _, value in kept]), count)
+    merit = 2 * scores - 1
+    unit = None if features is None else _unit(features)
+    chosen: list[int] = []
+    for (clip, _), quota in zip(kept, quotas, strict=True):
+        chosen += marginal_relevance(merit, np.arange(*clip), quota, [], unit)
+    chosen = sorted(set(chosen))
+    if len(chosen) < count:
+        rest = np.delete(np.arange(size), chosen)
+        chosen += marginal_relevance(merit, rest, count - len(chosen), chosen, unit)
+    if len(chosen) > count:
+        chosen = sorted(chosen, key=lambda i: -merit[i])[:count]
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def level(size: int) -> int:
+    """Depth of the decomposition for a signal of this length."""
+    most = math.floor(math.log2(size / 7)) if size >= 7 else 0
+    return 1 if most <= 1 else int(np.clip(math.floor(math.log2(size) - 3), 1, most))
+
+
+def detail(signal: Floats, depth: int) -> Floats:
+    """The absolute coarsest detail of the signal: everything else zeroed, transformed back. (n,)."""
+    sizes, current = [], signal.astype(np.float64)
+    coarsest = np.zeros(0)
+    for _ in range(depth):
+        sizes.append(len(current))
+        current, coarsest = _analyse(current)
+    rebuilt = _synthesise(None, coarsest)
+    for size in reversed(sizes[1:]):
+        rebuilt = _synthesise(rebuilt[:size], None)
+    return np.abs(rebuilt[: len(signal)])
+
+
+def _analyse(signal: Floats) -> tuple[Floats, Floats]:
+    """One level: (approximation, detail), half-sample symmetric at the ends."""
+    taps = len(LOW)
+    extended = np.pad(signal, taps - 1, mode="symmetric")
+    count = (len(signal) + taps - 1) // 2
+    low, high = (np.convolve(extended, filter_)[taps::2][:count] for filter_ in (LOW, HIGH))
+    return low, high
+
+
+def _synthesise(approximation: Floats | None, details: Floats | None) -> Floats:
+    """One level back: 2L − 6 samples from L coefficients."""
+    total: Floats | None = None
+    for values, taps in ((approximation, LOW), (details, HIGH)):
+        if values is None:
+            continue
+        spread = np.zeros(2 * len(values))
+        spread[::2] = values
+        part = np.convolve(spread, taps[::-1])[len(LOW) - 2 :][: 2 * len(values) - len(LOW) + 2]
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def boundaries(signal: Floats, distance: int) -> Ints:
+    """Peaks of the detail signal that are high and prominent enough, at least `distance` apart."""
+    spread = float(np.ptp(signal))
+    if spread < FLAT:
+        return np.zeros(0, dtype=np.int64)
+    height = signal.mean() + HEIGHT * signal.std()
+    peaks = [i for i in _local_maxima(signal) if signal[i] >= height]
+    peaks = _far_apart(signal, peaks, distance)
+    least = PROMINENCE * spread
+    return np.array([i for i in peaks if _prominence(signal, i) >= least], dtype=np.int64)
+
+
+def _local_maxima(signal: Floats) -> list[int]:
+    """Strict maxima; of a flat top its middle."""
+    found, last = [], len(signal) - 1
+    values = signal.tolist()
+    for i in (np.flatnonzero(signal[:-2] < signal[1:-1]) + 1).tolist():
+        ahead = i + 1
+        while ahead < last and values[ahead] == values[i]:
+            ahead += 1
+        if values[ahead] < values[i]:
+            found.append((i + ahead - 1) // 2)
+    return found
+
+
+def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
+    """Highest peaks first; each removes lower ones nearer than `distance`."""
+    keep = dict.fromkeys(peaks, True)
+    for peak in sorted(peaks, key=lambda p: (signal[p], p), reverse=True):
+        if keep[peak]:
+            for other in peaks:
+                if other != peak and abs(other - peak) < distance:
+                    keep[other] = False
+    return [p for p in peaks if keep[p]]
+
+
+def _prominence(signal: Floats, peak: int) -> float:
+    """How far one must go down from a peak before a higher one can be reached."""
+    height = signal[peak]
+    lowest = []
+    for side in (signal[peak::-1], signal[peak:]):
+        higher = np.flatnonzero(side > height)
+        lowest.append(side[: higher[0] if len(higher) else len(side)].min())
+    return float(height - max(lowest))
+
+
+def without_boundaries(scores: Floats, count: int) -> Ints:
+    """Half of the budget spread evenly, the rest on the best of the others; ties go to the earlier."""
+    even = (
+        np.linspace(0, len(scores) - 1, count // 2, dtype=np.int64) if count >= 2 else np.zeros(0, np.int64)
+    )
+    spread = sorted(set(even.tolist()))
+    best = np.argsort(-scores, kind="stable")
+    others = best[~np.isin(best, spread)].tolist()
+    return np.array(sorted([*spread, *others[: count - count // 2]])[:count], dtype=np.int64)
+
+
+def importance(scores: Floats, clips: list[tuple[int, int]]) -> list[float]:
+    """Length, mean, maximum and variance of each clip, weighted."""
+    whole = scores.var() + 1e-8
+    return [
+        float(
+            DURATION_WEIGHT * (b - a) / len(scores)
+            + MEAN_WEIGHT * scores[a:b].mean()
+            + MAX_WEIGHT * scores[a:b].max()
+            + VARIANCE_WEIGHT * scores[a:b].var() / whole
+        )
+        for a, b in clips
+    ]
+
+
+def keep_important(clips: list[tuple[int, int]], values: list[float]) -> list[tuple[tuple[int, int], float]]:
+    """Of more than three clips, drop those far below the mean; all, if none would be left."""
+    pairs = list(zip(clips, values, strict=True))
+    if len(pairs) <= 3:
+        return pairs
+    least = max(LEAST_IMPORTANCE, float(np.mean(values) - STRICTNESS * np.std(values)))
+    return [pair for pair in pairs if pair[1] >= least] or pairs
+
+
+def share_out(values: Floats, count: int) -> list[int]:
+    """Whole quotas by softmax; what is left goes to the largest fractions, ties to the later."""
+    powers = np.exp((values - values.max()) / TEMPERATURE)
+    exact = powers / powers.sum() * count
+    quotas = np.floor(exact).astype(int)
+    for place in np.argsort(exact - quotas, kind="stable")[::-1][: count - int(quotas.sum())]:
+        quotas[place] += 1
+    return [int(q) for q in quotas]
+
+
+def marginal_relevance(
+    merit: Floats,
+    candidates: Ints,
+    count: int,
+    chosen: list[int],
+    unit: Floats | None,
+) -> list[int]:
+    """Up to `count` candidates, each the best by merit less similarity to those chosen before.
+
+    Similarity is the cosine of the features, or nearness in time without them; ties go to the earlier.
+    """
+    nearness = np.exp(-np.arange(len(merit)) / 10)  # by distance
+    mine = None if unit is None else unit[candidates]
+
+    def similarity(other: int) -> Floats:
+        if unit is None or mine is None:
+            return nearness[np.abs(candidates - other)]
+        found: Floats = mine @ unit[other]
+        return found
+
+    picked: list[int] = []
+    worth = RELEVANCE_WEIGHT * merit[candidates]
+    nearest = np.full(len(candidates), -np.inf)
+    for other in chosen:
+        np.maximum(nearest, similarity(other), out=nearest)
+    while len(picked) < min(count, len(candidates)):
+        alone = not (chosen or picked)
+        values = merit[candidates] if alone else worth - (1 - RELEVANCE_WEIGHT) * nearest
+        place = int(values.argmax())
+        picked.append(int(candidates[place]))
+        worth[place] = -np.inf  # taken
+        np.maximum(nearest, similarity(picked[-1]), out=nearest)
+    return picked
+
+
+def _unit(features: Floats) -> Floats:
+    unit: Floats = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    return unit
