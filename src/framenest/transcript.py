@@ -313,7 +313,7 @@ def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
         video: the path of the video, which is not opened.
         wanted: as `find_transcript` takes it.
 
-    >>> transcript_files("kiln.mp4")
+    >>> transcript_files("silent.mp4")
     []
     """
     path, given = Path(video), Path(wanted)

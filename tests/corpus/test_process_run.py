@@ -13,6 +13,7 @@ import pytest
 from odd_jobs import OddJob
 
 from framenest import MEC, IndexConfig, MECConfig, Ranking
+from framenest import processes as machine
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import many_videos
 from framenest.cli.many_videos import ManyVideos
@@ -23,7 +24,6 @@ from framenest.corpus.process_run import run_in_processes
 from framenest.corpus.run_report import RunReport
 from framenest.errors import FramenestError
 from framenest.processes import ProcessLimits, machine_memory, own_memory
-from framenest.scorers import torch_scorer
 from media import numbered_video
 from processes import PATIENCE, children
 
@@ -156,8 +156,8 @@ def test_without_a_driver_there_is_no_gpu_memory(monkeypatch):
     def missing(_):
         raise OSError
 
-    monkeypatch.setattr(torch_scorer.ctypes, "CDLL", missing)
-    assert torch_scorer.gpu_memory() == 0
+    monkeypatch.setattr(machine.ctypes, "CDLL", missing)
+    assert machine.gpu_memory() == 0
 
 
 def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):

@@ -165,9 +165,9 @@ def test_a_folders_revision_changes_with_its_files(tmp_path):
     folder = tmp_path / "m"
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"one")
-    first = models.hub.from_folder(folder, store).revision
+    first = models.downloads.from_folder(folder, store).revision
     (folder / "model.safetensors").write_bytes(b"other")
-    assert models.hub.from_folder(folder, store).revision != first
+    assert models.downloads.from_folder(folder, store).revision != first
 
 
 def test_every_scorer_says_what_it_needs():
@@ -283,7 +283,7 @@ def test_fetch_without_a_name_takes_the_best_for_this_machine(monkeypatch, capsy
 def test_a_hub_that_does_not_answer(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert not models.hub.reachable()
+    assert not models.downloads.reachable()
 
 
 def test_a_hub_that_answers(monkeypatch):
@@ -295,9 +295,9 @@ def test_a_hub_that_answers(monkeypatch):
     with local_http(Hub) as port:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-        assert models.hub.reachable()
+        assert models.downloads.reachable()
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        assert not models.hub.reachable()
+        assert not models.downloads.reachable()
 
 
 @pytest.mark.parametrize(

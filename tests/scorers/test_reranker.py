@@ -9,7 +9,7 @@ import pytest
 
 from framenest import MEC, FrameBatch, MECConfig
 from framenest.config import IndexConfig, ScorerConfig
-from framenest.scorers.reranker import refine
+from framenest.method.discovery import refine
 from framenest.scorers.table import TableScorer
 
 SMALL = MECConfig(IndexConfig(24, 0))

@@ -4,11 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from framenest.scorers.torch_scorer import (  # noqa: E402
-    TorchNetwork,
-    attention_without_plans,
-    patches,
-)
+from framenest.scorers.torch_scorer import TorchNetwork, attention_without_plans, patches  # noqa: E402
 
 
 @pytest.mark.parametrize(("height", "width"), [(28, 42), (30, 45)])  # the second leaves a rest

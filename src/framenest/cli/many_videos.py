@@ -23,10 +23,9 @@ from framenest.corpus.manifest import ranking_groups
 from framenest.corpus.process_run import Watch, run_in_processes
 from framenest.corpus.run_report import RunReport, write_rankings
 from framenest.errors import ConfigError, StoreError
-from framenest.processes import ProcessLimits, cores, memory_share
+from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
 from framenest.scorers import choose, runs_on_gpu
-from framenest.scorers.torch_scorer import gpu_memory
 from framenest.text import duration_text
 
 MANY_PANEL = "Many videos"

@@ -15,7 +15,7 @@ from framenest.errors import BudgetError, ConfigError
 from framenest.method import discovery
 from framenest.method.candidate_pool import CandidatePool, Stats
 from framenest.method.cues import change, encode, observability
-from framenest.method.discovery import LookFor, each_evidence, noisy_or
+from framenest.method.discovery import LookFor, each_evidence, noisy_or, refine
 from framenest.method.greedy import Greedy, greedy
 from framenest.method.index import SparseIndex, choose_probes, window
 from framenest.method.indexing import Indexing
@@ -25,7 +25,6 @@ from framenest.method.residual import residual
 from framenest.progress import ShowProgress, Timing
 from framenest.protocols import Decoder, Scorer, Store
 from framenest.scorers.feature_store import Features
-from framenest.scorers.reranker import refine
 from framenest.scorers.video_features import FeatureCache
 from framenest.session import Session, Video
 

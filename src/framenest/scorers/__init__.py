@@ -18,8 +18,8 @@ from framenest.frames import ImageSpec
 from framenest.models import CATALOGUE, entry_of, locate
 from framenest.models.downloads import reachable
 from framenest.plugins import load_plugin, package, plugins
+from framenest.processes import has_gpu
 from framenest.protocols import Progress, Scorer
-from framenest.scorers.torch_scorer import has_gpu
 
 GROUP = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")

@@ -99,3 +99,41 @@ class Calibrated(ABC):
         if known is None or known[0] != question or known[1] is not probes:
             self._measured = known = (question, probes, self.scores(probes, question, probes))
         return known[2]
+
+
+SIGLIP_LEVELS = (0.1, 0.01)
+"""Match levels of a sigmoid that is far below 0.5 even for good matches; not measured on questions."""
+
+
+class DualScorer(Calibrated):
+    """Raw score = scale · cosine + bias of the model's two vectors. encode → {"vector": (n, d) float32}."""
+
+    scale: float
+    bias: float
+
+    _asked: tuple[str, NDArray[np.float32]] | None = None
+    """The last question and its vector."""
+
+    @abstractmethod
+    def _text(self, question: str) -> NDArray[np.float32]:
+        """(d,) unit vector of a question."""
+
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        text = self.text_vector(question).astype(np.float64)
+        return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
+
+    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        """(n, d) unit vectors of encoded frames."""
+        return np.asarray(encoded["vector"])
+
+    def text_vector(self, question: str) -> NDArray[np.float32]:
+        """(d,) unit vector of a question; of the last one it is kept."""
+        known = self._asked
+        if known is None or known[0] != question:
+            self._asked = known = (question, self._text(question))
+        return known[1]
+
+
+def half_cosine(cosines: Scores) -> NDArray[np.float32]:
+    """(1 + cosine) / 2, in [0, 1] also where rounding took a cosine beyond ±1."""
+    return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)

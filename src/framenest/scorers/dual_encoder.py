@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -23,7 +22,7 @@ from framenest.errors import ScorerError
 from framenest.frames import FrameBatch
 from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import Calibrated, Scores, sigmoid
+from framenest.scorers.calibration import SIGLIP_LEVELS, DualScorer, Scores, half_cosine, sigmoid
 from framenest.scorers.checkpoint import padding_token
 from framenest.scorers.torch_scorer import CheckpointScorer, TorchNetwork, Weights, heads_of, joined
 
@@ -120,39 +119,6 @@ class DualNetwork(TorchNetwork):
         return (read + self._feed_forward(normed, name, "vision"))[:, 0]
 
 
-SIGLIP_LEVELS = (0.1, 0.01)
-"""Match levels of a sigmoid that is far below 0.5 even for good matches; not measured on questions."""
-
-
-class DualScorer(Calibrated):
-    """Raw score = scale · cosine + bias of the model's two vectors. encode → {"vector": (n, d) float32}."""
-
-    scale: float
-    bias: float
-
-    _asked: tuple[str, NDArray[np.float32]] | None = None
-    """The last question and its vector."""
-
-    @abstractmethod
-    def _text(self, question: str) -> NDArray[np.float32]:
-        """(d,) unit vector of a question."""
-
-    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
-        text = self.text_vector(question).astype(np.float64)
-        return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
-
-    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
-        """(n, d) unit vectors of encoded frames."""
-        return np.asarray(encoded["vector"])
-
-    def text_vector(self, question: str) -> NDArray[np.float32]:
-        """(d,) unit vector of a question; of the last one it is kept."""
-        known = self._asked
-        if known is None or known[0] != question:
-            self._asked = known = (question, self._text(question))
-        return known[1]
-
-
 class TorchDualScorer(CheckpointScorer, DualScorer):
     """A dual encoder in torch."""
 
@@ -216,11 +182,6 @@ class ClipScorer(TorchDualScorer):
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         return half_cosine((scores - self.bias) / self.scale)
-
-
-def half_cosine(cosines: Scores) -> NDArray[np.float32]:
-    """(1 + cosine) / 2, in [0, 1] also where rounding took a cosine beyond ±1."""
-    return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
 
 
 def _unit(vectors: Any) -> Any:

@@ -21,7 +21,7 @@ from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.progress import Timing
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import Scores, sigmoid
+from framenest.scorers.calibration import SIGLIP_LEVELS, DualScorer, Scores, half_cosine, sigmoid
 from framenest.scorers.checkpoint import (
     Preprocessing,
     loading,
@@ -31,7 +31,6 @@ from framenest.scorers.checkpoint import (
     tell_truncation,
     tokenizer_file,
 )
-from framenest.scorers.dual_encoder import SIGLIP_LEVELS, DualScorer, half_cosine
 
 AT_ONCE = 8  # frames: more do not run faster on a CPU
 
