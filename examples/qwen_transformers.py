@@ -1,10 +1,9 @@
 """Ask Qwen3.5 (or Qwen3-VL) about a video, through transformers.
 
-    pip install '.[tags,local]' torchvision && framenest models fetch tags
+    pip install '.[tags]' torch torchvision transformers && framenest models fetch tags
     python examples/qwen_transformers.py kiln.mp4 "What happens after firing?" --device cuda
 
-What reaches the model is printed first: the times it reads are those of the frames.
-`framenest.lmm.local.LocalModel` does this and more.
+The first line printed shows the times that the model reads: those of the frames.
 """
 
 from __future__ import annotations

@@ -247,27 +247,3 @@ def internvl():
     model = InternVLForConditionalGeneration(config).eval()
     model.generation_config = GenerationConfig(**printable_only(tokenizer))
     return model, processor
-
-
-REMOTE = """
-from transformers import LlavaConfig, LlavaForConditionalGeneration
-
-class LlavaOnevision2Config(LlavaConfig):
-    model_type = "llava_onevision2"
-
-class LlavaOnevision2ForConditionalGeneration(LlavaForConditionalGeneration):
-    config_class = LlavaOnevision2Config
-"""
-
-
-def save_remote_code_llava(folder: Path) -> None:
-    """A random LLaVA that brings its own code, as LLaVA-OneVision-2 does; nothing else of it is here."""
-    save_llava(folder)
-    (folder / "modeling_remote.py").write_text(REMOTE)
-    config = json.loads((folder / "config.json").read_text())
-    config["model_type"] = "llava_onevision2"
-    config["auto_map"] = {
-        "AutoConfig": "modeling_remote.LlavaOnevision2Config",
-        "AutoModelForImageTextToText": "modeling_remote.LlavaOnevision2ForConditionalGeneration",
-    }
-    (folder / "config.json").write_text(json.dumps(config))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from framenest import Prefix, lmm, open_video
-from framenest.lmm.local import LocalModel
 from media import growing_ticks, numbered_picture, numbered_video
 
 pytest.importorskip("transformers", reason="needs transformers and torchvision; run: make test-lmms-eval")
@@ -23,8 +22,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "qwen_transformers.py"
 
 
 @pytest.fixture(scope="module")
-def model():
-    return LocalModel(*random_models.qwen3_5(torchvision=True), max_tokens=8)
+def qwen():
+    return random_models.qwen3_5(torchvision=True)
 
 
 @pytest.fixture(scope="module", params=["constant", "variable"])
@@ -39,19 +38,21 @@ def decoder(request, tmp_path_factory):
     "frames", [[17], [3, 41], [0, 20, 59], [1, 2, 3, 50, 58]], ids=lambda f: f"K={len(f)}"
 )
 @pytest.mark.parametrize("pairing", ["auto", "pairs", "duplicate", "images"])
-def test_the_model_reads_the_true_times(model, decoder, frames, pairing):
+def test_the_model_reads_the_true_times(qwen, decoder, frames, pairing):
     numbers = np.array(frames, dtype=np.int64)
     prefix = Prefix(decoder.info, len(frames), numbers, decoder.seconds[numbers], None)
     request = lmm.messages(prefix, "What is it?", "qwen", pairing=pairing, video=decoder)
-    ids = model.inputs(request)["input_ids"][0]
-    text = model.processor.tokenizer.decode(ids)
+    model, processor = qwen
+    prompt = processor.apply_chat_template(request.messages, tokenize=False, add_generation_prompt=True)
+    inputs = processor(text=[prompt], **request.inputs, return_tensors="pt")
+    text = processor.tokenizer.decode(inputs["input_ids"][0])
     markers = [f"<{part.split(' seconds>')[0]} seconds>" for part in text.split("<") if " seconds>" in part]
     assert markers == request.markers
     if pairing in ("duplicate", "images") or len(frames) == 1:
         read = np.array([float(marker[1:].split()[0]) for marker in markers])
         assert np.abs(read - prefix.seconds).max() <= 0.0506
     assert text.count("_pad|>") == request.tokens.frames
-    assert model.answer(request).usage.completion_tokens
+    assert model.generate(**inputs, max_new_tokens=8).shape[1] > inputs["input_ids"].shape[1]
 
 
 def test_llava_onevision_1_takes_hf_video(decoder):

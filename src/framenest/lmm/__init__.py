@@ -1,7 +1,7 @@
 """From a prefix to an answer: messages in the shape of each kind of model, and asking.
 
-messages(prefix, question, style=…) makes a Request. `framenest.lmm.client` sends it to a server,
-`framenest.lmm.local` to a transformers model in this process.
+messages(prefix, question, style=…) makes a Request, for a server (`framenest.lmm.client` sends it) or for a
+transformers processor.
 """
 
 from framenest.images import ImageLimits

@@ -48,7 +48,7 @@ class Answer:
 
 
 class Answerer(Protocol):
-    """Whatever answers a request: `Client`, `LocalModel`, or a class of yours.
+    """Anything that answers a request: `Client`, or a class of yours.
 
     >>> class Parrot:
     ...     def answer(self, request, *, on_text=None):

@@ -134,7 +134,7 @@ def ask(
     frames that show the answer; `Asked.cited` are those it gave.
 
     Args:
-        answerer: a `Client`, a `LocalModel`, or anything with their `answer`.
+        answerer: a `Client`, or anything with its `answer`.
         chosen: the ranking or selection whose prefixes are shown.
         question: as the model gets it.
         budgets: one frame budget, or several to try; sorted, each once.
