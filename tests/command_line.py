@@ -32,7 +32,7 @@ def commands(group, *path):
             yield from commands(command, *path, name)
 
 
-AT_ONCE = "from framenest import cli, progress_bars; progress_bars.PATIENCE = 0; cli.main()"
+AT_ONCE = "from framenest import cli, progress; progress.PATIENCE = 0; cli.main()"
 
 
 def on_a_terminal(*arguments, cwd=None):

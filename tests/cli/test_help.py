@@ -1,8 +1,6 @@
 """Every command has its help; commands that share options share them whole."""
 
 import re
-import subprocess
-import sys
 from dataclasses import fields
 
 import pytest
@@ -147,17 +145,6 @@ def test_options_without_effect_are_refused(capsys, tmp_path, monkeypatch, comma
     assert why in err
     code, _, err = run(capsys, *command)  # the same without it fails for its own reason
     assert (code, "has no effect" in err) == (2, False), err
-
-
-def test_a_command_does_not_import_the_others():
-    code = (
-        "import sys; from framenest.cli import main\n"
-        "try: main(['show', '--help'])\n"
-        "finally: print([m for m in sys.modules if m.startswith('framenest.cli.eval')], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Usage: framenest show" in done.stdout
-    assert done.stderr == "[]\n"
 
 
 def test_the_commands_and_a_name_that_is_none(capsys):
