@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import commands
-from framenest.cli import app
 from framenest.testing import TableScorer
 from media import numbered_video
 from scripted_server import ScriptedServer
@@ -88,66 +86,54 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-def test_the_readme_numbers_are_the_measured_ones():
-    readme = (ROOT / "README.md").read_text()
+def test_the_numbers_of_two_cores_are_the_measured_ones():
+    page = (ROOT / "docs" / "performance.md").read_text()
     results = ROOT / "benchmarks" / "results"
     pipeline = json.loads((results / "pipeline.json").read_text())
     for asked in pipeline["questions"]:
         seconds = asked["wall_seconds"], asked["seconds"]["decode"], asked["seconds"]["encode"]
-        assert f"| {' | '.join(f'{value:.1f}' for value in seconds)} |" in readme
-    assert says(readme, f"{pipeline['peak_memory_mib']:.0f} MiB")
-    compared = pipeline["compared"]
-    assert compared["rankings_equal_bit_for_bit"]
-    assert says(readme, f"took {compared['times_faster_median']:.2f} times as long for the first question")
-    assert says(readme, f"{compared['times_faster_cpu_median']:.2f} times the processor time")
-    loads = sorted(load for run in compared["load_before"].values() for load in run)
-    assert says(readme, f"a load average of {loads[0]:.0f} to {loads[-1]:.0f}")
+        assert f"| {' | '.join(f'{value:.1f}' for value in seconds)} |" in page
+    assert says(page, f"{pipeline['peak_memory_mib']:.0f} MiB")
+    loads = sorted(load for run in pipeline["compared"]["load_before"].values() for load in run)
+    assert says(page, f"a load average of {loads[0]:.0f} to {loads[-1]:.0f}")
     large = json.loads((results / "pipeline_1080p.json").read_text())
-    assert says(readme, f"{large['peak_memory_mib']:.0f} MiB for 1080p")
+    assert says(page, f"{large['peak_memory_mib']:.0f} MiB for 1080p")
     assert large["peak_memory_mib"] < 1000
-    assert says(readme, f"{json.loads((results / 'ranking.json').read_text())['milliseconds_median']:.0f} ms")
+    assert says(page, f"{json.loads((results / 'ranking.json').read_text())['milliseconds_median']:.0f} ms")
 
 
 def test_the_gpu_numbers_are_the_measured_ones():
-    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "scorers.md").read_text()
-    measured = json.loads((ROOT / "benchmarks" / "results" / "gpu_machine.json").read_text())
-    before, after = measured["before"], measured["after"]
-
-    def row(text, digits, seconds):
-        assert f"| {text} | {seconds(before):.{digits}f} | {seconds(after):.{digits}f} |" in readme
-
-    row(
-        "first question from the shell, the model's files known", 1, lambda run: run["first_question"]["wall"]
-    )
-    row("the same from the shell again, everything kept", 1, lambda run: run["again"]["wall"])
-    row("first question, model loaded", 1, lambda run: run["session"]["questions"][0]["wall"])
-    for count in (20, 100):
-        text = f"a further question, {count} zoom frames not seen before"
-        row(text, 2, lambda run, count=count: run["session"][f"further_with_{count}_unseen"]["wall"])
-        assert f"| {after['session'][f'further_with_{count}_unseen']['wall']:.2f} |" in page
-    loads = {name: after[f"load_{name}"]["load"] for name in ("blip2", "siglip2", "clip")}
-    assert says(readme, f"load alone takes {loads['blip2']:.1f} s")
-    assert f"| loading `siglip2`, `clip` | {loads['siglip2']:.1f}, {loads['clip']:.1f} |" in page
-    index = after["index"]
-    assert f"{index['over_the_longer']:.2f} times decoding alone | {index['with_scorer_warm']:.1f} |" in page
-    asked = after["server"]["further"]
-    assert says(readme, f"({min(asked):.2f} to {max(asked):.2f} s for a further question")
-    assert says(readme, f"does {after['many_default']['videos_a_minute']:.0f} a minute with four workers")
-    assert f"reaches {100 * after['encode']['share_of_matrix_rate']:.0f} % of the matrix rate" in page
-    assert measured["rankings_before_and_after"]["largest_difference_of_relevance"] < 0.0002
+    page = (ROOT / "docs" / "performance.md").read_text()
+    measured = json.loads((ROOT / "benchmarks" / "results" / "gpu_machine.json").read_text())["after"]
+    session, index = measured["session"], measured["index"]
+    loads = {name: measured[f"load_{name}"]["load"] for name in ("blip2", "siglip2", "clip")}
+    shell, first = measured["first_question"], session["questions"][0]
+    asked, torch = measured["server"]["further"], measured["imports"]["import torch"]
+    for row in (
+        f"first question from the shell, model files already verified | {shell['wall']:.1f}",
+        f"the same question again, everything cached | {measured['again']['wall']:.1f}",
+        f"model loaded; {first['decode']:.1f} of it waiting for decode | {first['wall']:.1f}",
+        f"a further question, 20 new zoom frames | {session['further_with_20_unseen']['wall']:.2f}",
+        f"a further question, 100 new zoom frames | {session['further_with_100_unseen']['wall']:.2f}",
+        f"with `rank --server`, whole process | {min(asked):.2f} to {max(asked):.2f}",
+        f"loading `blip2`, of which `import torch` {torch:.1f} | {loads['blip2']:.1f}",
+        f"loading `siglip2`, `clip` | {loads['siglip2']:.1f}, {loads['clip']:.1f}",
+        f"probes alone takes {index['decode_alone']:.1f} | {index['without_scorer']:.1f}",
+        f"{index['over_the_longer']:.2f} times decoding alone | {index['with_scorer_warm']:.1f}",
+        f"match of 640 candidates | {session['match_640']:.3f}",
+    ):
+        assert f"{row} |" in page
+    assert says(page, f"does {measured['many_default']['videos_a_minute']:.0f} a minute with four workers")
+    assert f"reaches {100 * measured['encode']['share_of_matrix_rate']:.0f} % of the matrix rate" in page
 
 
 def test_the_decoding_numbers_are_the_measured_ones():
-    results = ROOT / "benchmarks" / "results"
-    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "decoding.md").read_text()
-    for name, row in json.loads((results / "decoding.json").read_text())["files"][
-        "the footage itself"
-    ].items():
-        if name == "framenest, full size":
-            continue
-        cells = f"| {row['frames']} | {row['wall_seconds']:.1f} | {row['cpu_seconds']:.0f} |"
-        assert cells in readme, name
-        assert cells in page, name
+    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs" / "decoding.md").read_text()
+    decoded = json.loads((results / "decoding.json").read_text())["files"]["the footage itself"]
+    for name, row in decoded.items():
+        if name != "framenest, full size":
+            cells = f"| {row['frames']} | {row['wall_seconds']:.1f} | {row['cpu_seconds']:.0f} |"
+            assert cells in page, name
     for row in json.loads((results / "growth.json").read_text())["rows"]:
         seconds = row["uniform"]["seconds"], row["keyframes"]["seconds"]
         assert f"| {row['minutes']} min | {seconds[0]:.1f} s | {seconds[1]:.1f} s |" in page
@@ -211,14 +197,22 @@ def test_the_evaluation_numbers_are_the_measured_ones():
     ablations = json.loads((results / "ablations_tags.json").read_text())
     for name, row in (ablations["components"] | ablations["schedules"]).items():
         assert f"| `{name}` | " + " | ".join(f"{100 * value:.2f}" for value in row.values()) in page
-    for name, row in json.loads((results / "efficiency.json").read_text())["rows"].items():
-        cells = f"{row['preprocessing_seconds']:.1f} | {row['selection_seconds']:.1f}"
-        assert f"| `{name}` | {row['candidates']:,.0f} | {row['runs']} | {cells} |" in page
     files = [results / f"recall_noisy_truth_{snr}.json" for snr in (0, 1, 2, 4)]
     noisy = [json.loads(file.read_text())["selectors"] for file in files]
     for name in noisy[0]:
         cells = " | ".join(f"{found[name][k]['hit']:.2f}" for k in ("8", "64") for found in noisy)
         assert f"| `{name}` | {cells} |" in page
+
+
+def test_the_cost_of_selectors_is_the_measured_one():
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "performance.md").read_text()
+    rows = json.loads((ROOT / "benchmarks" / "results" / "efficiency.json").read_text())["rows"]
+    for name, row in rows.items():
+        seconds = (row[f"{part}_seconds"] for part in ("preprocessing", "selection", "sum"))
+        cells = " | ".join(f"{value:.1f}" for value in seconds)
+        assert f"| `{name}` | {row['candidates']:,.0f} | {row['runs']} | {cells} |" in page
+    for name, title in (("mec", "MEC"), ("aks", "AKS"), ("wfs-sb", "WFS-SB")):
+        assert re.search(rf"\b{rows[name]['sum_seconds']:.1f} s( for one question)? with {title}\b", readme)
 
 
 def test_the_quality_numbers_are_the_measured_ones():
@@ -306,23 +300,13 @@ def test_the_numbers_of_the_service_are_the_measured_ones():
 
 
 def test_the_glossary_names_exist_in_the_code():
-    import framenest.method.cues
-    import framenest.method.discovery
-    import framenest.method.greedy
-    import framenest.method.index
-
-    modules = {
-        name: getattr(framenest.method, name)
-        for name in ["appearance", "discovery", "observability", "probes", "greedy"]
-    }
-    named = re.findall(
-        r"`(appearance|discovery|observability|probes|greedy)\.(\w+)`",
-        (ROOT / "docs/glossary.md").read_text(),
-    )
-    named = [(module, name) for module, name in named if (module, name) != ("greedy", "frames")]
-    assert len(named) > 15
-    for module, name in named:
-        assert hasattr(modules[module], name), f"{module}.{name}"
+    source = "".join(path.read_text() for path in (ROOT / "src" / "framenest").rglob("*.py"))
+    _, symbols = (ROOT / "docs" / "glossary.md").read_text().split("## The paper's symbols")
+    places = re.findall(r"^\|[^|]*\|[^|]*\|([^|]*)\|", symbols, re.M)
+    named = {name for place in places for name in re.findall(r"`(?:\w+\.)*(\w+)`", place)}
+    assert len(named) > 20
+    for name in named - {"method", "selectors"}:
+        assert re.search(rf"^ *(def|class) {name}\b", source, re.M), name
 
 
 def test_the_papers_numbers_are_those_of_the_paper():
@@ -352,7 +336,7 @@ def test_the_reproduction_page_has_those_numbers_and_empty_cells(tmp_path):
 
 
 def test_the_scorer_numbers_are_the_measured_ones():
-    page, readme = (ROOT / "docs" / "scorers.md").read_text(), (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "performance.md").read_text()
     measured = json.loads((ROOT / "benchmarks" / "results" / "scorers-gpu.json").read_text())
     small, large = measured["blip2_224"], measured["blip2_364"]
     for key, form in {
@@ -370,8 +354,6 @@ def test_the_scorer_numbers_are_the_measured_ones():
         if "encode_frames_a_second" in row:
             cells = f"| {row['encode_frames_a_second']:.1f} | {row['match_frames_a_second']:.0f} |"
             assert cells in page
-    assert f"takes {small['first_question']:.2f} s after decoding" in readme
-    assert f"a further one {small['further_question_all_kept']:.2f} s" in readme
 
 
 def test_the_quality_tables_of_the_evaluation_page_are_those_measured(monkeypatch):
@@ -389,8 +371,8 @@ def test_the_table_of_the_two_hour_video_is_the_measured_one(monkeypatch):
     assert table in (ROOT / "docs" / "evaluation.md").read_text()
 
 
-def test_the_readmes_quality_numbers_are_those_measured():
-    readme = (ROOT / "README.md").read_text()
+def test_the_quality_numbers_in_short_are_those_measured():
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "evaluation.md").read_text()
     sets = json.loads((ROOT / "benchmarks" / "results" / "quality.json").read_text())["sets"]
     shown = {"uniform": "uniform", "AKS": "aks", "WFS-SB": "wfs-sb", "MEC (the paper)": "mec",
              "**MEC, `residual`**": "mec:residual"}  # fmt: skip
@@ -398,15 +380,16 @@ def test_the_readmes_quality_numbers_are_those_measured():
         names = ("videos, SNR 1", "videos, SNR 2", "videos, tags")
         cells = [sets[name]["selectors"][selector]["hit"] for name in names]
         numbers = " | ".join(f"{cell['8'][0]:.2f} / {cell['32'][0]:.2f}" for cell in cells)
-        assert f"| {title} | {numbers} |" in readme
+        assert f"| {title} | {numbers} |" in page
+        assert says(readme, f"{100 * cells[2]['8'][0]:.0f} %")
     one = sets["videos, SNR 1"]
-    assert f"on {one['questions']} questions about {one['videos']} real videos" in readme
+    for text in (readme, page):
+        assert f"{one['questions']} questions about {one['videos']} real videos" in text
 
 
-def test_the_design_page_maps_every_file():
-    map_ = (ROOT / "docs" / "design.md").read_text().split("```")[1]
-    own_file = {"_".join(path).replace("-", "_") for path, _ in commands(app)}
-    for path in (ROOT / "src" / "framenest").rglob("*.py"):
-        known = path.stem if path.parent.name != "routes" else "routes"
-        if not known.startswith("__") and not (path.parent.name == "cli" and known in own_file):
-            assert re.search(rf"\b{known}\b", map_), path
+def test_the_design_page_names_every_room():
+    rooms = (ROOT / "docs" / "design.md").read_text().split("```")[1]
+    for path in (ROOT / "src" / "framenest").iterdir():
+        if path.suffix == ".py" or (path / "__init__.py").exists():
+            name = path.stem if path.suffix else f"{path.name}/"
+            assert name.startswith("__") or re.search(rf"^{name}(?!\w)", rooms, re.M), name
