@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.errors import VideoError
+from framenest.records import Amount, BadField, Count, Name, Number, convert
 
 Array = NDArray[Any]
 Pixels = NDArray[np.uint8]
@@ -57,15 +59,15 @@ class VideoInfo:
     `timeline_bytes` how much of the file was read to know its timeline.
     """
 
-    path: str
+    path: Name
     fingerprint: str
-    num_frames: int
-    duration: float
-    fps: float
-    width: int
-    height: int
+    num_frames: Count
+    duration: Amount
+    fps: Amount
+    width: Count
+    height: Count
     codec: str
-    start: float = 0.0
+    start: Number = 0.0
     constant_rate: bool = True
     stream: int | None = None
     timeline_bytes: int = field(default=0, compare=False)
@@ -79,8 +81,31 @@ class VideoInfo:
         return known
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], *, from_file: bool = False) -> VideoInfo:
-        return cls(**{**data, "notes": tuple(data.get("notes", ())), "from_file": from_file})
+    def from_json(cls, data: Mapping[str, Any], *, from_file: bool = False) -> VideoInfo:
+        return replace(convert(data, cls, "video"), from_file=from_file)
+
+    def check_frames(
+        self, frames: Sequence[int], seconds: Sequence[float], where: str = "", of: str = "frames"
+    ) -> None:
+        """Check a file's list of frames: ascending frames of this video, each with its time.
+
+        Raises:
+            BadField: names the list, which lies in the field `where`.
+        """
+        at = f"{where}." if where else ""
+        if frames and max(frames) >= self.num_frames:
+            raise BadField(f"{at}frames must be below {self.num_frames}, the frames of the video")
+        if any(a >= b for a, b in pairwise(frames)):
+            raise BadField(f"{at}frames must ascend")
+        check_length(seconds, len(frames), f"{at}seconds", of)
+        if seconds and max(seconds) > self.duration + 1e-6:
+            raise BadField(f"{at}seconds must be at most {self.duration:g}, the duration of the video")
+
+
+def check_length(values: Sequence[Any], count: int, where: str, of: str = "frames") -> None:
+    """Raise BadField if a list of a file has not one value for each of `count` frames."""
+    if len(values) != count:
+        raise BadField(f"{where} has {len(values)} values for {count} {of}")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
@@ -111,7 +112,7 @@ class MatchStrength:
         verdict: "strong", "weak", or "none" where nothing clearly matches.
     """
 
-    value: float
+    value: Annotated[float, Meta(ge=0, le=1)]
     verdict: Literal["strong", "weak", "none"]
 
     @classmethod

@@ -1,14 +1,135 @@
-"""Rows of a table file: CSV, TSV, a JSON list, JSON lines, Parquet, or text with one value per line."""
+"""Files of data: tables (CSV, TSV, JSON, JSON lines, Parquet, text) and JSON objects with typed fields."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from framenest.errors import MissingExtra
+import msgspec
+from msgspec import Meta
+
+from framenest.errors import ConfigError, IndexMismatch, MissingExtra, StoreError
+from framenest.text import one_line
+
+Made = TypeVar("Made")
+
+Whole = Annotated[int, Meta(ge=0, le=2**53)]
+"""0 or more. Up to 2**53, integers are exact in every JSON reader."""
+Count = Annotated[int, Meta(ge=1, le=2**53)]
+Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
+"""Finite: far beyond any time or score, and within what float32 and int64 hold."""
+Amount = Annotated[float, Meta(ge=0, le=1e15)]
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class BadField(ValueError):
+    """A field is missing or has a wrong value. The message names the field."""
+
+
+def convert(data: Any, kind: type[Made], where: str = "") -> Made:
+    """Convert parsed JSON to a typed value: a dataclass, a msgspec.Struct, a list[Whole], …
+
+    Args:
+        data: parsed JSON.
+        kind: the type; constraints such as Annotated[int, Meta(ge=1)] are checked.
+        where: the field that holds the data, for the error message.
+
+    Returns:
+        An instance of `kind`. Fields that `kind` does not have are ignored.
+
+    Raises:
+        BadField: names the first wrong field in one plain sentence.
+
+    >>> convert([3, -1], list[Whole], "pool.frames")
+    Traceback (most recent call last):
+        ...
+    framenest.records.BadField: pool.frames[1] must be a whole number, 0 or more
+    """
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise BadField(_plain_sentence(str(error), where)) from error
+
+
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def _plain_sentence(message: str, where: str) -> str:
+    """msgspec's "Expected `int`, got `str` - at `$.frames[1]`" for people."""
+    what, _, path = message.partition(" - at `$")
+    place = (where + path.rstrip("`").replace("[...]", ".*")).lstrip(".")
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        return f"{place}.{missing[1]} is missing".lstrip(".")
+    if " of length >= 1" in what:
+        return f"{place} is empty"
+    what = re.sub(r"`([^`]*)`", lambda kinds: _kinds(kinds[1]), what)
+    what = re.sub(r" >= (\S+)", lambda bound: f", {float(bound[1]):g} or more", what)
+    what = re.sub(r" <= (\S+)", lambda bound: f", at most {float(bound[1]):g}", what)
+    for theirs, ours in (("Expected", "must be"), (", got", ", not"), ("Invalid enum value", "cannot be")):
+        what = what.replace(theirs, ours)
+    return one_line(f"{place or 'the file'} {what}")
+
+
+def _kinds(names: str) -> str:
+    return " or ".join(_KINDS.get(name, name) for name in names.split(" | "))
+
+
+def load_file(path: str | Path, kind: str, version: int, make: Callable[[Mapping[str, Any]], Made]) -> Made:
+    """Read a JSON file that Framenest wrote and pass its content to `make`; errors as for `read_result`."""
+    return read_result(read_object(path), path, kind, version, make)
+
+
+def read_result(
+    data: Mapping[str, Any],
+    path: str | Path,
+    kind: str,
+    version: int,
+    make: Callable[[Mapping[str, Any]], Made],
+) -> Made:
+    """Pass the content of a ranking, selection or message file to `make`.
+
+    Raises:
+        StoreError: another kind of file, or a damaged one; names `path` and the field.
+        IndexMismatch: another version of the format.
+    """
+    if data.get("kind") != kind:
+        raise StoreError(f"{path}: not a {kind} file")
+    if data.get("format") != version:
+        raise IndexMismatch(
+            f"{path}: this {kind} has format {data.get('format')}, "
+            f"this version of Framenest reads format {version}"
+        )
+    try:
+        return make(data)
+    except (BadField, ConfigError) as error:
+        raise StoreError(f"{path}: damaged {kind} file: {error}") from error
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path}: damaged {kind} file ({one_line(repr(error))})") from error
+
+
+def read_object(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if the file holds another JSON value."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not a ranking file ({error})") from error
+    return data if isinstance(data, dict) else {}
+
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".list")
 """Files that are tables."""

@@ -57,28 +57,28 @@ def test_every_number_of_a_ranking_is_checked_and_named(saved, place):
     ("place", "value", "said"),
     [
         ("video", [], "video must be an object"),
-        ("video.path", 3, "video.path must be a text"),
+        ("video.path", 3, "video.path must be a string"),
         ("video.path", "", "video.path is empty"),
         ("video.width", 0, "video.width must be a whole number, 1 or more"),
-        ("video.duration", -1.0, "video.duration must be a finite number, 0 or more"),
-        ("question", 5, "question must be a text"),
+        ("video.duration", -1.0, "video.duration must be a number, 0 or more"),
+        ("question", 5, "question must be a string"),
         ("options", "ab", "options must be a list"),
-        ("options", [1], r"options\[0\] must be a text"),
-        ("scorer", None, "scorer must be a text"),
+        ("options", [1], r"options\[0\] must be a string"),
+        ("scorer", None, "scorer must be a string"),
         ("pool.is_zoom[1]", 1, r"pool.is_zoom\[1\] must be true or false"),
         ("pool.frames[1]", -1, r"pool.frames\[1\] must be a whole number, 0 or more"),
-        ("pool.frames[1]", 10**9, r"pool.frames\[1\] must be a whole number.* at most"),
+        ("pool.frames[1]", 10**9, "pool.frames must be below 300, the frames of the video"),
         ("pool.frames[1]", 0, "pool.frames must ascend"),
-        ("pool.seconds[1]", 1e9, r"pool.seconds\[1\] must be a finite number.* at most"),
-        ("pool.seconds", [], "pool.seconds holds 0 values"),
-        ("pool.cues.change", [0.5], "pool.cues.change holds 1 values"),
+        ("pool.seconds[1]", 1e9, "pool.seconds must be at most 12, the duration of the video"),
+        ("pool.seconds", [], "pool.seconds has 0 values"),
+        ("pool.cues.change", [0.5], "pool.cues.change has 1 values"),
         ("pool.anchors", [0.5], r"pool.anchors\[0\] must be a whole number"),
-        ("ranks", [], "ranks is empty: there is nothing to show"),
-        ("ranks[1].rank", 1, r"ranks\[1\].rank must be a whole number"),
-        ("ranks[0].from", 1, r"ranks\[0\].from must be a text"),
-        ("stats.seconds", {"order": "fast"}, "stats.seconds.order must be a finite number"),
-        ("stats.match", {"value": 2, "verdict": "none"}, "stats.match.value must be a finite number"),
-        ("stats.match", {"value": 0.5, "verdict": "x"}, "stats.match.verdict must be strong, weak or none"),
+        ("ranks", [], "ranks is empty"),
+        ("ranks[1].rank", 1, r"ranks\[1\].rank must be 2"),
+        ("ranks[0].from", 1, r"ranks\[0\].from must be a string"),
+        ("stats.seconds", {"order": "fast"}, "stats.seconds.. must be a number"),
+        ("stats.match", {"value": 2, "verdict": "none"}, "stats.match.value must be a number"),
+        ("stats.match", {"value": 0.5, "verdict": "x"}, "stats.match.verdict cannot be 'x'"),
     ],
 )
 def test_every_field_of_a_ranking_is_checked_and_named(saved, place, value, said):
@@ -101,7 +101,7 @@ def test_a_missing_field_is_named(saved, name):
 
 def test_a_frame_that_is_ranked_twice_or_is_no_candidate(saved):
     file, data = saved
-    for frame, said in ((data["ranks"][0]["frame"], "is ranked twice"), (1, "is no candidate")):
+    for frame, said in ((data["ranks"][0]["frame"], "is ranked twice"), (1, "is not a candidate")):
         file.write_text(json.dumps(put(data, "ranks[1].frame", frame)))
         with pytest.raises(StoreError, match=rf"ranks\[1\].frame {said}"):
             Ranking.load(file)
@@ -110,15 +110,15 @@ def test_a_frame_that_is_ranked_twice_or_is_no_candidate(saved):
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        ("budgets", {}, "budgets is empty: there is nothing to show"),
-        ("budgets", {"-1": {}}, "is no budget"),
+        ("budgets", {}, "budgets is empty"),
+        ("budgets", {"-1": {}}, "is not a budget"),
         ("budgets.2.frames", [0, math.nan], r"frames\[1\] must be a whole number"),
         ("budgets.2.frames", [5, 3], "frames must ascend"),
-        ("budgets.2.seconds", [0.0], "seconds holds 1 values"),
-        ("budgets.2.seconds", [0.0, math.inf], r"seconds\[1\] must be a finite number"),
+        ("budgets.2.seconds", [0.0], "seconds has 1 values"),
+        ("budgets.2.seconds", [0.0, math.inf], r"seconds\[1\] must be a number"),
         ("budgets.2.ranks", [1, "2"], r"ranks\[1\] must be a whole number"),
         ("budgets.2.complete", 1, "complete must be true or false"),
-        ("selector", 3, "selector must be a text"),
+        ("selector", 3, "selector must be a string"),
         ("video.num_frames", 0, "video.num_frames must be a whole number"),
     ],
 )

@@ -76,7 +76,8 @@ class RankingServer:
             asked = self._call("POST", "/rankings", request | {"video": registered["video"]["id"]})
             jobs.insert(0, asked["job"])  # the question before the index, which would let it begin
             # While the server works, what its answer is read with is imported.
-            from framenest.method.ranking import RANKING_FORMAT, Ranking, read_result
+            from framenest.method.ranking import RANKING_FORMAT, Ranking
+            from framenest.records import read_result
 
             self._wait(asked["job"], bars)
         except KeyboardInterrupt:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import Meta
 from PIL import Image
 
 from framenest.cache.files import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.images import data_url, encode_image, from_data_url
-from framenest.lmm.times import PAIRINGS
 from framenest.lmm.tokens import PairingCost, Tokens
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Fields, check_video, load_file
+from framenest.records import Amount, BadField, Whole, convert, load_file
 from framenest.text import one_line
 
 REQUEST_FORMAT = 2
@@ -128,17 +128,18 @@ class Request:
 
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Request:
-        check_request(data)
+        file = convert(data, RequestFile)
+        pairing = data["pairing"]
         return cls(
-            style=data["style"],
-            prefix=Prefix.from_json(VideoInfo.from_json(data["video"], from_file=True), data),
+            style=file.style,
+            prefix=Prefix.from_json(replace(file.video, from_file=True), data),
             messages=data["messages"],
             extra_body={},
-            pictures=pictures_of(data),
+            pictures=_decode_pictures(file.pictures),
             processor=data["processor"],
-            markers=data["markers"],
-            tokens=Tokens(*data["tokens"]),
-            pairing=None if data["pairing"] is None else PairingCost(**data["pairing"]),
+            markers=file.markers,
+            tokens=Tokens(*file.tokens),
+            pairing=None if pairing is None else PairingCost(**pairing),
         )
 
     def then(self, reply: str, more: Request | str) -> Request:
@@ -169,75 +170,60 @@ class Request:
             )
 
 
-def check_request(data: Mapping[str, Any]) -> None:
-    """Every field of a file of messages that is read, but the pictures.
+class PairingFields(msgspec.Struct):
+    """A PairingCost in a file."""
 
-    Raises:
-        BadField: names the first one that is wrong.
-    """
-    fields = Fields(data)
-    fields.text("style")
-    _check_prefix(fields)
-    fields.texts("markers")
-    tokens = fields.numbers("tokens", whole=True, least=0)
-    if len(tokens) != 3:
-        fields.refuse("tokens", f"holds {len(tokens)} values instead of 3: frames, times, text")
-    if data.get("pairing", 0) is not None:
-        _check_pairing(fields.part("pairing"))
-    for message in fields.objects("messages"):
-        message.text("role")
-        if isinstance(message.value("content"), list):
-            for part in message.objects("content"):
-                part.text("type")
-        else:
-            message.text("content")
-    processor = fields.part("processor")
-    if "video_metadata" in processor:
-        for video in processor.objects("video_metadata"):
-            video.number("fps", least=0)
-            video.numbers("frames_indices", whole=True, least=0)
+    pairing: Literal["auto", "pairs", "duplicate", "images"]
+    pairs: Whole
+    alone: Whole
+    tokens: dict[str, Whole]
 
 
-def _check_prefix(fields: Fields) -> None:
-    count, duration = check_video(fields.part("video"))
-    fields.number("budget", whole=True, least=1)
-    frames = fields.numbers("frames", whole=True, least=0, most=count - 1)
-    if any(a >= b for a, b in pairwise(frames)):
-        fields.refuse("frames", "must ascend")
-    columns = {"seconds": fields.numbers("seconds", least=0, most=duration + 1e-6)}
-    if fields.value("ranks") is not None:
-        columns["ranks"] = fields.numbers("ranks", whole=True, least=1)
-    for name, column in columns.items():
-        if len(column) != len(frames):
-            fields.refuse(name, f"holds {len(column)} values for {len(frames)} frames")
-    fields.flag("complete")
-    if "why" in fields:
-        fields.text("why")
+class MessagePart(msgspec.Struct):
+    """Text, an image or a video in a message."""
+
+    type: str
 
 
-def _check_pairing(pairing: Fields) -> None:
-    if pairing.text("pairing") not in PAIRINGS:
-        pairing.refuse("pairing", f"must be one of {', '.join(PAIRINGS)}")
-    for name in ("pairs", "alone"):
-        pairing.number(name, whole=True, least=0)
-    tokens = pairing.part("tokens")
-    for name in tokens.by_name():
-        tokens.number(name, whole=True, least=0)
+class MessageFields(msgspec.Struct):
+    """A chat message in a file."""
+
+    role: str
+    content: str | list[MessagePart]
 
 
-def pictures_of(data: Mapping[str, Any]) -> list[Image.Image]:
-    """The pictures in a file of messages.
+class VideoMetadata(msgspec.Struct):
+    """What a processor must know of a video."""
 
-    Raises:
-        BadField: names the first one that is none.
-    """
-    fields = Fields(data)
+    fps: Amount
+    frames_indices: list[Whole]
+
+
+class ProcessorFields(msgspec.Struct):
+    """Arguments of a processor in a file."""
+
+    video_metadata: list[VideoMetadata] = []
+
+
+class RequestFile(msgspec.Struct):
+    """A file of messages, without its prefix."""
+
+    style: str
+    video: VideoInfo
+    markers: list[str]
+    tokens: tuple[Whole, Whole, Whole]
+    pairing: PairingFields | None
+    messages: list[MessageFields]
+    processor: ProcessorFields
+    pictures: Annotated[list[str], Meta(min_length=1)]
+
+
+def _decode_pictures(urls: Sequence[str]) -> list[Image.Image]:
+    """The images of a file's data URLs; BadField names the first one that is none."""
     found = []
-    for place, url in enumerate(fields.texts("pictures")):
+    for place, url in enumerate(urls):
         try:
             found.append(from_data_url(url))
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            fields.refuse("pictures", f"holds no picture at [{place}] ({one_line(error)})")
-    if not found:
-        fields.refuse("pictures", "is empty: there is nothing to show")
+            raise BadField(f"pictures[{place}] is not an image ({one_line(error)})") from error
     return found

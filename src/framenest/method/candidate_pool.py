@@ -13,6 +13,7 @@ from framenest.config import MECConfig
 from framenest.frames import VideoInfo
 from framenest.method.discovery import Cues, LookFor
 from framenest.protocols import MatchStrength
+from framenest.records import Amount, Whole
 from framenest.transcript import Transcript
 
 
@@ -33,24 +34,18 @@ class Stats:
         read: frames whose text on screen was read; None where none was to be read.
     """
 
-    candidates: int
-    probes: int
-    zoom: int
-    largest_gap_seconds: float
+    candidates: Whole
+    probes: Whole
+    zoom: Whole
+    largest_gap_seconds: Amount
     substitutes: tuple[tuple[int, int], ...]
-    decoded: int
-    seconds: Mapping[str, float]
+    decoded: Whole
+    seconds: Mapping[str, Amount]
     match: MatchStrength | None = None
-    read: int | None = None
+    read: Whole | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Stats:
-        pairs = tuple((int(wanted), int(used)) for wanted, used in data["substitutes"])
-        match = MatchStrength(**data["match"]) if "match" in data else None
-        return cls(**{**data, "substitutes": pairs, "match": match})
 
 
 HEARD = 0.5

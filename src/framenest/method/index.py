@@ -244,7 +244,7 @@ class SparseIndex:
                 span=tuple(header["span"]),
                 **arrays,
             )
-        except (KeyError, TypeError, ConfigError) as error:
+        except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise IndexMismatch(f"this index lacks something or has too much ({error!r})") from error
 
     def save(self, path: str | Path) -> None:

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.errors import BadSetting, BudgetError, ConfigError, FramenestError, VideoError
-from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.frames import FrameBatch, ImageSpec, VideoInfo, check_length
 from framenest.images import ImageLimits, data_url, encode_image
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Decoder, Progress, Store
+from framenest.records import Amount, Count, Whole, convert
 from framenest.text import clock
 
 if TYPE_CHECKING:
@@ -271,17 +273,32 @@ class Prefix:
         }
 
     @classmethod
-    def from_json(cls, video: VideoInfo, data: Mapping[str, Any]) -> Prefix:
-        """From what `to_json` wrote."""
+    def from_json(cls, video: VideoInfo, data: Mapping[str, Any], where: str = "") -> Prefix:
+        """Read what `to_json` wrote; BadField names a wrong field, below the field `where` of the file."""
+        found = convert(data, PrefixFields, where)
+        video.check_frames(found.frames, found.seconds, where)
+        if found.ranks is not None:
+            check_length(found.ranks, len(found.frames), f"{where}.ranks".lstrip("."))
         return cls(
             video,
-            int(data["budget"]),
-            np.array(data["frames"], dtype=np.int64),
-            np.array(data["seconds"], dtype=np.float64),
-            None if data["ranks"] is None else np.array(data["ranks"], dtype=np.int64),
-            data["complete"],
-            data.get("why", ""),
+            found.budget,
+            np.array(found.frames, dtype=np.int64),
+            np.array(found.seconds, dtype=np.float64),
+            None if found.ranks is None else np.array(found.ranks, dtype=np.int64),
+            found.complete,
+            found.why,
         )
+
+
+class PrefixFields(msgspec.Struct):
+    """A prefix in a file."""
+
+    budget: Count
+    frames: list[Whole]
+    seconds: list[Amount]
+    ranks: list[Count] | None
+    complete: bool
+    why: str = ""
 
 
 def _spec(

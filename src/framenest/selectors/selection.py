@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.cache.files import write_atomic
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Ranking, check_selection, load_file, read_file
+from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.protocols import Decoder
+from framenest.records import BadField, convert, load_file, read_object, read_result
 from framenest.session import Video
 
 SELECTION_FORMAT = 2
@@ -84,10 +87,24 @@ class Selection:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
         """From the object that `save` writes."""
-        check_selection(data)
-        video = VideoInfo.from_json(data["video"], from_file=True)
-        prefixes = {int(budget): Prefix.from_json(video, entry) for budget, entry in data["budgets"].items()}
-        return cls(video, data["question"], data["selector"], data["scorer"], prefixes, data["stats"])
+        file = convert(data, SelectionFile)
+        video, prefixes = replace(file.video, from_file=True), {}
+        for name, entry in file.budgets.items():
+            if not name.isascii() or not name.isdecimal() or len(name) > 15 or int(name) < 1:
+                raise BadField(f"budgets.{name[:40]!r} is not a budget: a whole number, 1 or more")
+            prefixes[int(name)] = Prefix.from_json(video, entry, f"budgets.{name}")
+        return cls(video, file.question, file.selector, file.scorer, prefixes, file.stats)
+
+
+class SelectionFile(msgspec.Struct):
+    """A selection file."""
+
+    video: VideoInfo
+    question: str | None
+    selector: str
+    scorer: str
+    stats: dict[str, Any]
+    budgets: Annotated[dict[str, Any], Meta(min_length=1)]
 
 
 @runtime_checkable
@@ -103,8 +120,10 @@ class Selector(Protocol):
 
 def load_result(path: str | Path) -> Ranking | Selection:
     """A ranking or a selection, whichever the file holds."""
-    kind = read_file(path).get("kind")
-    return Selection.load(path) if kind == "selection" else Ranking.load(path)
+    data = read_object(path)
+    if data.get("kind") == "selection":
+        return read_result(data, path, "selection", SELECTION_FORMAT, Selection.from_json)
+    return read_result(data, path, "ranking", RANKING_FORMAT, Ranking.from_json)
 
 
 def check_budgets(budgets: Sequence[int]) -> list[int]:
