@@ -1,4 +1,4 @@
-"""Files of arrays: what safetensors itself makes of them, and what cannot be kept."""
+"""Files of arrays: what safetensors itself makes of them, and what cannot be stored."""
 
 import numpy as np
 import pytest
@@ -40,5 +40,5 @@ def test_big_endian_arrays_come_back_with_the_same_values():
 
 
 def test_what_cannot_be_kept_is_told():
-    with pytest.raises(StoreError, match="arrays of complex128 cannot be kept"):
+    with pytest.raises(StoreError, match="arrays of complex128 cannot be stored"):
         pack({}, {"x": np.zeros(2, complex)})

@@ -8,23 +8,24 @@ import time
 import numpy as np
 import pytest
 
-from framenest.cache import directory, files
-from framenest.cache.directory import DirectoryStore
+from framenest.cache import directory
+from framenest.cache.directory import MAPPED, DirectoryStore
 from framenest.cache.eviction import collect, verify
-from framenest.cache.files import write_atomic
 
 KINDS = ("index", "features", "timeline", "finished", "fingerprints", "remote")
 
 
-def test_clear_counts_what_went_and_leaves_what_is_in_use(tmp_path):
-    mine, other = DirectoryStore(tmp_path), DirectoryStore(tmp_path)
-    mine.put("index/aa11", {}, {"x": np.arange(1000)})
-    other.put("index/bb22", {}, {"x": np.arange(1000)})
-    other.release()
-    gone = other.path("index/bb22").stat().st_size
-    assert other.clear(KINDS) == gone
-    assert not other.has("index/bb22")
-    assert mine.get("index/aa11") is not None
+def test_clear_counts_what_went_and_leaves_what_is_mapped(tmp_path):
+    store = DirectoryStore(tmp_path)
+    for name in ("aa11", "bb22"):
+        store.put(f"features/{name}", {}, {"x": np.zeros(MAPPED)})
+    mapped = store.get("features/aa11")
+    gone = store.path("features/bb22").stat().st_size
+    assert store.clear(KINDS) == gone
+    assert not store.has("features/bb22")
+    assert (mapped[1]["x"] == 0).all()
+    del mapped
+    assert store.clear(KINDS) == gone
 
 
 def test_clear_does_not_follow_links(tmp_path):
@@ -44,7 +45,6 @@ def test_folders_that_vanish_end_no_upkeep(tmp_path, monkeypatch, step):
     store = DirectoryStore(tmp_path / "store")
     for number in range(4):
         store.put(f"index/{number}{number}aa", {}, {"x": np.arange(3)})
-    store.release()
     walk = os.walk
 
     def vanishing(top, *arguments, **settings):
@@ -63,20 +63,6 @@ def test_folders_that_vanish_end_no_upkeep(tmp_path, monkeypatch, step):
     }
     steps[step]()
     assert not store.root.exists()
-
-
-def test_a_write_beside_a_clear_is_done_again(tmp_path, monkeypatch):
-    target, write, tries = tmp_path / "index" / "aa" / "entry", files._write_beside, []
-
-    def beside_a_clear(path, data):
-        tries.append(path)
-        if len(tries) == 1:
-            raise FileNotFoundError(2, "No such file or directory")
-        write(path, data)
-
-    monkeypatch.setattr(files, "_write_beside", beside_a_clear)
-    write_atomic(target, b"value")
-    assert target.read_bytes() == b"value"
 
 
 def test_writers_beside_constant_clearing_lose_no_write(tmp_path):

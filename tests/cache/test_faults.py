@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError
-from framenest.cache.directory import DamagedEntry, DirectoryStore
+from framenest.cache.directory import MAPPED, DamagedEntry, DirectoryStore
 from framenest.cache.eviction import collect, verify
 from media import numbered_video
 from processes import PATIENCE, kill_in_mid_write
@@ -65,11 +65,9 @@ def test_kill_during_a_write_leaves_no_half_entry_and_no_lock(tmp_path):
         assert not verify(store).damaged
         header, arrays = store.get(KEY)
         assert (arrays["x"] == header["by"]).all()
-    store.release()
     os.utime(next(tmp_path.rglob("*.tmp")), (0, 0))
     assert store.sweep()[0] == 1  # what the killed one left goes, when it is old and nobody holds it
     store.put(KEY, {"by": 3}, {"x": np.zeros(1, np.uint8)})
-    store.release()
     assert store.remove(KEY)
 
 
@@ -106,7 +104,6 @@ def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path):
             store.put(KEY, {"n": 2}, {"x": np.ones(2**21)})
         assert store.get(KEY)[0] == {"n": 1}
         assert not list(disk.rglob("*.tmp"))
-        store.release()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +200,6 @@ def test_a_read_only_cache_serves_reads(clip, tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             again = mec.rank(clip, None)
-            mec.session.store.release()
         assert again.stats.decoded == 0
         assert (again.frames == first.frames).all()
         with pytest.raises(StoreError, match="Read-only file system"):
@@ -214,7 +210,7 @@ HOLDER = """
 import sys
 from framenest.cache.directory import DirectoryStore
 store = DirectoryStore(sys.argv[1])
-store.get("index/ab00")
+mapped = store.get("features/ab00")
 print("holding", flush=True)
 sys.stdin.readline()
 """
@@ -223,19 +219,18 @@ sys.stdin.readline()
 def test_what_a_process_has_in_use_is_never_removed(tmp_path):
     store = DirectoryStore(tmp_path)
     for name in ("ab00", "cd00"):
-        store.put(f"index/{name}", {}, {"x": np.arange(10)})
-    store.release()
+        store.put(f"features/{name}", {}, {"x": np.zeros(MAPPED)})
     with python(HOLDER, tmp_path, stdin=subprocess.PIPE) as holder:
         holder.stdout.readline()
         for path in tmp_path.rglob("*.safetensors"):
             os.utime(path, (0, 0))
         done = collect(store, older_than=3600, max_bytes=0)
         assert (done.removed["unused for too long"], done.in_use) == (1, 1)
-        assert store.has("index/ab00")
+        assert store.has("features/ab00")
         holder.kill()  # it leaves no lock behind
         holder.wait()
     assert collect(store, max_bytes=0).in_use == 0
-    assert not store.has("index/ab00")
+    assert not store.has("features/ab00")
 
 
 def _many(root, number, answers):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig
-from framenest.cache import files
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.eviction import collect, verify
 from framenest.cli import main
@@ -27,7 +26,6 @@ def store(tmp_path) -> DirectoryStore:
         made.put(f"features/{age}{age}00", {}, {"x": np.zeros(1000)})
         when = time.time() - age * DAY
         os.utime(made.path(f"features/{age}{age}00"), (when, when))
-    made.release()
     return made
 
 
@@ -43,7 +41,6 @@ def test_by_age(store):
 
 def test_by_size_the_longest_unused_go_first(store):
     store.get("features/4400")  # used just now
-    store.release()
     done = collect(store, max_bytes=17_000)
     assert done.removed["above the size"] == 2
     assert done.kept <= 17_000
@@ -71,7 +68,6 @@ def test_what_is_left_behind_goes_and_what_is_written_stays(clip, tmp_path):
     for name, age in ((".a.tmp", 2 * 3600), (".b.tmp", 0)):
         (folder / name).write_bytes(b"half")
         os.utime(folder / name, (time.time() - age,) * 2)
-    store.release()
     assert collect(store).removed["left behind"] == 1
     assert [path.name for path in folder.iterdir()] == [".b.tmp"]
     Path(video).unlink()
@@ -87,18 +83,6 @@ def test_downloads_are_counted_too(store):
     collect(store, max_bytes=40_000)
     assert not (store.root / "remote" / "abcd").exists()
     assert len(names(store)) == 4
-
-
-def test_a_process_has_so_many_bytes_in_use_and_no_more(tmp_path, monkeypatch):
-    """Else a server that looks at large features all day would keep them all from being evicted."""
-    monkeypatch.setattr(files, "HELD_BYTES", 64_000)
-    store, other = DirectoryStore(tmp_path), DirectoryStore(tmp_path)
-    for name in ("11aa", "22aa", "33aa", "44aa"):  # the last alone is larger than all may be
-        store.put(f"features/{name}", {}, {"x": np.zeros(3000 if name < "44" else 30_000)})
-        if name == "33aa":
-            assert [other.remove(f"features/{n}") for n in ("11aa", "22aa", "33aa")] == [True, False, False]
-    assert [other.remove(f"features/{n}") for n in ("22aa", "33aa", "44aa")] == [True, True, False]
-    store.release()
 
 
 def test_of_one_kind(store):

@@ -445,7 +445,7 @@ def test_another_scorer_version_does_not_get_old_features(clip, tmp_path):
 
 def test_a_cache_that_cannot_be_written_does_not_stop_the_work(clip, tmp_path):
     (tmp_path / "cache").write_text("a file where the cache should be")
-    with pytest.warns(UnwritableCache, match="not kept for the next run"):
+    with pytest.warns(UnwritableCache, match="not cached for the next run"):
         ranking = MEC(SMALL, None, store=tmp_path / "cache").rank(clip, None)
     assert len(ranking) == 20
 

@@ -96,28 +96,29 @@ def test_small_features_are_kept_without_a_word(clip, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::framenest.scorers.feature_store.LargeFeatures")
 def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_numbers, tmp_path, monkeypatch):
-    """Three videos of some 600 kB, where there is room for two; the first one is open elsewhere."""
+    """Three videos of some 600 kB, where there is room for two; the features of the first are mapped."""
     monkeypatch.setenv(FEATURES_VARIABLE, "1.9MB")
+    monkeypatch.setattr("framenest.cache.directory.MAPPED", 1)
     videos = [numbered_video(tmp_path / f"{n}.mp4", 100 + n) for n in range(4)]
-    stores = [DirectoryStore(tmp_path / "store") for _ in videos]
+    store = DirectoryStore(tmp_path / "store")
     encoded = []
 
-    def ask(number, store):
+    def ask(number):
         scorer = SyntheticHeavyScorer(LIGHT)
         MEC(CONFIG, scorer, store=store).rank(videos[number], "Where?")
         finish_writes()
         encoded.append(scorer.encoded)
 
-    ask(0, stores[0])  # which stays in use
-    ask(1, stores[1])
-    stores[1].release()
+    ask(0)
+    mapped = [store.get(entry.key) for entry in store.entries("features")]
+    ask(1)
     with pytest.warns(EvictedFeatures, match=r"of features unused for longest were removed .* 1\.8 MiB"):
-        ask(2, stores[2])
-    stores[2].release()
+        ask(2)
     monkeypatch.setenv(FEATURES_VARIABLE, "20MB")
     encoded.clear()
     for number in (0, 2, 1):
-        ask(number, DirectoryStore(tmp_path / "store"))
+        ask(number)
+    assert mapped
     assert encoded[:2] == [0, 0]
     assert encoded[2] > 0
 
@@ -198,7 +199,7 @@ def test_a_late_write_that_fails_is_told(clip, tmp_path, small_numbers):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "features").write_text("a file where features should be")
     mec = MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=tmp_path / "store")
-    with pytest.warns(LargeFeatures), pytest.warns(UnwritableCache, match="not kept for the next run"):
+    with pytest.warns(LargeFeatures), pytest.warns(UnwritableCache, match="not cached for the next run"):
         _rank_and_write(mec, clip)
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from framenest.cache.archive import DamagedFile, OtherFormat, pack, unpack
-from framenest.cache.directory import SUFFIX, DirectoryStore, compressed, entry_name, unpack_or_warn
+from framenest.cache.directory import SUFFIX, DirectoryStore, entry_name, unpack_or_warn
 from framenest.errors import FramenestError, MissingExtra, StoreError
 from framenest.frames import Array
 from framenest.protocols import StoreEntry
@@ -47,7 +47,7 @@ class RemoteStore:
         return None if data is None else unpack_or_warn(data, key, f"{self.url}/{entry_name(key)}")
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        path, data = entry_name(key), pack(header, arrays, key=key, compress=compressed(key))
+        path, data = entry_name(key), pack(header, arrays, key=key)
         with self._failing("written", key):
             protocols = self._system.fs.protocol
             if ATOMIC.intersection([protocols] if isinstance(protocols, str) else protocols):

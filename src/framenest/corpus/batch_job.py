@@ -159,8 +159,6 @@ class Work:
             return outcomes
         finally:
             self._session.forget()
-            if isinstance(self.store, DirectoryStore):
-                self.store.release()
 
     def _outcome(self, mec: MEC, item: WorkItem, tell: Callable[[str], None] | None) -> ItemOutcome:
         began = time.monotonic()

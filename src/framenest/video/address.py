@@ -55,8 +55,7 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
         target = local.root / DOWNLOADS / digest(url, headers.get("Content-Length"), version)
         if not target.is_file() or not any(version):
             _download(url, answer, target)
-    in_use = InUse()
-    in_use.hold(target)
+    in_use = InUse(target)
     content = local.fingerprint(str(target))
     with target.open("rb") as file:
         if playlists and begins_a_playlist(file.read(1024)):  # what it names lies beside it there, not here
