@@ -9,7 +9,7 @@ import pytest
 
 from framenest import ConfigError, Prefix, lmm, open_video
 from framenest.images import ImageLimits
-from framenest.lmm.tokens import estimate
+from framenest.lmm import estimate
 from media import numbered_video
 
 ROOT = Path(__file__).parents[2]

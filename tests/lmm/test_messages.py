@@ -140,7 +140,7 @@ def test_only_neighbours_are_fused_by_default(constant, tmp_path):
 def test_where_nothing_is_fused_every_frame_is_sent_once(constant, style):
     request = lmm.messages(prefix_of(constant, [3, 100, 125]), QUESTION, style)
     assert request.pairing is None
-    assert len(request.pictures or request.markers) == 3
+    assert len(request.images or request.markers) == 3
 
 
 def test_frames_two_seconds_apart_are_still_neighbours():
@@ -232,12 +232,12 @@ def test_a_lone_frame_is_sent_twice_where_a_pair_is_needed(constant):
 
 def test_pictures_are_original_unless_limited(constant):
     prefix = prefix_of(constant, [3])
-    assert lmm.messages(prefix, QUESTION, "internvl").pictures[0].size == (192, 128)
+    assert lmm.messages(prefix, QUESTION, "internvl").images[0].size == (192, 128)
     small = lmm.messages(prefix, QUESTION, "internvl", limits=lmm.ImageLimits(max_side=96))
-    assert small.pictures[0].size == (96, 64)
-    assert number_in(np.asarray(small.pictures[0])) == 3
+    assert small.images[0].size == (96, 64)
+    assert number_in(np.asarray(small.images[0])) == 3
     few = lmm.messages(prefix, QUESTION, "internvl", limits=lmm.ImageLimits(max_pixels=3000))
-    assert few.pictures[0].width * few.pictures[0].height <= 3000
+    assert few.images[0].width * few.images[0].height <= 3000
     coarse = lmm.messages(prefix, QUESTION, limits=lmm.ImageLimits(quality=10))
     assert len(coarse.dumps()) < 0.6 * len(
         lmm.messages(prefix, QUESTION, limits=lmm.ImageLimits(quality=95)).dumps()
@@ -255,7 +255,7 @@ def test_a_request_for_a_processor_reads_back(constant, style, tmp_path):
         request.markers,
     )
     assert (again.tokens, again.prefix.frames.tolist()) == (request.tokens, [3, 100, 299])
-    assert [number_in(np.asarray(p)) for p in again.pictures] == [3, 100, 299]
+    assert [number_in(np.asarray(p)) for p in again.images] == [3, 100, 299]
     assert again.inputs.keys() == request.inputs.keys()
 
 

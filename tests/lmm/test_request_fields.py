@@ -25,7 +25,7 @@ def load(data, tmp_path):
 
 
 def test_what_was_written_is_read(written, tmp_path):
-    assert len(load(written, tmp_path).pictures) == len(written["pictures"]) > 0
+    assert len(load(written, tmp_path).images) == len(written["pictures"]) > 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from command_line import run
 from framenest import Ranking
-from framenest.lmm.rewriting import descriptions
+from framenest.lmm.ask import descriptions
 from scripted_server import ScriptedServer
 
 

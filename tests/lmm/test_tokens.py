@@ -2,8 +2,9 @@
 
 import pytest
 
+from framenest.lmm.messages import estimate
 from framenest.lmm.prompt import cannot_tell, citations, cited, lettered
-from framenest.lmm.tokens import QWEN_VIDEO, estimate, image_cells, largest_budget
+from framenest.lmm.tokens import QWEN_VIDEO, image_cells
 
 
 def test_qwen_images():
@@ -43,11 +44,6 @@ def test_a_known_cost_replaces_the_estimate():
     assert estimate("openai", [1.0, 2.0], (640, 352), "", per_frame=100).frames == 200
     assert estimate("qwen", [1.0, 2.0], (640, 352), "", per_frame=100).frames == 100
     assert estimate("qwen", [1.0], (640, 352), "").frames == 220
-
-
-def test_largest_budget():
-    assert largest_budget(range(1, 257), lambda k: 23 * k + 5, 235) == 10
-    assert largest_budget([8], lambda k: 23 * k, 100) is None
 
 
 def test_options():

@@ -28,9 +28,9 @@ from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ask import LADDERS, Ladder
 from framenest.lmm.ask import ask as ask_with
+from framenest.lmm.ask import rewrite as rewritten
 from framenest.lmm.messages import check_style
 from framenest.lmm.prompt import CITE, prompt
-from framenest.lmm.rewriting import rewrite as rewritten
 from framenest.method.discovery import LookFor
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder

@@ -13,11 +13,10 @@ from framenest.cli.options import SERVER, Temperature, option
 from framenest.cli.terminal import note
 from framenest.errors import BudgetError, ConfigError
 from framenest.frames import VideoInfo
-from framenest.lmm import FOR_SERVERS, ImageLimits, Pairing
+from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, estimate
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
-from framenest.lmm.times import FUSES
-from framenest.lmm.tokens import CHARACTERS, estimate, largest_budget
+from framenest.lmm.tokens import CHARACTERS
 from framenest.transcript import Transcript
 
 MODEL_PANEL = "The model"
@@ -92,7 +91,7 @@ def greet(client: Client) -> None:
 
 def refuse_pairing(style: str) -> None:
     """Refuse --pairing where no two frames are fused."""
-    if style not in FUSES:
+    if style not in STYLES or not STYLES[style].fuses:
         options.refuse(f"models of style {style} fuse no frames", "pairing")
 
 
@@ -200,7 +199,7 @@ class TokenBudget:
                 frame_pixels=pictures.limits.frame_pixels,
             ).total
 
-        found = largest_budget(budgets, cost, most)
+        found = max((count for count in budgets if cost(count) <= most), default=None)
         if found is None:
             raise BudgetError(
                 f"not even {min(budgets)} frame fits into {most} tokens; it takes about "

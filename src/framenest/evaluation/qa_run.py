@@ -28,10 +28,9 @@ from framenest.evaluation.scores import chosen_letter
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.images import ImageLimits
 from framenest.lmm.answer import Answer, Answerer
-from framenest.lmm.messages import messages
+from framenest.lmm.messages import estimate, messages
 from framenest.lmm.request import Request
 from framenest.lmm.times import Pairing
-from framenest.lmm.tokens import estimate
 from framenest.method.index import probe_count
 from framenest.method.ranking import Ranking
 from framenest.protocols import Progress

@@ -5,10 +5,10 @@ transformers processor.
 """
 
 from framenest.images import ImageLimits
-from framenest.lmm.messages import FOR_SERVERS, STYLES, messages
+from framenest.lmm.messages import FOR_SERVERS, STYLES, Style, estimate, messages
 from framenest.lmm.request import Request
 from framenest.lmm.times import PAIRINGS, Pairing
-from framenest.lmm.tokens import Tokens, estimate
+from framenest.lmm.tokens import Tokens
 
 load = Request.load
 
@@ -19,6 +19,7 @@ __all__ = [
     "ImageLimits",
     "Pairing",
     "Request",
+    "Style",
     "Tokens",
     "estimate",
     "load",

@@ -1,21 +1,24 @@
-"""ask: put a question and its frames to a model, with more frames if it asks for them."""
+"""Asking a model: for what to look for, then with frames, and with more if it asks for them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from framenest.errors import BudgetError
+from framenest.errors import BudgetError, ModelError
+from framenest.frames import VideoInfo
 from framenest.images import ImageLimits
 from framenest.lmm.answer import Answer, Answerer, OnText
 from framenest.lmm.messages import check_style, messages
-from framenest.lmm.prompt import CITE, OTHERWISE, TOKENS, cannot_tell, cited
+from framenest.lmm.prompt import CITE, OTHERWISE, TOKENS, cannot_tell, cited, lettered
 from framenest.lmm.request import Request
-from framenest.lmm.times import FUSES, Pairing, told_seconds
-from framenest.lmm.tokens import PairingCost
+from framenest.lmm.times import Pairing, told_seconds
+from framenest.lmm.tokens import CHARACTERS, PairingCost, Tokens
+from framenest.method.discovery import LookFor
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress import ShowProgress
@@ -163,7 +166,7 @@ def ask(
     rungs = [budgets] if isinstance(budgets, int) else sorted(set(budgets))
     if not rungs:
         raise BudgetError("give at least one frame budget")
-    check_style(style, pairing, grows=ladder == "continue" and len(rungs) > 1)
+    sent_as = check_style(style, pairing, grows=ladder == "continue" and len(rungs) > 1)
     steps: list[Step] = []
     before: Request | None = None
     for budget in rungs:
@@ -197,7 +200,7 @@ def ask(
         before = request
     seconds = steps[-1].prefix.seconds.tolist()
     told = [seconds]
-    if style in FUSES:  # the model reads one time for two frames, and theirs where they are written, too
+    if sent_as.fuses:  # the model reads one time per pair, and each frame's own if it is written too
         told = [told_seconds(pairing, seconds), *(told if tell_times else [])]
     return Asked(question, steps, cited(steps[-1].answer.text, *told))
 
@@ -208,3 +211,62 @@ def _new(prefix: Prefix, before: Prefix) -> Prefix:
     if not new.any():
         raise BudgetError(f"a budget of {prefix.budget} adds no frame to {before.budget}")
     return prefix.part(new)
+
+
+DESCRIPTIONS = 4
+LONGEST = 200  # characters of a description
+INSTRUCTION = (
+    "A question will be asked about a video that you cannot see yet. Write two to four short descriptions of "
+    "what single frames that help to answer it would show, each as a caption of a picture: things, people, "
+    "places and actions that can be seen, no questions, no guesses of the answer. One on each line."
+)
+_BULLET = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
+
+
+def rewrite(answerer: Answerer, video: VideoInfo, question: str, options: Sequence[str] = ()) -> LookFor:
+    """Have a model write what to look for: one short call, without pictures.
+
+    Args:
+        answerer: who answers the question afterwards; a `Client`, or anything with its `answer`.
+        video: which video it is about; only its name is kept, nothing of it is sent.
+        question: what will be asked.
+        options: the answers to choose from.
+
+    Returns:
+        Two to four descriptions, joined by any, with the model's name; for `MEC.rank(look_for=…)`.
+
+    Raises:
+        ModelError: the model gave no answer, or no descriptions.
+
+    >>> rewrite(client, ranking.video, "What happens after firing?").texts
+    ('A kiln.',)
+    """
+    text = "\n".join([INSTRUCTION, "", f"Question: {question}", *lettered(options)])
+    request = Request(
+        style="openai",
+        prefix=Prefix(video, 0, np.zeros(0, np.int64), np.zeros(0), None),
+        messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
+        extra_body={},
+        images=[],
+        processor={},
+        markers=[],
+        tokens=Tokens(0, 0, len(text) // CHARACTERS),
+    )
+    answer = answerer.answer(request)
+    found = descriptions(answer.text)
+    if not found:
+        raise ModelError(
+            f"{answer.model} wrote no descriptions to look for; ask without --rewrite, or give --look-for"
+        )
+    return LookFor(found, written_by=answer.model)
+
+
+def descriptions(answer: str) -> tuple[str, ...]:
+    """The descriptions in a model's answer, without bullets, quotes, headings and repeats; at most four.
+
+    >>> descriptions("Sure, here they are:\\n1. A glowing kiln.\\n2. “Cups on a shelf”\\n")
+    ('A glowing kiln.', 'Cups on a shelf')
+    """
+    lines = [_BULLET.sub("", line).strip(" \t*\"'“”‘’") for line in answer.splitlines()]
+    wanted = [line[:LONGEST] for line in lines if line and not line.endswith(":")]
+    return tuple(dict.fromkeys(wanted))[:DESCRIPTIONS]

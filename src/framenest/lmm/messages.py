@@ -1,20 +1,21 @@
-"""Messages for models, in the style each server understands."""
+"""Requests for models, in the message style that each understands."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from PIL import Image
 
 from framenest.errors import ConfigError
 from framenest.images import ImageLimits, as_base64, data_url, encode_image
 from framenest.lmm import times
-from framenest.lmm.prompt import TOKENS, prompt, spoken_lines
+from framenest.lmm.prompt import TOKENS, prompt, transcript_lines
 from framenest.lmm.request import Message, Request, cannot_grow
-from framenest.lmm.times import Pairing
-from framenest.lmm.tokens import PairingCost, estimate, qwen_limits
+from framenest.lmm.times import PAIR, Pairing
+from framenest.lmm.tokens import CHARACTERS, PairingCost, Tokens, image_cells, qwen_limits
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
@@ -24,26 +25,26 @@ from framenest.video.opening import reopen
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """What a style is made from."""
+    """What a style builds a request from."""
 
     prefix: Prefix
-    pictures: list[Image.Image]
-    packed: list[bytes]
-    """JPEG files, for a server."""
+    images: list[Image.Image]
+    """For a processor; empty for a server."""
+    jpegs: list[bytes]
+    """For a server; empty for a processor."""
     text: str
     pairing: Pairing
-    """As the style takes it."""
-    told: bool
-    """Whether Framenest itself writes the times."""
-    frame_pixels: int | None = None
+    tell_times: bool
+    """Whether Framenest writes the times as text."""
+    frame_pixels: int | None
     """As in `ImageLimits`."""
-    said: Sequence[str] = ()
-    """What is said around each frame; empty where that is not sent."""
+    lines: Sequence[str]
+    """For each frame, the transcript lines near it, or an empty string."""
 
     @property
     def beside(self) -> list[str]:
-        """A text after each frame, empty where nothing is said."""
-        return [f'Said: "{text}"' if text else "" for text in self.said or [""] * len(self.prefix)]
+        """The text after each frame, empty if nobody speaks."""
+        return [f'Said: "{text}"' if text else "" for text in self.lines]
 
     @property
     def markers(self) -> list[str]:
@@ -51,29 +52,26 @@ class Draft:
 
     @property
     def places(self) -> list[int]:
-        """Of the frames, in the order in which a video shows them."""
+        """Places in the prefix of the frames of a video, in the order they are sent."""
         return times.sent_places(self.pairing, self.prefix.seconds.tolist())
 
 
 Parts = dict[str, Any]
+"""Fields of a `Request`."""
 
 
-def openai(draft: Draft) -> Parts:
-    """Time as text, then the image, for each frame: every OpenAI-compatible server takes it."""
+def _openai(draft: Draft) -> Parts:
     images: list[Message] = [
-        {"type": "image_url", "image_url": {"url": data_url(packed)}} for packed in draft.packed
+        {"type": "image_url", "image_url": {"url": data_url(jpeg)}} for jpeg in draft.jpegs
     ]
     return {"messages": _interleaved(draft, images)}
 
 
-def vllm_video(draft: Draft) -> Parts:
-    """All frames as one video in a data URL; the server's processor writes the times.
-
-    num_frames must be given: without it vLLM keeps the first 32 frames and drops the rest.
-    """
+def _vllm_video(draft: Draft) -> Parts:
+    """num_frames must be given: without it vLLM keeps the first 32 frames and drops the rest."""
     metadata = times.video_metadata(draft.prefix, draft.places)
-    written = [as_base64(packed) for packed in draft.packed]
-    sent = [written[place] for place in draft.places]
+    encoded = [as_base64(jpeg) for jpeg in draft.jpegs]
+    sent = [encoded[place] for place in draft.places]
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
     settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
     extra: dict[str, Any] = {"media_io_kwargs": {"video": settings}}
@@ -81,73 +79,121 @@ def vllm_video(draft: Draft) -> Parts:
         least, most = qwen_limits(len(sent), draft.frame_pixels)
         extra["mm_processor_kwargs"] = {"size": {"shortest_edge": least, "longest_edge": most}}
     return {
-        "messages": _spoken(draft, video),
+        "messages": _after_video(draft, video),
         "extra_body": extra,
         "markers": times.paired_markers(metadata),
     }
 
 
-def qwen(draft: Draft) -> Parts:
-    """Qwen3-VL and Qwen3.5 through transformers."""
+def _qwen(draft: Draft) -> Parts:
     if draft.pairing == "images":
-        return {"messages": _interleaved(draft, [{"type": "image"} for _ in draft.pictures])}
-    return hf_video(draft) | {
-        "markers": times.paired_markers(times.video_metadata(draft.prefix, draft.places))
-    }
+        return _placeholders(draft)
+    metadata = times.video_metadata(draft.prefix, draft.places)
+    return _hf_video(draft) | {"markers": times.paired_markers(metadata)}
 
 
-def hf_video(draft: Draft) -> Parts:
-    """Any transformers processor that takes videos."""
+def _hf_video(draft: Draft) -> Parts:
     metadata = times.video_metadata(draft.prefix, draft.places)
     return {
-        "messages": _spoken(draft, {"type": "video"}),
-        "pictures": [draft.pictures[place] for place in draft.places],
+        "messages": _after_video(draft, {"type": "video"}),
+        "images": [draft.images[place] for place in draft.places],
         "processor": {"video_metadata": [metadata], "do_sample_frames": False},
-        "markers": [f"{second:.1f}s" for second in draft.prefix.seconds.tolist()] if draft.told else [],
+        "markers": [f"{second:.1f}s" for second in draft.prefix.seconds.tolist()] if draft.tell_times else [],
     }
 
 
-def internvl(draft: Draft) -> Parts:
-    """InternVL's own "Frame1: <image>", with the time added; one tile per frame, as for video."""
+def _internvl(draft: Draft) -> Parts:
+    """InternVL's own "Frame1: <image>" with the time added; one tile per frame, as for video."""
     content: list[Message] = []
-    for place, (second, said) in enumerate(zip(draft.prefix.seconds.tolist(), draft.beside, strict=True), 1):
-        when = f" at {second:.1f} seconds" if draft.told else ""
-        content += [{"type": "text", "text": f"Frame{place}{when}: "}, {"type": "image"}]
+    markers = [f"{second:.1f} seconds" for second in draft.prefix.seconds.tolist()]
+    for number, (marker, said) in enumerate(zip(markers, draft.beside, strict=True), 1):
+        when = f" at {marker}" if draft.tell_times else ""
+        content += [{"type": "text", "text": f"Frame{number}{when}: "}, {"type": "image"}]
         content.append({"type": "text", "text": f"\n{said}\n" if said else "\n"})
     content[-1]["text"] += draft.text
-    markers = [f"{second:.1f} seconds" for second in draft.prefix.seconds.tolist()]
     return {
         "messages": [{"role": "user", "content": content}],
         "processor": {"crop_to_patches": False},
-        "markers": markers if draft.told else [],
+        "markers": markers if draft.tell_times else [],
     }
 
 
-def llava_onevision(draft: Draft) -> Parts:
-    """LLaVA-OneVision-2: time and image for each frame, as it was trained."""
-    return {"messages": _interleaved(draft, [{"type": "image"} for _ in draft.pictures])}
+def _placeholders(draft: Draft) -> Parts:
+    return {"messages": _interleaved(draft, [{"type": "image"} for _ in draft.images])}
 
 
-STYLES: dict[str, Callable[[Draft], Parts]] = {
-    "openai": openai,
-    "vllm-video": vllm_video,
-    "qwen": qwen,
-    "hf-video": hf_video,
-    "internvl": internvl,
-    "llava-onevision": llava_onevision,
+def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
+    """For each frame its time as text, the image, and what is said."""
+    content: list[Message] = []
+    for marker, image, said in zip(draft.markers, images, draft.beside, strict=True):
+        if draft.tell_times:
+            content.append({"type": "text", "text": marker})
+        content += [image, *([{"type": "text", "text": said}] if said else [])]
+    return [{"role": "user", "content": [*content, {"type": "text", "text": draft.text}]}]
+
+
+def _after_video(draft: Draft, video: Message) -> list[Message]:
+    """One video, then all text: times, what is said, the question."""
+    taken = times.times_sentence(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
+    said = [f"{when} {text}\n" for when, text in zip(draft.markers, draft.beside, strict=True) if text]
+    text = (taken if draft.tell_times else "") + "".join(said) + draft.text
+    return [{"role": "user", "content": [video, {"type": "text", "text": text}]}]
+
+
+@dataclass(frozen=True)
+class Style:
+    """How frames are sent to one kind of model. To add a style, add a record to `STYLES`.
+
+    Attributes:
+        build: makes the request's fields.
+        sends: "images", one "video", or "either", depending on the pairing.
+        for_server: whether an OpenAI-compatible server takes it; otherwise a transformers processor does.
+        fuses: whether the model fuses two frames of a video under one time, which its processor writes.
+        frame_tokens: (width, height) to the tokens of one image. A fused video follows Qwen's rule instead.
+        time_tokens: tokens around a frame's time, beside its digits.
+    """
+
+    build: Callable[[Draft], Parts]
+    sends: Literal["images", "video", "either"] = "images"
+    for_server: bool = False
+    fuses: bool = False
+    frame_tokens: Callable[[int, int], int] = image_cells
+    time_tokens: int = 6
+
+    def sends_video(self, pairing: Pairing) -> bool:
+        """Whether the frames go as one video."""
+        return self.sends == "video" or (self.sends == "either" and pairing != "images")
+
+    def pairing(self, pairing: Pairing) -> Pairing:
+        """The pairing in force: if the model fuses nothing, "auto" sends every frame once."""
+        return "pairs" if pairing == "auto" and not self.fuses else pairing
+
+
+STYLES: dict[str, Style] = {
+    "openai": Style(_openai, for_server=True),
+    "vllm-video": Style(_vllm_video, "video", for_server=True, fuses=True),
+    "qwen": Style(_qwen, "either", fuses=True),  # Qwen3-VL, Qwen3.5
+    # LLaVA-OneVision and LLaVA-Video: 27 × 27 patches, pooled to 14 × 14.
+    "hf-video": Style(_hf_video, "video", frame_tokens=lambda *_: 196, time_tokens=2),
+    "internvl": Style(_internvl, frame_tokens=lambda *_: 256),
+    # LLaVA-OneVision-2, with times as in its training.
+    "llava-onevision": Style(
+        _placeholders, frame_tokens=lambda width, height: image_cells(width, height, 28)
+    ),
 }
-FOR_SERVERS = ("openai", "vllm-video")
+FOR_SERVERS = tuple(name for name, style in STYLES.items() if style.for_server)
 
 
-def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> None:
-    """Raise ConfigError for what cannot be sent. grows: whether a later turn adds frames."""
+def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> Style:
+    """Look up a style. Raises ConfigError for what it cannot send. grows: a later turn adds frames."""
     if style not in STYLES:
         raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
-    videos_only = style in ("vllm-video", "hf-video")
-    if pairing == "images" and videos_only:
-        raise ConfigError("pairing 'images' sends no video; take style openai for a server, or style qwen")
-    if grows and (videos_only or (style == "qwen" and pairing != "images")):
+    found = STYLES[style]
+    if pairing == "images" and found.sends == "video":
+        raise ConfigError("pairing 'images' sends no video; use style openai for a server, or style qwen")
+    if grows and found.sends_video(pairing):
         raise cannot_grow(style)
+    return found
 
 
 def messages(
@@ -166,83 +212,130 @@ def messages(
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> Request:
-    """The frames of a prefix and a question as one request for a model.
+    """Make one request from the frames of a prefix and a question.
 
     Args:
         prefix: the frames.
         question: what to ask.
         style: "openai", "vllm-video", "qwen", "hf-video", "internvl" or "llava-onevision".
-        options: answers to choose from, asked for by letter.
+        options: the options of a multiple-choice question; the model answers with a letter.
         instructions: lines after the question.
-        pairing: for models that fuse two frames under one time (Qwen3-VL, Qwen3.5): "auto" lets them fuse
-            frames within two seconds and sends any other twice, "pairs" lets them fuse all, as the paper
-            does, "duplicate" sends each twice, "images" sends no video.
-        limits: picture size and JPEG quality; by default the original size.
-        tell_times: whether times are written as text; by default where the model's processor does not
-            write them itself.
-        transcript: what is said in the video, as `Ranking.transcript` has it, to be sent beside the frames:
-            each line once, by the frame nearest to it.
-        transcript_tokens: how many tokens all lines together may take, by estimate.
-        video: the open video, where it is now if it has moved, or the array that it was.
+        pairing: for models that fuse two frames under one time (Qwen3-VL, Qwen3.5): "auto" fuses frames
+            within two seconds and sends any other twice, "pairs" fuses all, as the paper does, "duplicate"
+            sends each frame twice, "images" sends images instead of a video.
+        limits: image size and JPEG quality; by default the original size.
+        tell_times: whether to write the times as text; by default, only if the model's processor does not
+            write them.
+        transcript: the transcript, as in `Ranking.transcript`; each line is sent beside the nearest frame.
+        transcript_tokens: an upper bound for all transcript lines together, by estimate.
+        video: the open video, its path if it has moved, or the array that was ranked.
         store: the cache; by default the user's.
-        progress: bars when decoding takes over a second; False for none, or a function that is called as
-            progress(stage, done, total).
+        progress: True shows a progress bar if decoding takes over a second, False shows none; a function is
+            called as progress(stage, done, total).
 
     Returns:
-        What to send to a server, or to hand to a processor.
+        What to send to a server, or to pass to a processor.
 
     Raises:
-        ConfigError: a style that cannot send this, or an empty question.
-        VideoError: the video is gone, or a frame does not decode any more.
+        ConfigError: the style cannot send this, or the question is empty.
+        VideoError: the video no longer exists, or a frame no longer decodes.
         IndexMismatch: the video has changed since it was ranked.
 
     >>> request = messages(ranking.prefix(16), "What happens after firing?")
     >>> len(request.markers), list(request.create)
     (16, ['messages'])
     """
-    check_style(style, pairing)
+    found = check_style(style, pairing)
     prefix.must_hold_frames()
     limits = limits or ImageLimits()
-    if limits.frame_pixels is not None and style != "vllm-video":
-        raise ConfigError("frame pixels are told to vLLM's processor; take style vllm-video, or max pixels")
-    told = style not in times.FUSES or pairing == "images" if tell_times is None else tell_times
-    decoder = reopen(prefix.video, video, store=store)
+    if limits.frame_pixels is not None and not (found.for_server and found.fuses):
+        raise ConfigError("frame_pixels needs style vllm-video; use max_pixels for other styles")
+    if tell_times is None:
+        tell_times = not found.fuses or pairing == "images"
+    seconds = prefix.seconds.tolist()
     text = "\n".join([prompt(question, options), *instructions])
-    said = spoken_lines(transcript, prefix.seconds.tolist(), transcript_tokens) if transcript else []
-    server = style in FOR_SERVERS
-    as_taken = times.pairing_of(style, pairing)
+    lines = transcript_lines(transcript, seconds, transcript_tokens) if transcript else [""] * len(prefix)
+    decoder = reopen(prefix.video, video, store=store)
     with shown(progress) as tell:
         batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)
         read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
-        packed = [encode_image(picture, quality=limits.quality) for picture in read] if server else []
-        pictures = [] if server else list(read)
-        draft = Draft(prefix, pictures, packed, text, as_taken, told, limits.frame_pixels, said)
-    parts: Parts = {"extra_body": {}, "pictures": draft.pictures, "processor": {}}
-    parts |= {"markers": draft.markers if told else []} | STYLES[style](draft)
+        jpegs = [encode_image(image, quality=limits.quality) for image in read] if found.for_server else []
+        images = [] if found.for_server else list(read)
+    draft = Draft(prefix, images, jpegs, text, found.pairing(pairing), tell_times, limits.frame_pixels, lines)
+    parts: Parts = {"extra_body": {}, "images": images, "processor": {}}
+    parts |= {"markers": draft.markers if tell_times else []} | found.build(draft)
     size = limits.size(decoder.info.width, decoder.info.height)
-    seconds = prefix.seconds.tolist()
-    text = "\n".join([text, *filter(None, draft.beside)])  # what the estimates count
+    counted = "\n".join([text, *filter(None, draft.beside)])
     return Request(
         style=style,
         prefix=prefix,
-        tokens=estimate(style, seconds, size, text, pairing=pairing, frame_pixels=limits.frame_pixels),
-        pairing=PairingCost.of(style, seconds, size, text, pairing, limits.frame_pixels),
+        tokens=estimate(style, seconds, size, counted, pairing=pairing, frame_pixels=limits.frame_pixels),
+        pairing=pairing_cost(style, seconds, size, counted, pairing, limits.frame_pixels),
         quality=limits.quality,
         **parts,
     )
 
 
-def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
-    content: list[Message] = []
-    for written, image, said in zip(draft.markers, images, draft.beside, strict=True):
-        if draft.told:
-            content.append({"type": "text", "text": written})
-        content += [image, *([{"type": "text", "text": said}] if said else [])]
-    return [{"role": "user", "content": [*content, {"type": "text", "text": draft.text}]}]
+def estimate(
+    style: str,
+    seconds: Sequence[float],
+    size: tuple[int, int],
+    text: str,
+    *,
+    pairing: Pairing = "auto",
+    per_frame: int | None = None,
+    frame_pixels: int | None = None,
+) -> Tokens:
+    """Estimate the tokens of a request.
+
+    Args:
+        style: one of STYLES.
+        seconds: the frames' times.
+        size: (width, height) of an image as it is sent.
+        text: the prompt.
+        pairing: as for `messages`.
+        per_frame: tokens of one frame, if the server differs from the published rules.
+        frame_pixels: as in `ImageLimits`.
+
+    >>> estimate("internvl", [1.0, 2.0], (640, 360), "What is it?").frames
+    512
+    """
+    found, count = STYLES[style], len(seconds)
+    sent = len(times.sent_places(found.pairing(pairing), seconds))
+    words = math.ceil(len(text) / CHARACTERS) + 16
+    digits = sum(len(f"{value:.1f}") for value in seconds)
+    if found.fuses and pairing != "images":
+        groups = math.ceil(sent / PAIR)
+        limits = qwen_limits(sent, frame_pixels)
+        cost = image_cells(*size, limits=limits, count=sent) if per_frame is None else per_frame
+        return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
+    cost = found.frame_tokens(*size) if per_frame is None else per_frame
+    images = sent if found.sends_video(pairing) else count
+    return Tokens(images * cost, digits + found.time_tokens * count, words)
 
 
-def _spoken(draft: Draft, video: Message) -> list[Message]:
-    said = times.spoken(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
-    heard = [f"{when} {text}\n" for when, text in zip(draft.markers, draft.beside, strict=True) if text]
-    text = (said if draft.told else "") + "".join(heard) + draft.text
-    return [{"role": "user", "content": [video, {"type": "text", "text": text}]}]
+def pairing_cost(
+    style: str,
+    seconds: Sequence[float],
+    size: tuple[int, int],
+    text: str,
+    pairing: Pairing,
+    frame_pixels: int | None = None,
+) -> PairingCost | None:
+    """Count the fused pairs, and what other pairings would cost. None if nothing is fused.
+
+    The arguments are those of `estimate`.
+
+    >>> print(pairing_cost("qwen", [10.0, 90.0, 92.0], (640, 352), "What is it?", "auto"))
+    pairing auto: 1 pair within 2 s, 1 frame alone: about 477 tokens (pairs 477, duplicate 706)
+    """
+    if not STYLES[style].fuses or pairing == "images":
+        return None
+    groups = times.fused(pairing, seconds)
+    pairs = sum(first != second for first, second in groups)
+    of_a_video: tuple[Pairing, ...] = ("auto", "pairs", "duplicate")
+    tokens = {
+        str(one): estimate(style, seconds, size, text, pairing=one, frame_pixels=frame_pixels).total
+        for one in of_a_video
+    }
+    return PairingCost(pairing, pairs, len(groups) - pairs, tokens)

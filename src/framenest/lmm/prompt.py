@@ -1,4 +1,4 @@
-"""The text around the frames."""
+"""The text of a request, and what a model's answer says about the frames."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _TIMES = re.compile(
 """Times in brackets, and times in running text: with a unit, or as a clock shows them."""
 _IS_TIME = re.compile(rf"\d\s*{_UNIT}|\d:\d\d", re.IGNORECASE)
 TENTH, WHOLE = 0.06, 0.55
-"""Seconds by which a time in running text may differ from a frame's: with tenths, or in whole seconds."""
+"""Tolerance in seconds of a time in running text: given in tenths, or in whole seconds."""
 _CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", re.IGNORECASE)
-"""A sentence of its own at the beginning of the answer."""
+"""A whole sentence at the start of the answer."""
 
 
 def prompt(question: str, options: Sequence[str] = ()) -> str:
-    """The question, with its options and the paper's instruction where there are options.
+    """The question; if it has options, also the options and the paper's instruction.
 
     >>> print(prompt("What is it?", ["a cup", "a kiln"]))
     What is it?
@@ -50,13 +50,13 @@ def prompt(question: str, options: Sequence[str] = ()) -> str:
 
 
 def lettered(options: Sequence[str]) -> list[str]:
-    """Options with letters; options that already have theirs keep them.
+    """Put letters before the options, unless they already have them.
 
     >>> lettered(["(A) a cup", "(B) a kiln"]), lettered(["A cup", "B"])
     (['A. a cup', 'B. a kiln'], ['A. A cup', 'B. B'])
     """
     if len(options) > len(string.ascii_uppercase):
-        raise ConfigError(f"{len(options)} options are more than there are letters")
+        raise ConfigError(f"{len(options)} options, but only {len(string.ascii_uppercase)} letters")
     letters = string.ascii_uppercase[: len(options)]
     found = [_LETTERED.match(option) for option in options]
     if [match and match.group(1) for match in found] == list(letters):
@@ -85,16 +85,16 @@ def cited(answer: str, *told: Sequence[float]) -> list[int]:
 
 
 def citations(answer: str, *told: Sequence[float]) -> list[tuple[int, int, list[int]]]:
-    """The times of frames in an answer, in its order: where each begins and ends, and the frames' places.
+    """Find the frame times in an answer, in order: start and end in the string, and the frames' places.
 
-    A time is one in any form that models are told or asked for: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`.
-    In brackets it stands for the nearest frame. In running text it may as well be a length ("for 30 s"), and
-    a bare number in brackets a footnote: those count only where they are a frame's time, rounded.
+    Recognised forms: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`. In brackets, a time refers to the nearest
+    frame. In running text it may be a length ("for 30 s"), and a bare number in brackets a footnote; those
+    count only if they equal a frame's time, rounded.
 
     Args:
         answer: what the model said.
-        told: the time of each frame that it was told, in seconds; equal for frames that were fused. Several
-            lists where it was told several times of each.
+        told: the time in seconds that the model read for each frame; equal for fused frames. Give several
+            lists if it read several times for each.
 
     >>> citations("A kiln [12.3s].", [12.34])
     [(8, 13, [0])]
@@ -116,40 +116,42 @@ def citations(answer: str, *told: Sequence[float]) -> list[tuple[int, int, list[
 
 
 AROUND = 10.0
-"""Seconds from a frame within which something said is sent beside it."""
+"""A transcript line is sent if it is at most this many seconds from a frame."""
 TOKENS = 2000
 
 
-def spoken_lines(transcript: Transcript, seconds: Sequence[float], tokens: int = TOKENS) -> list[str]:
-    """What is said around each frame: every line once, beside the nearest frame, within ten seconds of it.
+def transcript_lines(transcript: Transcript, seconds: Sequence[float], tokens: int = TOKENS) -> list[str]:
+    """The transcript lines near each frame: every line once, beside the nearest frame.
+
+    Lines more than ten seconds from every frame are left out.
 
     Args:
-        transcript: what is said in the video.
+        transcript: the video's transcript.
         seconds: the frames' times.
-        tokens: how many all lines together may take, by estimate; those farthest from a frame are left out.
+        tokens: an upper bound for all lines together, by estimate; lines far from a frame are dropped first.
 
     Returns:
-        A text for each frame, empty where nothing is said.
+        A string for each frame, empty if no line is near.
 
     >>> from framenest.transcript import Line
-    >>> said = Transcript("kiln.srt", (Line(7.0, 9.0, "Now we fire it."), Line(60.0, 62.0, "It cools.")))
-    >>> spoken_lines(said, [2.0, 8.0, 30.0])
+    >>> kiln = Transcript("kiln.srt", (Line(7.0, 9.0, "Now we fire it."), Line(60.0, 62.0, "It cools.")))
+    >>> transcript_lines(kiln, [2.0, 8.0, 30.0])
     ['', 'Now we fire it.', '']
     """
-    found: list[tuple[float, int, str, int]] = []  # seconds away, place, words, place of its frame
-    for place, (start, end, text) in enumerate(transcript.lines):
+    near: list[tuple[float, int, str, int]] = []  # seconds away, line number, text, place of its frame
+    for number, (start, end, text) in enumerate(transcript.lines):
         away = [max(start - second, second - end, 0.0) for second in seconds]
         middle = (start + end) / 2
         frame = min(range(len(away)), key=lambda i: (away[i], abs(seconds[i] - middle)))
         if away[frame] <= AROUND:
-            found.append((away[frame], place, text, frame))
+            near.append((away[frame], number, text, frame))
     kept, left = [], tokens
-    for entry in sorted(found):
-        left -= math.ceil(len(entry[2]) / CHARACTERS) + 1
+    for line in sorted(near):
+        left -= math.ceil(len(line[2]) / CHARACTERS) + 1
         if left < 0:
             break
-        kept.append(entry)
-    said: list[list[str]] = [[] for _ in seconds]
-    for _, _, text, frame in sorted(kept, key=lambda entry: entry[1]):
-        said[frame].append(text)
-    return [" ".join(texts) for texts in said]
+        kept.append(line)
+    beside: list[list[str]] = [[] for _ in seconds]
+    for _, _, text, frame in sorted(kept, key=lambda line: line[1]):
+        beside[frame].append(text)
+    return [" ".join(texts) for texts in beside]

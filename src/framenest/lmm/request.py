@@ -1,4 +1,4 @@
-"""Request: messages as a file that any client can send."""
+"""Request: the chat messages for a model, sent by a client or passed to a processor; and its file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -28,7 +28,9 @@ Message = dict[str, Any]
 
 def cannot_grow(style: str) -> ConfigError:
     """The error for a later turn that adds frames to a video."""
-    return ConfigError(f"style {style!r} cannot go on with more frames; take openai, or pairing images")
+    return ConfigError(
+        f"style {style!r} cannot add frames in a later turn; use style openai, or pairing images"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +40,15 @@ class Request:
     Attributes:
         style: one of STYLES.
         prefix: the frames.
-        messages: chat messages. For servers (styles openai, vllm-video) they hold the pictures, and `body`
-            is all that is sent; for transformers (the other styles) they hold placeholders, and `inputs`
-            are the processor's other keyword arguments.
+        messages: chat messages. For a server they contain the images, and `body` is the whole request. For
+            a processor they contain placeholders, and `inputs` are its other keyword arguments.
         extra_body: fields beside the messages, for a server.
-        pictures: for a processor; empty for a server.
-        processor: what a processor must know of the pictures.
+        images: for a processor; empty for a server.
+        processor: what a processor must know about the images.
         markers: the times that the model will read, as written, in order.
         tokens: an estimate.
-        pairing: for models that fuse two frames, which ones, and what it costs; None for others.
-        quality: of the JPEGs, 1 to 100.
+        pairing: how many frames the model fuses, and what that costs; None if it fuses none.
+        quality: JPEG quality, 1 to 100.
 
     Example::
 
@@ -61,7 +62,7 @@ class Request:
     prefix: Prefix
     messages: list[Message]
     extra_body: dict[str, Any]
-    pictures: list[Image.Image]
+    images: list[Image.Image]
     processor: dict[str, Any]
     markers: list[str]
     tokens: Tokens
@@ -73,7 +74,7 @@ class Request:
 
     @property
     def for_server(self) -> bool:
-        return not self.pictures
+        return not self.images
 
     @property
     def create(self) -> dict[str, Any]:
@@ -88,21 +89,21 @@ class Request:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Keyword arguments of a transformers processor: the pictures and their metadata."""
+        """Keyword arguments of a transformers processor: the images and their metadata."""
         if self.for_server:
-            raise ConfigError(f"style {self.style!r} is for servers; for a processor take hf-video or qwen")
+            raise ConfigError(f"style {self.style!r} is for servers; for a processor use hf-video or qwen")
         metadata = self.processor.get("video_metadata")
         if metadata is None:
-            return {"images": self.pictures, **self.processor}
+            return {"images": self.images, **self.processor}
         copied = [entry | {"frames_indices": list(entry["frames_indices"])} for entry in metadata]
-        return {"videos": [self.pictures], **self.processor, "video_metadata": copied}
+        return {"videos": [self.images], **self.processor, "video_metadata": copied}
 
     def save(self, path: str | Path, *, model: str | None = None) -> None:
         """Write the request as JSON: for a server its body, otherwise a file for `load`."""
         write_atomic(Path(path), self.dumps(model=model).encode(errors="surrogatepass"))
 
     def dumps(self, *, model: str | None = None) -> str:
-        """The request as JSON text."""
+        """The request as a JSON string."""
         data = self.body(model) if self.for_server else self._to_json()
         return json.dumps(data, ensure_ascii=False) + "\n"
 
@@ -118,35 +119,34 @@ class Request:
             "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
             "messages": self.messages,
             "processor": self.processor,
-            "pictures": [data_url(encode_image(p, quality=self.quality)) for p in self.pictures],
+            "pictures": [data_url(encode_image(image, quality=self.quality)) for image in self.images],
         }
 
     @classmethod
     def load(cls, path: str | Path) -> Request:
-        """Read a request for a processor that `save` wrote; its pictures were compressed as JPEG."""
+        """Read a request that `save` wrote for a processor. Its images are JPEGs."""
         return load_file(path, "messages", REQUEST_FORMAT, cls._from_json)
 
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Request:
         file = convert(data, RequestFile)
-        pairing = data["pairing"]
         return cls(
             style=file.style,
             prefix=Prefix.from_json(replace(file.video, from_file=True), data),
             messages=data["messages"],
             extra_body={},
-            pictures=_decode_pictures(file.pictures),
+            images=_decode_images(file.pictures),
             processor=data["processor"],
             markers=file.markers,
             tokens=Tokens(*file.tokens),
-            pairing=None if pairing is None else PairingCost(**pairing),
+            pairing=file.pairing,
         )
 
     def then(self, reply: str, more: Request | str) -> Request:
         """The next turn: this request, the model's reply, and more frames or another question.
 
         Raises:
-            ConfigError: more frames after a video, whose metadata hold for the whole conversation.
+            ConfigError: more frames after a video, whose metadata applies to the whole conversation.
         """
         said = {"role": "assistant", "content": [{"type": "text", "text": reply}]}
         if isinstance(more, str):
@@ -158,7 +158,7 @@ class Request:
             self,
             prefix=self.prefix.with_frames_of(more.prefix),
             messages=[*self.messages, said, *more.messages],
-            pictures=[*self.pictures, *more.pictures],
+            images=[*self.images, *more.images],
             markers=[*self.markers, *more.markers],
             tokens=self.tokens + more.tokens,
         )
@@ -168,15 +168,6 @@ class Request:
             raise ConfigError(
                 f"style {self.style!r} is for a transformers processor; a server takes openai or vllm-video"
             )
-
-
-class PairingFields(msgspec.Struct):
-    """A PairingCost in a file."""
-
-    pairing: Literal["auto", "pairs", "duplicate", "images"]
-    pairs: Whole
-    alone: Whole
-    tokens: dict[str, Whole]
 
 
 class MessagePart(msgspec.Struct):
@@ -193,7 +184,7 @@ class MessageFields(msgspec.Struct):
 
 
 class VideoMetadata(msgspec.Struct):
-    """What a processor must know of a video."""
+    """What a processor must know about a video."""
 
     fps: Amount
     frames_indices: list[Whole]
@@ -212,14 +203,14 @@ class RequestFile(msgspec.Struct):
     video: VideoInfo
     markers: list[str]
     tokens: tuple[Whole, Whole, Whole]
-    pairing: PairingFields | None
+    pairing: PairingCost | None
     messages: list[MessageFields]
     processor: ProcessorFields
     pictures: Annotated[list[str], Meta(min_length=1)]
 
 
-def _decode_pictures(urls: Sequence[str]) -> list[Image.Image]:
-    """The images of a file's data URLs; BadField names the first one that is none."""
+def _decode_images(urls: Sequence[str]) -> list[Image.Image]:
+    """The images of a file's data URLs; BadField names the first that is not an image."""
     found = []
     for place, url in enumerate(urls):
         try:

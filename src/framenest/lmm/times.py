@@ -1,10 +1,9 @@
 """How a model is told when each frame was taken.
 
-Qwen3-VL and Qwen3.5 compute a marker "<12.3 seconds>" from frame numbers and a frame rate, one for each
-pair of frames, halfway between the two: a time at which something was seen only where the two are
-neighbours. Which frames are paired is decided here. Where frame numbers over the rate are not the frames'
-true times (variable rate, a file that starts late), milliseconds at 1,000 frames per second carry them as
-whole numbers.
+Qwen3-VL and Qwen3.5 fuse frames in pairs and compute one marker "<12.3 seconds>" per pair, the mean of its
+two times, from frame numbers and a frame rate. For frames far apart that is a time at which neither was
+taken, so this module decides which frames are paired. If frame number / rate is not a frame's true time
+(variable rate, a file that starts late), frames are numbered in milliseconds, at 1,000 frames per second.
 """
 
 from __future__ import annotations
@@ -20,15 +19,13 @@ from framenest.method.prefix import Prefix
 Pairing = Literal["auto", "pairs", "duplicate", "images"]
 PAIRINGS: tuple[Pairing, ...] = ("auto", "pairs", "duplicate", "images")
 PAIR = 2  # frames that Qwen3-VL and Qwen3.5 fuse
-FUSES = ("vllm-video", "qwen")
-"""Styles of models that fuse two frames, and whose processors write the times themselves."""
 NEAR = 2.0
-"""Seconds that two frames may be apart for `auto` to pair them."""
+"""`auto` pairs two frames at most this many seconds apart."""
 CLOSE = 0.005  # seconds by which frame number / rate may differ from the true time
 
 
 def marker(seconds: float) -> str:
-    """The time as Qwen3-VL writes it, and as Framenest writes it beside an image.
+    """Format a time as Qwen3-VL does.
 
     >>> marker(83.25)
     '<83.2 seconds>'
@@ -37,10 +34,10 @@ def marker(seconds: float) -> str:
 
 
 def fused(pairing: Pairing, seconds: Sequence[float]) -> list[tuple[int, int]]:
-    """Places of the two frames under each time marker; one that has no partner is its own.
+    """Places of the two frames under each time marker; a lone frame is paired with itself.
 
     Args:
-        pairing: "pairs" fuses every two frames, "auto" those within NEAR seconds, the others none.
+        pairing: "pairs" fuses every two frames, "auto" those within NEAR seconds, the others fuse none.
         seconds: the frames' times, ascending.
 
     >>> fused("auto", [10.0, 90.0, 92.0, 300.4]), fused("pairs", [10.0, 90.0, 92.0])
@@ -59,20 +56,11 @@ def fused(pairing: Pairing, seconds: Sequence[float]) -> list[tuple[int, int]]:
     return found
 
 
-def pairing_of(style: str, pairing: Pairing) -> Pairing:
-    """The pairing as a style takes it: where nothing is fused, `auto` is `pairs`, every frame once.
-
-    >>> pairing_of("qwen", "auto"), pairing_of("hf-video", "auto")
-    ('auto', 'pairs')
-    """
-    return "pairs" if pairing == "auto" and style not in FUSES else pairing
-
-
 def sent_places(pairing: Pairing, seconds: Sequence[float]) -> list[int]:
-    """Places of the frames in the order in which they are sent, two for each marker.
+    """Places of the frames in the order they are sent, two for each marker.
 
-    With "pairs" an odd last frame is left to the processor, which repeats it; a lone one is sent twice, since
-    a Qwen3-VL processor refuses a video of one frame.
+    With "pairs" the processor repeats an odd last frame. A single frame is sent twice, because a Qwen3-VL
+    processor refuses a video of one frame.
 
     >>> sent_places("auto", [10.0, 90.0, 92.0]), sent_places("pairs", [10.0, 90.0, 92.0])
     ([0, 0, 1, 2], [0, 1, 2])
@@ -82,10 +70,10 @@ def sent_places(pairing: Pairing, seconds: Sequence[float]) -> list[int]:
 
 
 def video_metadata(prefix: Prefix, places: Sequence[int]) -> dict[str, Any]:
-    """The metadata that a transformers video processor needs for frames chosen beforehand.
+    """The metadata that a transformers video processor needs for frames that were already chosen.
 
-    fps, frames_indices (whole numbers, one for each of `places`), total_num_frames, duration: such that
-    frames_indices / fps are the frames' true seconds.
+    fps, frames_indices (integers, one for each of `places`), total_num_frames, duration. frames_indices / fps
+    are the frames' true seconds.
     """
     video = prefix.video
     fps, indices, total = video.fps, prefix.frames, video.num_frames
@@ -101,7 +89,7 @@ def video_metadata(prefix: Prefix, places: Sequence[int]) -> dict[str, Any]:
 
 
 def paired_markers(metadata: dict[str, Any]) -> list[str]:
-    """The markers of a Qwen3-VL processor: one per pair sent, halfway between its two frames.
+    """The markers that a Qwen3-VL processor writes: the mean time of each pair sent.
 
     An odd last frame is paired with itself.
 
@@ -113,7 +101,7 @@ def paired_markers(metadata: dict[str, Any]) -> list[str]:
 
 
 def told_seconds(pairing: Pairing, seconds: Sequence[float]) -> list[float]:
-    """For each frame the time halfway through its pair, which the model reads for both.
+    """For each frame, the time that the model reads for it: the mean of its pair.
 
     >>> told_seconds("pairs", [1.0, 2.0, 30.0]), told_seconds("auto", [1.0, 9.0, 10.0])
     ([1.5, 1.5, 30.0], [1.0, 9.5, 9.5])
@@ -125,10 +113,10 @@ def told_seconds(pairing: Pairing, seconds: Sequence[float]) -> list[float]:
     ]
 
 
-def spoken(seconds: Sequence[float], duration: float) -> str:
+def times_sentence(seconds: Sequence[float], duration: float) -> str:
     """The times as one sentence, for models whose video input carries none.
 
-    >>> spoken([1.04, 81.0], 380)
+    >>> times_sentence([1.04, 81.0], 380)
     'The video lasts 380.0 seconds. The 2 frames shown were taken at 1.0s, 81.0s.'
     """
     times = ", ".join(f"{value:.1f}s" for value in seconds)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from framenest.lmm.messages import STYLES, messages
-from framenest.lmm.prompt import spoken_lines
+from framenest.lmm.prompt import transcript_lines
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.transcript import Line, Transcript
@@ -20,14 +20,14 @@ def prefix(clip):
 
 def test_every_line_once_beside_the_nearest_frame():
     lines = (Line(1.0, 2.0, "a"), Line(3.0, 4.0, "b"), Line(3.5, 9.0, "c"), Line(40.0, 41.0, "far"))
-    assert spoken_lines(Transcript("", lines), [0.0, 4.0, 10.0]) == ["a", "b c", ""]
+    assert transcript_lines(Transcript("", lines), [0.0, 4.0, 10.0]) == ["a", "b c", ""]
 
 
 def test_the_farthest_lines_go_first_where_there_is_no_room():
     lines = [Line(float(i), i + 0.5, "four words are here") for i in range(10)]
-    said = spoken_lines(Transcript("", tuple(lines)), [0.0, 9.0], tokens=12)  # six tokens a line
+    said = transcript_lines(Transcript("", tuple(lines)), [0.0, 9.0], tokens=12)  # six tokens a line
     assert said == ["four words are here", "four words are here"]
-    assert spoken_lines(Transcript("", tuple(lines)), [0.0], tokens=1) == [""]
+    assert transcript_lines(Transcript("", tuple(lines)), [0.0], tokens=1) == [""]
 
 
 @pytest.mark.parametrize("style", STYLES)
