@@ -199,7 +199,7 @@ def test_where_both_times_are_told_the_nearer_is_cited(frames):
 def test_what_cannot_grow_is_refused_before_it_is_asked(frames):
     decoder = open_video(frames, fps=10)
     with ScriptedServer("A") as server, Client(server.url, "m") as client:
-        with pytest.raises(ConfigError, match="cannot go on with more frames"):
+        with pytest.raises(ConfigError, match="cannot add frames in a later turn"):
             ask(client, nested(decoder), "?", [2, 4], style="vllm-video", ladder="continue", video=decoder)
         assert server.requests == []
 
@@ -220,7 +220,7 @@ def test_a_follow_up_question(frames):
         assert server.turns()[2]["content"] == [{"type": "text", "text": "How many?"}]
     video = lmm.messages(nested(decoder).prefix(2), "What?", "vllm-video", video=decoder)
     assert video.then("Bars.", "How many?").extra_body == video.extra_body
-    with pytest.raises(ConfigError, match="cannot go on with more frames"):
+    with pytest.raises(ConfigError, match="cannot add frames in a later turn"):
         video.then("Bars.", video)
 
 
