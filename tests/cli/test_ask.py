@@ -285,10 +285,10 @@ def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
 
     too_long = (400, {"error": {"message": "maximum context length is 400 tokens, you requested 900 tokens"}})
     for reply, said in [
-        (dies, "went away in mid-answer"),
+        (dies, "broke off mid-answer"),
         (too_long, "-k 3 should fit"),
         ((404, {"error": {"message": "no such model"}}), "does not serve 'other'; it lists scripted"),
-        ((401, {"error": {"message": f"bad key {SECRET}"}}), "the key in $OPENAI_API_KEY is not accepted"),
+        ((401, {"error": {"message": f"bad key {SECRET}"}}), "the API key in $OPENAI_API_KEY was rejected"),
     ]:
         with ScriptedServer(reply) as server:
             given = ["--base-url", server.url, "--model", "other", "--answer-tokens", 10, *UNIFORM]
@@ -300,7 +300,7 @@ def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
     note = "lists scripted; trying other all the same"
     assert note in err
     code, _, err = run(capsys, "ask", clip, "What?", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
-    assert (code, "nothing answers there" in err) == (2, True)
+    assert (code, "cannot connect" in err) == (2, True)
     assert "not several" in run(capsys, "ask", clip, "What?", "-k", 2, *LADDER, "http://127.0.0.1:9/v1")[2]
 
 

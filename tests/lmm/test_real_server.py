@@ -176,9 +176,9 @@ def test_a_server_that_goes_away_in_mid_answer(home, chosen, tmp_path):
             process.kill()
 
     with Client(url, MODEL, max_tokens=2000, retries=0) as client:
-        with pytest.raises(ModelError, match="went away in mid-answer") as said:
+        with pytest.raises(ModelError, match="broke off mid-answer") as said:
             client.answer(request, on_text=hear)
         assert said.value.partial == "".join(arrived)
         process.wait(timeout=30)
-        with pytest.raises(ModelError, match="nothing answers there"):
+        with pytest.raises(ModelError, match="cannot connect"):
             client.answer(request)

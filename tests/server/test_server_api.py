@@ -251,7 +251,7 @@ def test_the_documentation_needs_nothing_from_elsewhere(server):
         (["--port", "99999"], "must be a port"),
         (["--queue", "0"], "must be 1 or more"),
         (["--answer-url", "http://127.0.0.1:9/v1"], "needs both"),
-        (["--answer-url", "ftp://x", "--answer-model", "m"], "must begin with http"),
+        (["--answer-url", "ftp://x", "--answer-model", "m"], "is not an http"),
     ],
 )
 def test_what_cannot_start_says_why_in_one_line(tmp_path, options, told):

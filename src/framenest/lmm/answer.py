@@ -1,4 +1,4 @@
-"""Answer: a model's text, its reasoning, and what they cost."""
+"""Answer: a model's reply, its reasoning, and what they cost."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from framenest.lmm.request import Request
 
 Kind = Literal["reasoning", "answer"]
 OnText = Callable[[Kind, str], None]
-"""Called with pieces of the answer as they arrive."""
+"""Called with each piece of an answer as it arrives."""
 
 OPEN, CLOSE = "<think>", "</think>"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one answer cost. Tokens are None where the server did not count them."""
+    """What one answer cost. Tokens are None if the server did not count them."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
     seconds: float
-    """From sending to the last word."""
+    """From the request to the last word."""
     first_seconds: float | None = None
-    """To the first word, where it was streamed."""
+    """To the first word, if it was streamed."""
     retries: int = 0
-    """How often a busy or failing server was asked again."""
+    """Retries of a busy or failing server."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, seconds rounded to milliseconds."""
+        """The fields; seconds are rounded to milliseconds."""
         return {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model said."""
+    """What a model answered."""
 
     text: str
     """The answer without its reasoning."""
     reasoning: str
     model: str
     finish_reason: str
-    """"stop", or "length" where it was cut off."""
+    """"stop", or "length" if it was cut off."""
     usage: Usage
 
 
@@ -59,23 +59,22 @@ class Answerer(Protocol):
         """Answer a request.
 
         Args:
-            request: the question with its frames, as `messages` makes it.
-            on_text: called with ("reasoning" or "answer", piece) as the answer arrives; None where
-                nobody listens.
+            request: the question with its frames, from `messages`.
+            on_text: called with ("reasoning" or "answer", piece) as the answer arrives, unless None.
 
         Returns:
-            The whole answer, its reasoning apart.
+            The whole answer, with its reasoning separate.
 
         Raises:
-            ModelError: there is none.
+            ModelError: the model gave no answer.
         """
         ...
 
 
 def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
-    """(reasoning, answer) of a text. The opening tag may be missing: some chat templates write it.
+    """Split a reply into (reasoning, answer). The opening tag may be missing: some chat templates write it.
 
-    cut_off: the model was asked to think and ran out of tokens; without a closing tag, all of the text is
+    cut_off: the model was asked to think and ran out of tokens, so a reply without a closing tag is all
     reasoning.
 
     >>> split_reasoning("It fires… </think>\\n\\nB")
@@ -88,22 +87,22 @@ def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
     before, closed, after = text.rpartition(CLOSE)
     if closed:
         return before.replace(OPEN, "").strip(), after.strip()
-    if cut_off or text.lstrip().startswith(OPEN):  # while it was still thinking
+    if cut_off or text.lstrip().startswith(OPEN):  # it was still thinking
         return text.lstrip().removeprefix(OPEN).strip(), ""
     return "", text.strip()
 
 
 class Splitter:
-    """Tells reasoning from answer while the text arrives, and keeps both.
+    """Separates reasoning from answer while the text arrives, and keeps both.
 
-    thinking: whether the model was asked to think; then text without a tag may still turn out to be
-    reasoning, and is held back until that is known.
+    thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning, so
+    it is held back until that is known.
     """
 
     def __init__(self, on_text: OnText, *, thinking: bool) -> None:
         self.pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
         self.first_seconds: float | None = None
-        """Until the first piece was passed on."""
+        """Until the first piece."""
         self._began = time.perf_counter()
         self._on_text = on_text
         self._held = ""

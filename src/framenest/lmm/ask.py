@@ -32,15 +32,15 @@ MORE = "Here are more frames of the same video."
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One rung of the ladder: a prefix, and what the model said to it.
+    """One step of the ladder: a prefix and the model's answer to it.
 
     Attributes:
-        prefix: the frames that the model has seen by now.
-        sent: how many frames were sent for this step; with "continue" only the new ones.
-        answer: what the model said, and what that cost.
-        cannot_tell: whether it said that the frames do not show the answer.
-        estimated_tokens: what the request was estimated to take.
-        pairing: for models that fuse two frames, which ones, and what it costs; None for others.
+        prefix: the frames that the model has seen so far.
+        sent: number of frames sent in this step; with "continue", only the new ones.
+        answer: the model's answer and its cost.
+        cannot_tell: whether the model said that the frames do not show the answer.
+        estimated_tokens: the request's estimated size.
+        pairing: how many frames the model fuses, and what that costs; None if it fuses none.
     """
 
     prefix: Prefix
@@ -56,7 +56,7 @@ class Step:
         return self.prefix.budget
 
     def to_json(self) -> dict[str, Any]:
-        """What `framenest ask --json` prints of a step."""
+        """The step as `framenest ask --json` prints it."""
         return {
             "budget": self.budget,
             "frames_sent": self.sent,
@@ -73,9 +73,9 @@ class Asked:
     """The answer to a question, and the steps that led to it.
 
     Attributes:
-        question: as it was asked.
-        steps: one per budget that was tried, the last one with the answer.
-        cited: places in the last prefix, ascending, of the frames whose times the answer gives.
+        question: as asked.
+        steps: one per budget tried; the last one has the answer.
+        cited: places in the last prefix, ascending, of the frames whose times the answer cites.
     """
 
     question: str
@@ -93,7 +93,7 @@ class Asked:
         return self.steps[-1].prefix
 
     def to_json(self) -> dict[str, Any]:
-        """What `framenest ask --json` prints."""
+        """The object that `framenest ask --json` prints."""
         prefix, answer = self.prefix, self.answer
         ranks = [None] * len(prefix) if prefix.ranks is None else prefix.ranks.tolist()
         rows = zip(prefix.frames.tolist(), prefix.seconds.tolist(), ranks, strict=True)
@@ -131,32 +131,31 @@ def ask(
     on_text: OnText | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Asked:
-    """Ask with the smallest budget; go on to the next where the model says that it cannot tell.
+    """Ask with the smallest budget; retry with the next larger one if the model says that it cannot tell.
 
-    On the last rung the model is not offered that way out. An open question asks for the times of the
-    frames that show the answer; `Asked.cited` are those it gave.
+    The last budget does not offer that reply. A question without options also asks for the times of the
+    frames that show the answer (`Asked.cited`).
 
     Args:
         answerer: a `Client`, or anything with its `answer`.
         chosen: the ranking or selection whose prefixes are shown.
-        question: as the model gets it.
-        budgets: one frame budget, or several to try; sorted, each once.
-        options: answers to choose from, asked for by letter.
+        question: what to ask.
+        budgets: one frame budget, or several to try in ascending order.
+        options: the options of a multiple-choice question; the model answers with a letter.
         style, pairing, limits, tell_times, transcript, transcript_tokens: as for `messages`.
-        ladder: "resend" sends each larger prefix whole, in time order; "continue" adds only the frames
-            that are new, as another turn.
-        video: the open video, or where it is now; by default it is opened where the ranking says.
-        progress: bars when decoding takes over a second; False for none, or a function that is called as
-            progress(stage, done, total).
-        on_text: called with ("reasoning" or "answer", piece) as answers arrive.
+        ladder: "resend" sends each larger prefix whole, in time order; "continue" sends only the new
+            frames, as another turn.
+        video: the open video, or its path; by default the path in the ranking.
+        progress: as for `messages`.
+        on_text: called with ("reasoning" or "answer", piece) as an answer arrives.
         on_step: called after each step.
 
     Returns:
-        The steps up to the first answer, and the frames it cites.
+        The steps up to the first answer, and the frames that it cites.
 
     Raises:
-        BudgetError: no budget, or one that the ranking cannot serve.
-        ConfigError: a style that cannot send this.
+        BudgetError: no budget is given, or the ranking cannot serve one.
+        ConfigError: the style cannot send this.
         ModelError: the model gave no answer.
 
     >>> asked = ask(client, ranking, "What happens after firing?", [8, 16, 32])
@@ -206,7 +205,7 @@ def ask(
 
 
 def _new(prefix: Prefix, before: Prefix) -> Prefix:
-    """The frames of a prefix that the smaller one did not have."""
+    """The frames of a prefix that are not in the smaller one."""
     new = ~np.isin(prefix.frames, before.frames)
     if not new.any():
         raise BudgetError(f"a budget of {prefix.budget} adds no frame to {before.budget}")
@@ -224,16 +223,16 @@ _BULLET = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
 
 
 def rewrite(answerer: Answerer, video: VideoInfo, question: str, options: Sequence[str] = ()) -> LookFor:
-    """Have a model write what to look for: one short call, without pictures.
+    """Have a model turn a question into descriptions of what to look for: one short call, without images.
 
     Args:
-        answerer: who answers the question afterwards; a `Client`, or anything with its `answer`.
-        video: which video it is about; only its name is kept, nothing of it is sent.
+        answerer: a `Client`, or anything with its `answer`.
+        video: the video that the question is about; nothing of it is sent.
         question: what will be asked.
-        options: the answers to choose from.
+        options: the question's options.
 
     Returns:
-        Two to four descriptions, joined by any, with the model's name; for `MEC.rank(look_for=…)`.
+        Up to four descriptions with the model's name, for `MEC.rank(look_for=…)`.
 
     Raises:
         ModelError: the model gave no answer, or no descriptions.
@@ -262,7 +261,7 @@ def rewrite(answerer: Answerer, video: VideoInfo, question: str, options: Sequen
 
 
 def descriptions(answer: str) -> tuple[str, ...]:
-    """The descriptions in a model's answer, without bullets, quotes, headings and repeats; at most four.
+    """The descriptions in a model's answer, without bullets, quotes, headings and duplicates; at most four.
 
     >>> descriptions("Sure, here they are:\\n1. A glowing kiln.\\n2. “Cups on a shelf”\\n")
     ('A glowing kiln.', 'Cups on a shelf')

@@ -1,12 +1,14 @@
-"""Client of OpenAI-compatible servers."""
+"""Client of OpenAI-compatible servers. Every error is a ModelError of one line that says what to do."""
 
 from __future__ import annotations
 
-import importlib
+import json
+import math
 import os
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Self
@@ -15,88 +17,89 @@ from urllib.parse import urlsplit, urlunsplit
 from framenest.errors import ConfigError, MissingExtra, ModelError
 from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
 from framenest.lmm.request import Request
-from framenest.lmm.server_errors import ServerErrors
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+LIST_SECONDS = 20.0  # timeout of the list of models
+_NO_KEY = "none"  # local servers need no key, but the openai package does
+_SHOWN = 300  # characters of a server's message
+
+# How servers say that the context is too long: an error's `code` or `type`, or its message.
+_TOO_LONG_CODES = ("context_length_exceeded", "exceed_context_size_error")  # OpenAI, vLLM; llama.cpp
+_TOO_LONG = (
+    r"context[ _](length|window)"  # OpenAI, vLLM, SGLang
+    r"|max(imum)?[ _]model[ _]len|longer than the max"  # vLLM's engine
+    r"|context[ _]size|exceeds? the (max|available)"  # llama.cpp
+    r"|prompt is too long|too many tokens"  # hosted models behind a gateway
+)
+# The number after these words is the context length.
+_LIMIT = r"(?:context[ _](?:length|size|window)|maximum|model[ _]len(?:gth)?|n_ctx)[^\d]{0,25}(\d{2,})"
+_COMPLETION_COUNTED = r"completion|output tokens"  # OpenAI, vLLM: their count includes max_tokens
+_MOST_IMAGES = r"at most (\d+) image"  # vLLM
 
 
-class ReadDeadline:
-    """Bounds all reads of a request together, headers and body; httpx bounds each of them alone.
+class ReadDeadline(threading.local):
+    """Bounds all reads of a request together, headers and body; httpx bounds each read alone.
 
-    One deadline may serve many threads: each reads within its own time.
+    Each thread that uses the client has its own deadline.
 
     Example::
 
         deadline = ReadDeadline()
         client = httpx.Client(event_hooks={"request": [deadline.watch]})
         with deadline.within(60.0):
-            client.get("http://localhost:8000/v1/models")  # httpx.ReadTimeout after 60 s, at the latest
+            client.get("http://localhost:8000/v1/models")  # httpx.ReadTimeout after at most 60 s
     """
 
-    def __init__(self) -> None:
-        self._of_thread = threading.local()
+    until = math.inf
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """What this thread reads here is read within so many seconds, or times out."""
-        outer = self._until
-        self.extend(seconds)
+        """Time out reads of this thread after this many seconds."""
+        outer, self.until = self.until, monotonic() + seconds
         try:
             yield
         finally:
-            self._of_thread.until = outer
-
-    def extend(self, seconds: float) -> None:
-        """Inside `within`: so many seconds from now."""
-        self._of_thread.until = monotonic() + seconds
-
-    @property
-    def _until(self) -> float:
-        return getattr(self._of_thread, "until", float("inf"))
+            self.until = outer
 
     def watch(self, request: Any) -> None:
-        """The hook of a client for every request; a connection that it opens is bounded from then on."""
-        request.extensions["trace"] = self._opened
+        """Request hook of an httpx client: bounds the connections that the request opens."""
+        request.extensions["trace"] = self._bound
 
-    def _opened(self, event: str, info: dict[str, Any]) -> None:
+    def _bound(self, event: str, info: dict[str, Any]) -> None:
         stream: Any = info.get("return_value")
-        if event.endswith(".complete") and hasattr(stream, "start_tls"):  # connected, or now encrypted
-            stream.read = self._bounded(stream)
+        if not (event.endswith(".complete") and hasattr(stream, "start_tls")):
+            return  # not a new connection
+        import httpcore
 
-    def _bounded(self, stream: Any) -> Callable[..., bytes]:
-        library = importlib.import_module(type(stream).__module__.partition(".")[0])  # httpcore, of httpx
-        unbounded = stream.read
+        read_unbounded = stream.read
 
         def read(max_bytes: int, timeout: float | None = None) -> bytes:
-            left = self._until - monotonic()
+            left = self.until - monotonic()
             if left <= 0:
-                raise library.ReadTimeout("the answer is not complete in time")
-            known: bytes = unbounded(max_bytes, timeout=left if timeout is None else min(timeout, left))
-            return known
+                raise httpcore.ReadTimeout("the answer is not complete in time")
+            received: bytes = read_unbounded(max_bytes, left if timeout is None else min(timeout, left))
+            return received
 
-        return read
-
-
-KEY_VARIABLE = "OPENAI_API_KEY"
-LIST_SECONDS = 20.0  # for the list of models
-_NO_KEY = "none"  # servers of one's own want none, and the client library insists on one
+        stream.read = read
 
 
 class Client:
-    """Sends requests to a server and returns its answers. One client may serve many threads.
+    """Sends requests to a server and returns its answers. Safe to use from many threads.
 
     Args:
-        base_url: "http://localhost:8000/v1".
-        model: its name there; by default the only one there is.
-        key_variable: the environment variable that holds the API key, which is never written anywhere.
-        timeout: seconds for one answer, from the request to its last byte; of a streamed one, from the
-            request to its first words and between any two pieces.
-        retries: of busy (429) and failing (5xx) servers, with exponential back-off.
-        thinking: switches the reasoning of models that can on or off; None leaves it to the server.
-        max_tokens: the most that an answer may take; None leaves it to the server.
+        base_url: for example "http://localhost:8000/v1".
+        model: the model's name; by default the only one that the server lists.
+        key_variable: the environment variable with the API key. The key is never logged or saved.
+        timeout: seconds until the answer must be complete; for a streamed answer, until its first words and
+            between any two pieces.
+        retries: how often to retry if the server is busy (429) or fails (5xx), with exponential back-off.
+        thinking: turns a model's reasoning on or off; None leaves it to the server.
+        max_tokens: an upper bound for the answer; None leaves it to the server.
         temperature: of the sampling; None leaves it to the server.
-        extra_body: anything else to send along.
+        extra_body: further fields of the request.
 
     Raises:
-        ConfigError: the address is none.
+        ConfigError: base_url is not an http(s) URL.
         MissingExtra: the package openai is not installed.
 
     Example::
@@ -123,32 +126,29 @@ class Client:
         except ImportError as error:
             raise MissingExtra("ask", "openai") from error
         if base_url is not None and not base_url.startswith(("http://", "https://")):
-            raise ConfigError(f"base URL {base_url!r} must begin with http:// or https://")
-        self.thinking = thinking
-        self._openai = openai
-        key = os.environ.get(key_variable) or None
-        self._timeout = timeout
+            raise ConfigError(f"base_url {base_url!r} is not an http(s) URL")
+        self.base_url = "the server"
+        self.max_tokens, self.thinking = max_tokens, thinking
+        self._openai, self._model = openai, model
+        self._key, self._key_variable = os.environ.get(key_variable) or None, key_variable
+        self._timeout, self._retries = timeout, retries
         self._deadline = ReadDeadline()
-        self._errors = ServerErrors(self, key, key_variable, timeout, retries)
-        with self._errors.translated():
+        self._temperature, self._extra = temperature, dict(extra_body or {})
+        if thinking is not None:
+            self._extra["chat_template_kwargs"] = {"enable_thinking": thinking}
+        self._refused: set[str] = set()  # optional fields that this server does not know
+        with self._explained():
             self._client = openai.OpenAI(
                 base_url=base_url,
-                api_key=key or _NO_KEY,
+                api_key=self._key or _NO_KEY,
                 timeout=timeout,
                 max_retries=retries,
-                # A redirect would carry the frames to wherever the server says.
+                # A redirect would send the frames wherever the server says.
                 http_client=openai.DefaultHttpxClient(
                     follow_redirects=False, event_hooks={"request": [self._deadline.watch]}
                 ),
             )
-        self.base_url = without_password(str(self._client.base_url))
-        self._settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
-        self._extra = dict(extra_body or {})
-        if thinking is not None:
-            self._extra["chat_template_kwargs"] = {"enable_thinking": thinking}
-        self._renamed = False
-        self._usage_in_stream = True
-        self._model = model
+        self.base_url = _without_password(str(self._client.base_url))
 
     def __enter__(self) -> Self:
         return self
@@ -164,152 +164,270 @@ class Client:
         return f"Client({self.base_url!r}, model={self._model!r})"
 
     @property
-    def max_tokens(self) -> int:
-        """Tokens that the answer may take; 0 where that is left to the server."""
-        return self._settings["max_tokens"] or 0
-
-    @property
     def model(self) -> str:
-        """The model's name; by default that of the only model on the server."""
+        """The model's name; by default the only one that the server lists."""
         if self._model is None:
             listed = self.models()
             if len(listed) != 1:
-                found = ", ".join(listed) or "no model at all"
-                raise ConfigError(f"say which model to ask; {self.base_url} lists {found}")
+                raise ConfigError(f"choose a model; {self.base_url} lists {', '.join(listed) or 'none'}")
             self._model = next(iter(listed))
         return self._model
 
     def models(self) -> dict[str, int | None]:
-        """The models that the server lists, with their context length in tokens where it says so.
+        """The models that the server lists, with their context length in tokens, or None if it is unknown.
 
-        Empty where the server has no such list; an error where nothing answers at all.
+        Empty if the server has no such list. Raises ModelError if it cannot be reached.
         """
         client = self._client.with_options(max_retries=0, timeout=LIST_SECONDS)
-        try:
-            with self._deadline.within(LIST_SECONDS), self._errors.translated(), self._errors.understood():
-                listed = client.models.list().data or []
-        except ModelError as error:
-            cause = error.__cause__
-            if isinstance(cause, self._openai.AuthenticationError):
+        with self._deadline.within(LIST_SECONDS), self._explained():
+            try:
+                listed = self._parsed(client.models.with_raw_response.list(), "data").data or []
+            except self._openai.AuthenticationError:
                 raise
-            if isinstance(cause, self._openai.APIStatusError):
+            except self._openai.APIStatusError:
                 return {}
-            raise
         return {entry.id: getattr(entry, "max_model_len", None) for entry in listed}
 
     def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
         """Send a request and return the model's answer.
 
         Args:
-            request: what `messages` made, in a style for servers.
-            on_text: called with ("reasoning" or "answer", piece) as the answer is streamed.
+            request: from `messages`, in a style for servers.
+            on_text: if given, the answer is streamed; called with ("reasoning" or "answer", piece).
 
         Raises:
-            ModelError: what went wrong, in one line; `partial` holds what had arrived of the answer,
-                `fits` the number of frames that fits where the context was too long.
+            ModelError: says in one line what went wrong. `partial` holds the part of the answer that
+                arrived; `fits` is the number of frames that fit, if the context was too long.
         """
         began = time.perf_counter()
-        with self._deadline.within(self._timeout), self._errors.translated(request):
+        with self._deadline.within(self._timeout), self._explained(request):
+            response = self._create(request, stream=on_text is not None)
             if on_text is None:
-                return self._whole(request, began)
-            return self._streamed(request, on_text, began)
+                return self._whole(response, began)
+            return self._streamed(response, on_text, began)
 
-    def _whole(self, request: Request, began: float) -> Answer:
-        response = self._create(request, {})
-        with self._errors.understood():
-            reply = response.parse()
-            choices = reply.choices
-        if not choices:
+    def _whole(self, response: Any, began: float) -> Answer:
+        reply = self._parsed(response, "choices")
+        if not reply.choices:
             raise ModelError(f"{self.base_url} sent an answer without content")
-        choice = choices[0]
-        thought, finish = _extra_text(choice.message), choice.finish_reason or "stop"
+        choice = reply.choices[0]
+        thought, finish = _marked_reasoning(choice.message), choice.finish_reason or "stop"
         cut_off = bool(self.thinking) and finish == "length" and not thought
         inside, text = split_reasoning(choice.message.content or "", cut_off=cut_off)
         usage = _usage(reply.usage, began, None, response.retries_taken)
         return Answer(text, thought or inside, reply.model, finish, usage)
 
-    def _streamed(self, request: Request, on_text: OnText, began: float) -> Answer:
+    def _streamed(self, response: Any, on_text: OnText, began: float) -> Answer:
         splitter = Splitter(on_text, thinking=bool(self.thinking))
         answer, reasoning = splitter.pieces["answer"], splitter.pieces["reasoning"]
-        response = self._create(request, {"stream": True})
         finish, counted, model = None, None, self.model
-        for chunk in self._chunks(response, answer):
-            counted, model = chunk.usage or counted, chunk.model or model
-            for choice in chunk.choices[:1]:
-                thought, text = _extra_text(choice.delta), choice.delta.content or ""
-                if thought or text:
-                    self._deadline.extend(self._timeout)
-                if thought:
-                    splitter.reasoning(thought)
-                splitter.text(text)
-                finish = choice.finish_reason or finish
+        with response.parse() as stream:
+            for chunk in self._chunks(stream, answer):
+                counted, model = chunk.usage or counted, chunk.model or model
+                for choice in chunk.choices[:1]:
+                    thought, text = _marked_reasoning(choice.delta), choice.delta.content or ""
+                    if thought or text:
+                        self._deadline.until = monotonic() + self._timeout
+                    if thought:
+                        splitter.reasoning(thought)
+                    splitter.text(text)
+                    finish = choice.finish_reason or finish
         splitter.end(cut_off=finish == "length")
         inside, text = split_reasoning("".join(answer))
         if finish is None:
-            raise self._errors.cut_off(None, text)
+            raise self._broken_off(None, text)
         usage = _usage(counted, began, splitter.first_seconds, response.retries_taken)
         return Answer(text, "".join([*reasoning, inside]).strip(), model, finish, usage)
 
-    def _chunks(self, response: Any, heard: list[str]) -> Iterator[Any]:
-        """The pieces of a stream; whatever breaks it off becomes one kind of error."""
-        with response.parse() as stream:
-            arriving = iter(stream)
-            while True:
-                try:
-                    chunk = next(arriving)
-                except StopIteration:
-                    return
-                except Exception as error:
-                    cut = self._errors.cut_off(error, "".join(heard))
-                    raise cut from (error if self._errors.safe(error) else None)
-                yield chunk
+    def _chunks(self, stream: Any, received: list[str]) -> Iterator[Any]:
+        """The chunks of a stream; any error of the stream itself becomes one ModelError."""
+        try:
+            yield from stream
+        except Exception as error:
+            raise self._broken_off(error, "".join(received)) from (error if self._safe(error) else None)
 
-    def _create(self, request: Request, more: dict[str, Any]) -> Any:
-        """Post the request; again without an optional field that the server does not know."""
-        openai = self._openai
-        while True:
-            renamed, usage = self._renamed, self._usage_in_stream  # another thread may learn meanwhile
-            try:
-                made = self._client.chat.completions.with_raw_response.create(
-                    model=self.model, **self._arguments(request, more, renamed, usage)
-                )
-            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                field = self._errors.unknown_field(error)
-                if field == "stream_options" and usage:
-                    self._usage_in_stream = False
-                elif field in ("max_tokens", "max_completion_tokens") and not renamed:
-                    self._renamed = True
-                else:
-                    raise
-            else:
-                if "html" in made.headers.get("content-type", ""):
-                    raise self._errors.stranger()
-                return made
-
-    def _arguments(
-        self, request: Request, more: dict[str, Any], renamed: bool, usage: bool
-    ) -> dict[str, Any]:
-        given = {name: value for name, value in self._settings.items() if value is not None} | more
-        if renamed and "max_tokens" in given:
-            given["max_completion_tokens"] = given.pop("max_tokens")
-        if more and usage:
-            given["stream_options"] = {"include_usage": True}
+    def _create(self, request: Request, *, stream: bool) -> Any:
+        """Post the request. If the server refuses an optional field, post again without it."""
         body = request.create
-        return given | {"messages": body["messages"], "extra_body": self._extra | body.get("extra_body", {})}
+        while True:
+            refused = set(self._refused)  # other threads may add to it
+            settings: dict[str, Any] = {
+                "max_completion_tokens" if "max_tokens" in refused else "max_tokens": self.max_tokens,
+                "temperature": self._temperature,
+                "stream": stream or None,
+                "stream_options": {"include_usage": True}
+                if stream and "stream_options" not in refused
+                else None,
+            }
+            try:
+                response = self._client.chat.completions.with_raw_response.create(
+                    model=self.model,
+                    messages=body["messages"],
+                    extra_body=self._extra | body.get("extra_body", {}),
+                    **{name: value for name, value in settings.items() if value is not None},
+                )
+            except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as error:
+                field = self._refused_field(error)
+                if field not in ("max_tokens", "stream_options") or field in refused:
+                    raise
+                self._refused.add(field)
+            else:
+                if "html" in response.headers.get("content-type", ""):
+                    raise self._not_openai()
+                return response
+
+    def _parsed(self, response: Any, field: str) -> Any:
+        """The reply, if it has this field. The openai package returns a reply of another type as a string."""
+        try:
+            parsed = response.parse()
+            getattr(parsed, field)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._not_openai() from error
+        return parsed
+
+    def _not_openai(self) -> ModelError:
+        return ModelError(f"{self.base_url} is not an OpenAI-compatible server; should the URL end in /v1?")
+
+    def _broken_off(self, error: Exception | None, partial: str) -> ModelError:
+        why = f" ({self._clean(str(error))})" if error is not None and str(error) else ""
+        got = f"{len(partial)} characters of the answer had arrived" if partial else "nothing had arrived"
+        return ModelError(f"{self.base_url} broke off mid-answer{why}; {got}", partial=partial)
+
+    @contextmanager
+    def _explained(self, request: Request | None = None) -> Iterator[None]:
+        """Raise errors of the openai package as ModelErrors, without the API key."""
+        try:
+            yield
+        except self._openai.OpenAIError as error:
+            raise self._model_error(error, request) from (error if self._safe(error) else None)
+
+    def _model_error(self, error: Any, request: Request | None) -> ModelError:
+        openai, where = self._openai, self.base_url
+        if isinstance(error, openai.APITimeoutError):
+            return ModelError(f"{where}: no answer within {self._timeout:g} seconds")
+        if isinstance(error, openai.APIConnectionError):
+            why = self._clean(str(error.__cause__ or error))
+            return ModelError(f"{where}: cannot connect ({why}); is the server running?")
+        if not isinstance(error, openai.APIStatusError):
+            return ModelError(f"{where}: {self._clean(str(error))}")
+        said, status = self._message(error), error.status_code
+        if 300 <= status < 400:
+            there = self._clean(error.response.headers.get("location", "another URL"))
+            return ModelError(f"{where} redirects to {there}; use that URL if frames may go there")
+        if status in (401, 403):
+            hint = "was rejected" if self._key else "is not set"
+            return ModelError(
+                f"{where} denied access ({status}); the API key in ${self._key_variable} {hint}"
+            )
+        if request is not None and (known := self._fixable(error, said, request)):
+            return known
+        retried = self._retries and (status == 429 or status >= 500)
+        tried = f" after {self._retries + 1} tries" if retried else ""
+        return ModelError(f"{where} answered {status}{tried}: {said[:_SHOWN]}")
+
+    def _fixable(self, error: Any, said: str, request: Request) -> ModelError | None:
+        """Errors that the user can fix: the model's name, the number or size of the frames."""
+        where, status, model = self.base_url, error.status_code, self.model
+        if error.code in _TOO_LONG_CODES or error.type in _TOO_LONG_CODES or re.search(_TOO_LONG, said, re.I):
+            return self._too_long(said, request)
+        if most := re.search(_MOST_IMAGES, said, re.I):
+            fits = min(int(most[1]), len(request.prefix) - 1)
+            return ModelError(
+                f"{where} accepts at most {most[1]} images per request; try -k {fits}", fits=fits
+            )
+        if status == 413:
+            return ModelError(
+                f"{where}: the request is too large; send smaller images with --max-side or --quality"
+            )
+        # SGLang and proxies only say "model"; transformers serve names it.
+        if status == 404 or model in said or (status == 400 and "model" in said.lower()):
+            listed = self._models_or_none()
+            if listed and model not in listed:
+                return ModelError(f"{where} does not serve {model!r}; it lists {', '.join(listed)}")
+        if status == 404 and not urlsplit(where).path:
+            return ModelError(f"{where} answered 404; should the URL end in /v1?")
+        return None
+
+    def _too_long(self, said: str, request: Request) -> ModelError:
+        """Say how many frames would fit, by the server's numbers or else by the estimate."""
+        count, answer_tokens = len(request.prefix), self.max_tokens or 0
+        found = re.search(_LIMIT, said, re.I)
+        limit = int(found[1]) if found else self._models_or_none().get(self.model)
+        asked = f"{self.base_url}: {count} frames exceed the context of {self.model!r}"
+        if limit is None:
+            return ModelError(
+                f"{asked}; use fewer frames (-k) or smaller images (--max-side) ({said[:_SHOWN]})"
+            )
+        if not count:
+            return ModelError(f"{self.base_url}: the question alone exceeds the context ({limit} tokens)")
+        frame_tokens = request.tokens.frames + request.tokens.times
+        used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
+        if used:
+            included = answer_tokens if re.search(_COMPLETION_COUNTED, said, re.I) else 0
+            counted = max(count, used - request.tokens.text - included)
+            frame_tokens = max(frame_tokens, counted) if "at least" in said else counted
+        left = limit - request.tokens.text - answer_tokens
+        fits = min(count - 1, int(left * count / frame_tokens))
+        if fits < 1:
+            return ModelError(f"{asked} ({limit} tokens); not even one fits: use smaller images (--max-side)")
+        return ModelError(f"{asked} ({limit} tokens); -k {fits} should fit", fits=fits)
+
+    def _models_or_none(self) -> dict[str, int | None]:
+        try:
+            return self.models()
+        except ModelError:
+            return {}
+
+    def _refused_field(self, error: Any) -> str:
+        """The field that a server refuses: OpenAI names it in `param`, others in the message."""
+        found = re.search("stream_options|max_completion_tokens", self._message(error), re.I)
+        name: str = error.param or (found[0] if found else "")
+        return "max_tokens" if name == "max_completion_tokens" else name
+
+    def _message(self, error: Any) -> str:
+        """The server's message; servers put it in different fields."""
+        body = error.body
+        if not isinstance(body, dict):
+            return self._clean(str(body or error))
+        inner = body.get("error", body)
+        if not isinstance(inner, dict):
+            return self._clean(str(inner))
+        message = inner.get("message") or inner.get("detail")
+        text = message if isinstance(message, str) else json.dumps(message or body)
+        numbers = {name: value for name, value in inner.items() if isinstance(value, int)}
+        return self._clean(text + (f" {json.dumps(numbers)}" if numbers else ""))
+
+    def _clean(self, text: str) -> str:
+        """One line, without images and without the key."""
+        text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
+        return text.replace(self._secret, "***") if self._secret else text
+
+    @property
+    def _secret(self) -> str:
+        """The key, unless it is a placeholder such as "EMPTY"."""
+        return self._key if self._key is not None and len(self._key) > 5 else ""
+
+    def _safe(self, error: BaseException | None) -> bool:
+        """Whether a traceback may show this error: nothing in its chain repeats the key."""
+        while error is not None:
+            if self._secret and self._secret in f"{error} {getattr(error, 'body', '')}":
+                return False
+            error = error.__cause__ or error.__context__
+        return True
 
 
-def without_password(url: str) -> str:
-    """An address without the user and password it may hold.
+def _without_password(url: str) -> str:
+    """The URL without user and password.
 
-    >>> without_password("https://me:secret@host:8000/v1/")
+    >>> _without_password("https://me:secret@host:8000/v1/")
     'https://host:8000/v1'
     """
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
 
 
-def _extra_text(message: Any) -> str:
-    """Reasoning that a server sends beside the answer, under either of its two names."""
+def _marked_reasoning(message: Any) -> str:
+    """Reasoning that a server sends beside the answer; servers use either of two names."""
     return getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or ""
 
 
