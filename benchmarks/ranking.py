@@ -18,8 +18,7 @@ from machine import write
 
 from framenest.config import RankingConfig
 from framenest.method.cues import encode
-from framenest.method.greedy import evidence_weight, greedy
-from framenest.method.residual import residual
+from framenest.method.ordering import evidence_weight, greedy, residual
 
 CANDIDATES, HORIZON, NUM_FRAMES = 640, 256, 47_353
 

@@ -112,8 +112,6 @@ WITHOUT_EFFECT = [
     (("rank", "no.mp4", "Why?", *TABLE, "--subtitles", "none"), ("--speech-weight", "1"), "--subtitles none"),
     (("rank", "no.mp4", "Why?", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
-    (("rank", "no.mp4", "Why?", *TABLE), ("--look-for-join", "all"), "without --look-for"),
-    (ASK, ("--look-for-join", "all"), "without --look-for or --rewrite"),
     (ASK, ("--ladder", "continue"), "without --budget-ladder"),
     ((*ASK, "--budget-ladder", "8"), ("--ladder", "resend"), "without --budget-ladder"),
     (ASK, ("--pairing", "pairs"), "style openai fuse no frames"),

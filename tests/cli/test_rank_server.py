@@ -22,7 +22,7 @@ from served import Server, unanswered_port
 
 ASKED = {
     "a question": ["Where is it?", "-k", "4,8"],
-    "what is looked for": ["Where?", "--look-for", "a kiln", "--look-for", "cups", "--look-for-join", "all"],
+    "what is looked for": ["Where?", "--look-for", "a kiln", "--look-for", "cups"],
     "options and a preset": ["Which?", "--options", "cup", "tile", "--preset", "residual", "--horizon", "40"],
     "no question": ["--no-question"],
 }  # fmt: skip

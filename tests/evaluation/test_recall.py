@@ -23,8 +23,7 @@ from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion, NoStore, TimelineDecoder, load_questions
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.evaluation.recall_run import HORIZONS, ablations, collect, evaluate
-from framenest.method.greedy import greedy
-from framenest.method.residual import residual
+from framenest.method.ordering import greedy, residual
 from framenest.selectors import load_selector
 from framenest.testing import TableScorer
 from score_tables import zero_elsewhere

@@ -32,7 +32,7 @@ def test_descriptions_in_an_answer(answer, found):
 def test_the_model_writes_what_is_looked_for(capsys, clip, table, tmp_path):
     with ScriptedServer("1. A glowing kiln\n2. Cups on a shelf", "Cups.") as server:
         given = ("-k", "4", "--scorer", table, "--base-url", server.url, "-o", tmp_path / "r.json", "--json")
-        look = ("--rewrite", "--look-for", "hands", "--look-for-join", "all", "--options", "cups", "tiles")
+        look = ("--rewrite", "--look-for", "hands", "--options", "cups", "tiles")
         code, out, err = run(capsys, "ask", clip, "What is fired?", *given, *look)
         first, second = [request[2]["messages"][-1]["content"] for request in server.requests[-2:]]
     assert code == 0
@@ -42,7 +42,7 @@ def test_the_model_writes_what_is_looked_for(capsys, clip, table, tmp_path):
     assert "looking for: hands; A glowing kiln; Cups on a shelf" in err
     kept = Ranking.load(tmp_path / "r.json").look_for
     assert kept.texts == ("hands", "A glowing kiln", "Cups on a shelf")
-    assert (kept.join, kept.written_by) == ("all", "scripted")
+    assert kept.written_by == "scripted"
     assert json.loads(out)["look_for"]["written_by"] == "scripted"
 
 

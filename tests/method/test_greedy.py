@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from framenest.config import RankingConfig
 from framenest.method.cues import encode
-from framenest.method.greedy import coverage, diversity, evidence_weight, greedy
+from framenest.method.ordering import coverage, diversity, evidence_weight, greedy
 
 
 def algorithm_1(frames, evidence, appearance, num_frames, config):

@@ -1,4 +1,4 @@
-"""Several things to look for: joined by any, or each with its share of the ranks."""
+"""Several things to look for: a frame that shows one of them is relevant."""
 
 import json
 from dataclasses import replace
@@ -61,24 +61,6 @@ def test_any_of_them_is_relevant(video):
     assert np.array_equal(ranking.pool.cues["relevance"], noisy_or([*matches.values()]))
 
 
-@pytest.mark.parametrize("rule", ["paper", "residual"])
-def test_all_share_the_ranks(video, rule):
-    ranking = ranked(video, LookFor((KILN, CUPS), "all"), rule=rule)
-    assert ranking.terms["looks_for"].tolist() == [1, 2] * 10
-    assert inside(ranking.frames[:1], KILN) == 1
-    assert inside(ranking.frames[1:2], CUPS) == 1
-    first = ranking.frames[:6]
-    assert inside(first[::2], CUPS) == inside(first[1::2], KILN) == 0
-    for small, large in ((2, 4), (4, 20)):
-        assert set(ranking.prefix(small).frames) <= set(ranking.prefix(large).frames)
-
-
-def test_all_of_one_is_its_own_ranking(video):
-    one = ranked(video, LookFor((KILN,), "all"))
-    assert one.terms["looks_for"].tolist() == [1] * 20
-    assert inside(one.frames[:2], KILN) >= 1
-
-
 def test_nothing_to_look_for_changes_nothing(video):
     def bare(ranking):
         stats = replace(ranking.stats, seconds={}, decoded=0)
@@ -89,13 +71,12 @@ def test_nothing_to_look_for_changes_nothing(video):
 
 
 def test_the_file_keeps_each_relevance_and_the_report_draws_it(video, tmp_path):
-    ranking = ranked(video, LookFor((KILN, CUPS), "all", written_by="a model"))
+    ranking = ranked(video, LookFor((KILN, CUPS), written_by="a model"))
     ranking.save(tmp_path / "ranking.json")
     again = Ranking.load(tmp_path / "ranking.json")
     assert again.look_for == ranking.look_for
     for text, match in ranking.pool.matches.items():
         assert np.array_equal(again.pool.matches[text], match)
-    assert np.array_equal(again.terms["looks_for"], ranking.terms["looks_for"])
     curves = {curve["name"]: curve for curve in document([again])["rankings"][0]["curves"]}
     assert curves[KILN]["weight"] is None
     assert curves[KILN]["values"] == pytest.approx(ranking.pool.matches[KILN].tolist(), abs=1e-4)
@@ -110,5 +91,3 @@ def test_what_cannot_be_looked_for(video):
     for wrong in ([" "], ["x"] * 17):
         with pytest.raises(ConfigError, match="1 to 16 descriptions"):
             mec.rank(video, "What?", look_for=wrong)
-    with pytest.raises(ConfigError, match="joined by any or all"):
-        LookFor((KILN,), "some")

@@ -11,7 +11,7 @@ from framenest import MEC, MECConfig
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.method import cues
-from framenest.method.residual import Durations, no_dip, residual, same_event, same_look
+from framenest.method.ordering import Durations, no_dip, residual, same_event, same_look
 from framenest.testing import ArrayDecoder, TableScorer
 from score_tables import zero_elsewhere
 

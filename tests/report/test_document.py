@@ -1,13 +1,15 @@
 """The document of a report says what the ranking says."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from framenest import MEC, MECConfig
+from framenest.config import RankingConfig
 from framenest.errors import ConfigError
+from framenest.method.ordering import RULES
 from framenest.report.document import document, preset_of
 from framenest.selectors import load_selector
 from framenest.session import Session
@@ -65,9 +67,45 @@ def test_text_on_screen_is_one_more_cue(video, scorer):
 @pytest.mark.parametrize("preset", ["paper", "no-coverage", "evidence-only", "reverse"])
 def test_values_times_weights_add_up_to_the_utility(video, scorer, preset):
     ranking = MEC(MECConfig.preset(preset), scorer=scorer).rank(video, "Where?")
-    ranks = document([ranking])["rankings"][0]["ranks"]
-    parts = np.array([ranks["evidence"], ranks["coverage"], ranks["diversity"]]).T
-    np.testing.assert_allclose((parts * ranks["weights"]).sum(axis=1), ranks["utility"], atol=3e-4)
+    (entry,) = document([ranking])["rankings"]
+    parts = entry["rule"]["parts"]
+    assert [part["name"] for part in parts] == ["evidence", "coverage", "diversity"]
+    assert [part["weights"][0] for part in parts] == [1, 0, 0]  # the first rank has evidence alone
+    total = sum(np.multiply(part["values"], part["weights"]) for part in parts)
+    np.testing.assert_allclose(total, entry["ranks"]["utility"], atol=3e-4)
+
+
+def test_the_factors_of_the_residual_rule_multiply_to_the_utility(video, scorer):
+    ranking = MEC(preset="residual", scorer=scorer).rank(video, "Where?")
+    (entry,) = document([ranking])["rankings"]
+    assert entry["rule"]["joins"] == "product"
+    total = np.prod([part["values"] for part in entry["rule"]["parts"]], axis=0)
+    np.testing.assert_allclose(total, entry["ranks"]["utility"], atol=3e-4)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_explains_every_rank_and_every_term(video, scorer, name):
+    ranking = MEC(scorer=scorer, rule=name).rank(video, "Where?")
+    rule = document([ranking])["rankings"][0]["rule"]
+    assert [term["name"] for term in rule["terms"]] == list(ranking.terms)
+    assert len(rule["because"]) == len(ranking)
+    assert all(sentence.endswith(".") for sentence in rule["because"])
+    assert {field.name for field in fields(RankingConfig)} >= set(RULES[name].settings)
+
+
+def test_a_file_without_the_terms_of_its_rule_is_shown_all_the_same(video, scorer):
+    ranking = MEC(scorer=scorer).rank(video, "Where?")
+    rule = document([replace(ranking, terms={})])["rankings"][0]["rule"]
+    assert (rule["terms"], rule["parts"], rule["because"]) == ([], [], [])
+
+
+def test_why_a_frame_comes_next(video, scorer):
+    paper, residual = ({"because": set()} for _ in range(2))
+    for found, preset in ((paper, "paper"), (residual, "residual")):
+        ranking = MEC(preset=preset, scorer=scorer).rank(video, "Where?")
+        found["because"] = set(document([ranking])["rankings"][0]["rule"]["because"])
+    assert "Mostly because it lies far in time from the frames before it." in paper["because"]
+    assert any("of its evidence is new; rank " in one for one in residual["because"])
 
 
 def test_active_segments_cover_their_probes_and_no_others(video, scorer):
@@ -86,6 +124,7 @@ def test_presets_are_recognised_by_their_settings():
     assert preset_of(MECConfig().with_settings({"start": 3.0, "end": 9.0})) == ("paper", {})
     assert preset_of(MECConfig.preset("back-loaded")) == ("back-loaded", {})
     assert preset_of(MECConfig().with_settings({"zoom": 4})) == ("paper", {"zoom": 4})
+    assert preset_of(MECConfig.preset("residual").with_settings({"gamma": 2.0})) == ("residual", {})
 
 
 def test_labels_name_what_differs(video, scorer):

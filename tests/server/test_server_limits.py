@@ -272,7 +272,7 @@ def test_a_ranking_in_the_place_of_another_is_made_again(serve, media):
         (clip, {"preset": "no-zoom"}),
         (clip, {"horizon": 12}),
         (clip, {"look_for": ["a number"]}),
-        (clip, {"look_for": ["a number"], "look_for_join": "all"}),
+        (clip, {"look_for": ["a number", "a square"]}),
         (clip, {"question": None}),
         (server.indexed("more/short.mp4"), {}),
     ]

@@ -101,8 +101,6 @@ def ask(
     check_style(model.style, pictures.pairing, grows=ladder == "continue" and len(budget_ladder or ()) > 1)
     if len(budget_ladder or ()) < 2:
         options.refuse("frames are sent once without --budget-ladder 8,16,32", "ladder")
-    if not descriptions.look_for and not rewrite:
-        options.refuse("nothing is looked for without --look-for or --rewrite", "look_for_join")
     model_options.refuse_pairing(model.style)
     budgets = budget_ladder or [16 if budget is None else budget]
     printer = AnswerPrinter()
@@ -122,7 +120,7 @@ def ask(
             if rewrite:
                 written = rewritten(client, opened.info, question, choices)
                 texts = (*descriptions.look_for, *written.texts)
-                look_for = replace(written, texts=texts, join=descriptions.look_for_join)
+                look_for = replace(written, texts=texts)
                 note(f"looking for: {'; '.join(texts)}")
             chosen = _choose(selector, session, opened, question, budgets, look_for)
         if output is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +13,7 @@ from framenest.cli.terminal import err, facts_grid, note, out, quiet, say_labell
 from framenest.lmm.answer import Kind
 from framenest.lmm.ask import Asked, Step
 from framenest.method.candidate_pool import HEARD, Stats
+from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.text import clock, harmless
@@ -93,9 +95,8 @@ def print_facts(ranking: Ranking) -> None:
     )
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     if ranking.look_for is not None:
-        by = f" (written by {ranking.look_for.written_by})" if ranking.look_for.written_by else ""
-        listed = "\n".join(ranking.look_for.texts)
-        facts.add_row("look for", escape(f"{ranking.look_for.join} of{by}\n{listed}"))
+        by = f"\n(written by {ranking.look_for.written_by})" if ranking.look_for.written_by else ""
+        facts.add_row("look for", escape("\n".join(ranking.look_for.texts) + by))
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
         facts.add_row("match", f"{stats.match.verdict} ({stats.match.value:.2f})")
@@ -138,30 +139,26 @@ def _losses(stats: Stats) -> list[str]:
     return said
 
 
-_SHORT = {
-    "relevance": "relev.",
-    "observability": "observ.",
-    "coverage": "cover.",
-    "diversity": "divers.",
-    "same_event": "event",
-    "same_look": "look",
-    "shown_by": "by",
-    "looks_for": "for",
-}
+_SHORT = {"relevance": "relev.", "observability": "observ."}
 
 
-def _cell(name: str, value: float) -> str:
-    if name == _SHORT["shown_by"]:
-        return f"#{value:.0f}" if value else "–"
-    return f"{value:.0f}" if name == _SHORT["looks_for"] else f"{value:.3f}"
+def _rank_columns(ranking: Ranking) -> dict[str, list[str]]:
+    """Evidence, cues and the rule's terms by rank, under short headings."""
+    terms = {term.name: term for term in RULES[ranking.config.ranking.rule].terms}
+    columns = {"evid.": [f"{value:.3f}" for value in ranking.evidence]}
+    measures: dict[str, NDArray[Any]] = {**ranking.cues, **ranking.terms}
+    for name, values in measures.items():
+        if name in terms and terms[name].is_rank:
+            shown = [f"#{value:.0f}" if value else "–" for value in values]
+        else:
+            shown = [f"{value:.3f}" for value in values]
+        columns[terms[name].label if name in terms else _SHORT.get(name, name)] = shown
+    return columns
 
 
 def print_ranks(ranking: Ranking, count: int) -> None:
     """The first ranks with their evidence parts."""
-    columns: dict[str, Any] = {
-        "evid.": ranking.evidence,
-        **{_SHORT.get(name, name): column for name, column in {**ranking.cues, **ranking.terms}.items()},
-    }
+    columns = _rank_columns(ranking)
     left_out: list[str] = []
     unlimited = out.options.update(width=1000)
     while out.measure(ranks := _ranks_table(ranking, count, columns), options=unlimited).maximum > out.width:
@@ -181,7 +178,7 @@ def print_ranks(ranking: Ranking, count: int) -> None:
         out.print(f"[dim]{len(ranking) - count} more ranks[/]")
 
 
-def _ranks_table(ranking: Ranking, count: int, columns: dict[str, Any]) -> Table:
+def _ranks_table(ranking: Ranking, count: int, columns: dict[str, list[str]]) -> Table:
     ranks = table("rank", "time", "frame", "from", *columns, left=["from"], gap=0)
     for i in range(min(count, len(ranking))):
         ranks.add_row(
@@ -189,7 +186,7 @@ def _ranks_table(ranking: Ranking, count: int, columns: dict[str, Any]) -> Table
             clock(float(ranking.seconds[i])),
             str(int(ranking.frames[i])),
             "zoom" if ranking.is_zoom[i] else "probe",
-            *(_cell(name, float(column[i])) for name, column in columns.items()),
+            *(column[i] for column in columns.values()),
         )
     return ranks
 

@@ -67,7 +67,7 @@ def _tell_cost(video: Decoder, config: IndexConfig) -> None:
 TOP = 8
 SENT = (
     "video", "question", "output", "budgets", "questions", "server", "no_question", "choices", "look_for",
-    "look_for_join", "preset", "horizon", "quiet", "verbose", "debug",
+    "preset", "horizon", "quiet", "verbose", "debug",
 )  # fmt: skip
 """What can be given with --server: what its API takes, and what concerns this side alone."""
 
@@ -134,8 +134,6 @@ def rank(
     """
     if server:
         options.refuse_others("not for --server, which ranks its own way; --server '' ranks here", *SENT)
-    if not descriptions.look_for:
-        options.refuse("nothing is looked for without --look-for", "look_for_join")
     name = None if server else _scorer_name(scorer, common, no_question)
     if manifest is not None:
         if video is not None or question is not None or questions is not None or budgets:

@@ -69,7 +69,7 @@ class RankingServer:
         path = str(Path(video).absolute())
         request = {"question": question, "options": list(options), "preset": preset, "horizon": horizon}
         if look_for is not None:
-            request |= {"look_for": list(look_for.texts), "look_for_join": look_for.join}
+            request |= {"look_for": list(look_for.texts)}
         registered = self._register(video, path)
         jobs = [registered["job"]]
         try:

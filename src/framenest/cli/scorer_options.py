@@ -12,7 +12,7 @@ from framenest.cli.options import SCORER_PANEL, Common, Size, option, refuse, th
 from framenest.cli.terminal import detail, note
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ScorerError
-from framenest.method.discovery import Join, LookFor
+from framenest.method.discovery import LookFor
 from framenest.processes import FEATURES_VARIABLE
 from framenest.progress import Bars
 from framenest.transcript import AUTO
@@ -96,18 +96,14 @@ class Descriptions:
 
     look_for: tuple[str, ...] = option(
         "Something to look for beside the question, described as it would be seen: “a potter opens a kiln”; "
-        "may be given again.",
+        "may be given again. A frame that shows one of them is relevant.",
         multiple=True,
         metavar="TEXT",
     )
-    look_for_join: Join = option(
-        "any: a frame that shows one of them is relevant. all: each of them gets its share of the ranks.",
-        default="any",
-    )
 
     def given(self) -> LookFor | None:
-        """None where nothing is to be looked for."""
-        return LookFor(self.look_for, self.look_for_join) if self.look_for else None
+        """None if nothing is to be looked for."""
+        return LookFor(self.look_for) if self.look_for else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,6 @@ from framenest.method.index import interior, segments
 
 Cues = Mapping[str, NDArray[np.float32]]
 """(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
-Join = Literal["any", "all"]
-JOINS: tuple[Join, ...] = get_args(Join)
 MOST = 16
 """Descriptions for one question; each costs a comparison with every candidate."""
 
@@ -26,44 +24,37 @@ MOST = 16
 class LookFor:
     """What to look for beside a question. Image-text models want descriptions, not questions.
 
+    A frame that shows one of them, or answers the question, is relevant.
+
     Attributes:
         texts: descriptions, as "a potter opens a kiln".
-        join: "any": a frame that shows one of them, or answers the question, is relevant; "all": the ranks
-            go to one description after the other, so that each gets its share of every budget.
-        written_by: the model that wrote them; None where a person did.
+        written_by: the model that wrote them; None if a person did.
 
     Raises:
         ConfigError: no description, an empty one, or too many.
 
-    >>> LookFor(("a potter opens a kiln", "cups on a shelf"), join="all").join
-    'all'
+    >>> LookFor(("a potter opens a kiln", "cups on a shelf")).texts[1]
+    'cups on a shelf'
     """
 
     texts: tuple[str, ...]
-    join: Join = "any"
     written_by: str | None = None
 
     def __post_init__(self) -> None:
-        if self.join not in JOINS:
-            raise ConfigError(f"descriptions are joined by {' or '.join(JOINS)}, not {self.join!r}")
         if not 1 <= len(self.texts) <= MOST or not all(text.strip() for text in self.texts):
             raise ConfigError(f"give 1 to {MOST} descriptions to look for, none of them empty")
 
     @classmethod
     def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:
-        """From what a caller gives; None where that is nothing."""
+        """From what a caller gives; None if that is nothing."""
         if isinstance(given, str):
-            raise ConfigError("look_for is a list of descriptions, not one text")
+            raise ConfigError("look_for is a list of descriptions, not one string")
         if given is None or isinstance(given, LookFor):
             return given
         return cls(tuple(given)) if given else None
 
     def to_json(self) -> dict[str, Any]:
-        return {"texts": list(self.texts), "join": self.join, "written_by": self.written_by}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LookFor:
-        return cls(tuple(data["texts"]), data["join"], data["written_by"])
+        return {"texts": list(self.texts), "written_by": self.written_by}
 
 
 def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -76,17 +67,6 @@ def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
         return matches[0]
     missed = np.prod([1.0 - match.astype(np.float64) for match in matches], axis=0)
     return np.asarray(1.0 - missed, dtype=np.float32)
-
-
-def each_evidence(
-    evidence: NDArray[np.float32],
-    relevance: NDArray[np.float32],
-    matches: Sequence[NDArray[np.float32]],
-    weight: float,
-) -> NDArray[np.float32]:
-    """(m, n) the evidence for each description alone: its own relevance in place of the joined one."""
-    rest = evidence.astype(np.float64) - weight * relevance.astype(np.float64)
-    return np.stack([rest + weight * match.astype(np.float64) for match in matches]).astype(np.float32)
 
 
 def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:

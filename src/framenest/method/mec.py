@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import MECConfig, RankingConfig, ScorerConfig
+from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import BudgetError, ConfigError
 from framenest.method import discovery
 from framenest.method.candidate_pool import CandidatePool, Stats
 from framenest.method.cues import change, encode, observability
-from framenest.method.discovery import LookFor, each_evidence, noisy_or, refine
-from framenest.method.greedy import Greedy, greedy
+from framenest.method.discovery import LookFor, noisy_or, refine
 from framenest.method.index import SparseIndex, choose_probes, window
 from framenest.method.indexing import Indexing
+from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.method.residual import residual
 from framenest.progress import ShowProgress, Timing
 from framenest.protocols import Decoder, Scorer, Store
 from framenest.scorers.feature_store import Features
@@ -109,8 +108,7 @@ class MEC:
             question: None ranks without a question.
             options: the answers to choose from; frames are scored against them too where `relevance_text` is
                 "question+options".
-            look_for: descriptions to be scored beside the question, or a `LookFor` that says how they are
-                joined.
+            look_for: descriptions to score beside the question: a frame that shows one of them is relevant.
             fps: frames per second, for a folder of images or an array of frames.
 
         Returns:
@@ -173,14 +171,15 @@ class MEC:
 
     def order(self, pool: CandidatePool) -> Ranking:
         """Rank the candidates of a pool."""
-        if pool.appearance is None:
+        appearance = pool.appearance
+        if appearance is None:
             raise ConfigError("this pool was read from a file, without appearance; rank the video again")
+        pool = replace(pool, config=replace(pool.config, ranking=self.config.ranking))
         timing = Timing()
         with timing("order"):
-            found = _ordered(pool, pool.appearance, self.config.ranking)
+            found = RULES[self.config.ranking.rule].order(pool, appearance)
         stats = replace(pool.stats, seconds={**pool.stats.seconds, **timing.seconds})
-        config = replace(pool.config, ranking=self.config.ranking)
-        return Ranking(replace(pool, config=config, stats=stats, appearance=None), found.order, found.terms)
+        return Ranking(replace(pool, stats=stats, appearance=None), found.order, found.terms)
 
     def _measured(self, pool: CandidatePool, before: Mapping[str, float], decoded: int) -> CandidatePool:
         seconds = self.session.timing.since(before)
@@ -333,21 +332,6 @@ def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> 
             f"a ranking of {horizon} ranks is too short for a budget of {max(budgets)}; "
             f"give horizon={max(budgets)} (--horizon {max(budgets)})"
         )
-
-
-def _ordered(pool: CandidatePool, looks: NDArray[np.float32], config: RankingConfig) -> Greedy:
-    relevance, evidence, turns = pool.cues["relevance"], pool.evidence, 0
-    if pool.look_for is not None and pool.look_for.join == "all":
-        described = [pool.matches[text] for text in pool.look_for.texts]
-        evidence = each_evidence(evidence, relevance, described, pool.config.discovery.relevance_weight)
-        turns = len(described)
-    if config.rule == "residual":
-        found = residual(pool.seconds, relevance, evidence, looks, config)
-    else:
-        found = greedy(pool.frames, evidence, looks, pool.num_frames, config)
-    if turns:  # which description each rank is for, from 1
-        found.terms["looks_for"] = (np.arange(len(found.order)) % turns + 1).astype(np.float64)
-    return found
 
 
 def with_options(question: str, options: Sequence[str]) -> str:

@@ -14,8 +14,8 @@ from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.method.candidate_pool import CandidatePool
-from framenest.method.greedy import evidence_weight
 from framenest.method.index import segments
+from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.selectors.selection import Selection
@@ -77,9 +77,8 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "preset": preset,
         "changed": changed,
         "window": _window(ranking),
-        "rule": ranking.config.ranking.rule,
-        "floor": ranking.config.ranking.evidence_floor,
-        "ranks": _columns(ranking) | _weights(ranking),
+        "rule": _rule(ranking),
+        "ranks": _columns(ranking),
         "pool": _places(pool),
         "curves": _curves(ranking),
         "active": _active(probes, pool.active, settings.segment_length),
@@ -160,20 +159,29 @@ def _rounded(values: NDArray[Any]) -> list[float]:
     return [round(float(value), 4) for value in values]
 
 
-def _weights(ranking: Ranking) -> dict[str, list[list[float]]]:
-    """The weights of evidence, coverage and diversity at each rank; the first has evidence alone.
-
-    The residual rule has none: it multiplies.
-    """
-    config, horizon = ranking.config.ranking, len(ranking)
-    if config.rule != "paper":
-        return {}
-    found = [[1.0, 0.0, 0.0]]
-    for rank in range(2, horizon + 1):
-        weight = evidence_weight(rank, config, horizon)
-        covered = 1.0 - weight - config.diversity_weight if config.coverage_term else 0.0
-        found.append([round(weight, 4), round(covered, 4), config.diversity_weight])
-    return {"weights": found}
+def _rule(ranking: Ranking) -> dict[str, Any]:
+    """What the rule says about itself and about every rank; without parts if the file lacks its terms."""
+    config, terms = ranking.config.ranking, ranking.terms
+    rule = RULES[config.rule]
+    named = {term.name: term for term in rule.terms if term.name in terms}
+    told = {"name": rule.name, "joins": rule.joins, "terms": [asdict(term) for term in named.values()]}
+    if len(named) < len(rule.terms):
+        return told | {"parts": [], "because": []}
+    parts = rule.parts(ranking.evidence.astype(np.float64), terms, config)
+    asked = ranking.config.discovery.relevance_weight > 0
+    later = [rule.because(parts, terms, rank, asked) for rank in range(2, len(ranking) + 1)]
+    return told | {
+        "parts": [
+            {
+                "name": part.name,
+                "about": part.about,
+                "values": _rounded(part.values),
+                "weights": None if part.weights is None else _rounded(part.weights),
+            }
+            for part in parts
+        ],
+        "because": ["First of all, because it has the most evidence.", *later],
+    }
 
 
 def _active(probes: NDArray[np.float64], active: Sequence[int], length: int) -> list[list[float]]:
@@ -202,7 +210,8 @@ def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
 def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, Any]]:
     """The preset nearest to a configuration, and the settings that differ from it.
 
-    The time window is ignored, and without a question the weight of relevance.
+    The time window is ignored, as are the settings of other rules, and without a question the weight of
+    relevance.
 
     >>> preset_of(MECConfig.preset("no-zoom").with_settings({"horizon": 64}))
     ('no-zoom', {'horizon': 64})
@@ -218,11 +227,13 @@ def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, 
 
 def _difference(config: MECConfig, other: MECConfig) -> dict[str, Any]:
     mine, theirs = asdict(config), asdict(other)
+    own = RULES[config.ranking.rule].settings
+    unused = {name for rule in RULES.values() for name in rule.settings if name not in own}
     return {
         name: value
         for part, settings in mine.items()
         for name, value in settings.items()
-        if value != theirs[part][name]
+        if value != theirs[part][name] and name not in unused
     }
 
 

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from framenest.config import PRESETS
 from framenest.method.discovery import MOST as MOST_DESCRIPTIONS
-from framenest.method.discovery import Join
 from framenest.server.library import LibraryVideo
 
 MOST_RANKS = 1024
@@ -48,7 +47,6 @@ class RankingRequest(RequestBody):
         description="What to look for beside the question, described as it would be seen.",
         examples=[["a glowing kiln", "cups cooling on a shelf"]],
     )
-    look_for_join: Join = Field("any", description="Frames that show any of them, or ranks for all in turn.")
     preset: str = Field("paper", json_schema_extra={"enum": list(PRESETS)})
     horizon: int = Field(256, ge=1, le=MOST_RANKS, description="How many ranks.")
 

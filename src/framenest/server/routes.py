@@ -142,7 +142,7 @@ def ask(here: Here, body: RankingRequest, response: Response) -> RankingStatus:
     is not indexed yet is indexed first.
     """
     video = here.library.get(body.video)
-    look_for = LookFor(tuple(body.look_for), body.look_for_join) if body.look_for else None
+    look_for = LookFor(tuple(body.look_for)) if body.look_for else None
     id_, job = here.ask(video, body.question, body.options, body.preset, body.horizon, look_for)
     response.status_code = 200 if job is None else 202
     return RankingStatus(ranking=id_, ready=job is None, job=job if job is None else told(here, job))

@@ -22,6 +22,7 @@ from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Progress
+from framenest.records import convert
 from framenest.server.server_settings import ServerSettings
 from framenest.session import Session
 from framenest.video.opening import reopen
@@ -65,7 +66,7 @@ class VideoTasks:
     ) -> dict[str, Any]:
         """Rank a video for a question into a file; how many frames that decoded."""
         config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        wanted = LookFor.from_json(look_for) if look_for else ()
+        wanted = convert(look_for, LookFor) if look_for else ()
         ranking = MEC(config, session=self._session).rank(path, question, options=options, look_for=wanted)
         ranking.save(target)
         return {"decoded": ranking.stats.decoded, "video": ranking.video.to_json()}

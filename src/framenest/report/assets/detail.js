@@ -2,12 +2,6 @@
 import { bandOf, clock, el, picture, rankText } from "./marks.js";
 import { term } from "./terms.js";
 
-const REASONS = [
-  ["evidence", "it matches the question"],
-  ["coverage", "it lies far in time from the frames before it"],
-  ["diversity", "it looks unlike the frames before it"],
-];
-
 export function detail(view) {
   const body = el("div", { class: "why" });
   const spoken = el("p", { class: "spoken", role: "status" }); // for screen readers, when a frame is kept
@@ -73,116 +67,61 @@ export function detail(view) {
   return { root, show };
 }
 
-const partsOf = ({ ranks }, place) =>
-  REASONS.map(([name, why], i) => {
-    const [value, weight] = [ranks[name][place], ranks.weights[place][i]];
-    return { name, why, value, weight, part: value * weight };
-  });
+const said = ({ rule }, { rank, seconds, place }) =>
+  `${rankText(rank)} at ${clock(seconds)}. ${(place !== null && rule.because[place]) || ""}`;
 
-const said = (result, { rank, seconds, place }) =>
-  `${rankText(rank)} at ${clock(seconds)}. ${place === null ? "" : because(result, place)}`;
-
-const percent = (share) => `${Math.round(share * 100)} %`;
-
-/** What the residual rule multiplies: evidence, and the shares of it that no chosen frame shows. */
-const factorsOf = ({ ranks, floor }, place) => [
-  ["evidence", ranks.evidence[place] + floor, ` + ${floor}`],
-  ["event not shown yet", 1 - ranks.same_event[place]],
-  ["look not shown yet", 1 - ranks.same_look[place]],
-];
-
-function residualBecause({ ranks }, place) {
-  const shown = 1 - (1 - ranks.same_event[place]) * (1 - ranks.same_look[place]);
-  const by = ranks.shown_by[place];
-  if (!by || shown < 0.005) return "Its evidence is not shown by any frame before it.";
-  const how = ranks.same_look[place] > ranks.same_event[place] ? "looks the same" : "is near in time";
-  return `${percent(1 - shown)} of its evidence is new; rank ${by}, which ${how}, shows the rest.`;
-}
-
-/** One sentence for people who do not want numbers. */
-function because(result, place) {
-  if (place === 0) return "First of all, because it has the most evidence.";
-  if (result.rule === "residual") return residualBecause(result, place);
-  const most = partsOf(result, place).reduce((a, b) => (b.part > a.part ? b : a));
-  const unasked = most.name === "evidence" && !result.curves.some(({ name, weight }) => name === "relevance" && weight > 0);
-  return `Mostly because ${unasked ? "much changes there and it is well visible" : most.why}.`;
-}
-
-function reasons(result, place) {
-  const { ranks } = result;
-  const evidence = result.curves
+/** Why a rank was chosen, as its rule says it: a sentence, what makes up its utility, and its evidence. */
+function reasons({ rule, ranks, curves }, place) {
+  const { about } = rule.terms.find(({ name }) => name === "utility") ?? {};
+  const used = rule.parts.filter(({ weights }) => !weights || weights[place] !== 0);
+  const parts = used.map((part) => ({ ...part, value: part.values[place], weight: part.weights?.[place] }));
+  const evidence = curves
     .filter(({ weight }) => weight > 0)
-    .map(({ name, weight, about }) => ({
-      name,
-      about,
-      value: ranks[name][place],
-      weight,
-      part: ranks[name][place] * weight,
-    }));
+    .map((curve) => ({ ...curve, value: ranks[curve.name][place] }));
   return el(
     "div",
     {},
-    el("p", { class: "because" }, because(result, place)),
-    result.rule === "residual"
-      ? product(ranks.utility[place], factorsOf(result, place))
-      : bars("utility", ranks.utility[place], partsOf(result, place).slice(0, place === 0 ? 1 : 3)),
-    bars("evidence", ranks.evidence[place], evidence),
+    rule.because[place] ? el("p", { class: "because" }, rule.because[place]) : null,
+    parts.length ? makeup(term("utility", "utility", about), ranks.utility[place], parts, rule.joins) : null,
+    makeup(term("evidence"), ranks.evidence[place], evidence, "sum"),
   );
 }
 
-/** A sum as one bar of parts, and its parts as a table: value × weight = part. */
-function bars(name, total, parts) {
-  const bar = el(
-    "div",
-    { class: "bar", "aria-hidden": "true" },
-    parts.map(({ name: part, part: width }) => {
-      const piece = el("i", { class: part });
-      piece.style.width = `${Math.max(0, width) * 100}%`;
-      return piece;
-    }),
-  );
+/** What a number is made of, as a table: value × weight = part of a sum, with one bar, or the factors of a product. */
+function makeup(name, total, parts, joins) {
+  const sum = joins === "sum";
   const table = el(
     "table",
     {},
-    el("caption", {}, term(name), el("b", {}, total.toFixed(3))),
+    el("caption", {}, name, el("b", {}, total.toFixed(3))),
     el(
       "tbody",
       {},
-      parts.map((part) =>
+      parts.map((part, i) =>
         el(
           "tr",
           {},
-          el("th", { scope: "row" }, el("i", { class: part.name }), term(part.name, part.name, part.about)),
+          el(
+            "th",
+            { scope: "row" },
+            sum ? el("i", { class: part.name }) : i ? "× " : "",
+            term(part.name, part.name, part.about || undefined),
+          ),
           el("td", {}, part.value.toFixed(3)),
-          el("td", { class: "quiet" }, `× ${part.weight.toFixed(2)}`),
-          el("td", {}, part.part.toFixed(3)),
+          sum ? el("td", { class: "quiet" }, `× ${part.weight.toFixed(2)}`) : null,
+          sum ? el("td", {}, (part.value * part.weight).toFixed(3)) : null,
         ),
       ),
     ),
   );
-  return el("div", { class: "sum" }, table, bar);
+  return el("div", { class: "sum" }, table, sum ? bar(parts) : null);
 }
 
-/** A product as a table of its factors. */
-const product = (total, factors) =>
-  el(
-    "div",
-    { class: "sum" },
-    el(
-      "table",
-      {},
-      el("caption", {}, term("utility"), el("b", {}, total.toFixed(3))),
-      el(
-        "tbody",
-        {},
-        factors.map(([name, value, added = ""], i) =>
-          el(
-            "tr",
-            {},
-            el("th", { scope: "row" }, i ? "× " : "", term(name), added),
-            el("td", {}, value.toFixed(3)),
-          ),
-        ),
-      ),
-    ),
-  );
+function bar(parts) {
+  const pieces = parts.map(({ name, value, weight }) => {
+    const piece = el("i", { class: name });
+    piece.style.width = `${Math.max(0, value * weight) * 100}%`;
+    return piece;
+  });
+  return el("div", { class: "bar", "aria-hidden": "true" }, pieces);
+}

@@ -139,8 +139,6 @@ function timings(stats) {
   );
 }
 
-const CHOICE = ["coverage", "diversity", "same_event", "same_look", "shown_by", "utility", "looks_for"];
-
 /** Every frame of the budget as a row; drawn when opened. */
 export function table(view) {
   const body = el("div", {
@@ -169,10 +167,10 @@ export function table(view) {
 function tableOf(result, at, several) {
   const ranked = result.kind === "ranking";
   const marks = ranked ? [...at.frames].sort((a, b) => a.rank - b.rank) : at.frames;
-  const named = ranked ? [...result.curves.map(({ name }) => name), ...CHOICE] : [];
-  const columns = named.filter((name) => result.ranks[name]);
-  const about = (name) => result.curves?.find((curve) => curve.name === name)?.about;
-  const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...columns] : [])];
+  const known = ranked ? [...result.curves, ...result.rule.terms] : [];
+  const columns = known.filter(({ name }) => result.ranks[name]);
+  const about = (title) => known.find(({ name }) => name === title)?.about;
+  const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...columns.map(({ name }) => name)] : [])];
   return el(
     "table",
     {},
@@ -199,8 +197,8 @@ function tableOf(result, at, several) {
           ranked
             ? [
                 el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
-                columns.map((column) =>
-                  el("td", {}, result.ranks[column][mark.place].toFixed(["shown_by", "looks_for"].includes(column) ? 0 : 3)),
+                columns.map(({ name, is_rank }) =>
+                  el("td", {}, result.ranks[name][mark.place].toFixed(is_rank ? 0 : 3)),
                 ),
               ]
             : null,

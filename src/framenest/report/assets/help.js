@@ -3,7 +3,7 @@ import { el } from "./marks.js";
 import { TERMS } from "./terms.js";
 
 /** {root, open()} */
-export function help(plays) {
+export function help(plays, data) {
   const keys = [
     [["+", "−"], "one frame more, one less"],
     [["←", "→"], "the same, on the slider; from frame to frame, among the frames"],
@@ -42,9 +42,13 @@ export function help(plays) {
       el(
         "dl",
         {},
-        Object.entries(TERMS).map(([name, about]) => [el("dt", {}, name), el("dd", {}, about)]),
+        Object.entries({ ...TERMS, ...termsOf(data) }).map(([name, about]) => [el("dt", {}, name), el("dd", {}, about)]),
       ),
     ),
   );
   return { root, open: () => root.showModal() };
 }
+
+/** The words of the rules that ranked: {name: about}. */
+const termsOf = (data) =>
+  Object.fromEntries(data.rankings.flatMap(({ rule }) => rule?.terms ?? []).map(({ name, about }) => [name, about]));

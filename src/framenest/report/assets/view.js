@@ -37,7 +37,7 @@ export function render(root, data, { image, play = null, budget = 8, changed = (
   const grids = data.rankings.map((result, i) => grid(view, result, i));
   const why = detail(view);
   const numbers = table(view);
-  const guide = help(Boolean(play));
+  const guide = help(Boolean(play), data);
   const bar = budgetBar(view, guide.open);
   const tip = tips(root);
   const more = moreButton();

@@ -1,0 +1,445 @@
+"""Ranking rules: put candidates in order, and explain each choice. A rule is one object in RULES."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.config import RankingConfig
+from framenest.method.candidate_pool import CandidatePool
+from framenest.method.cues import look_alike_rows, similarity_rows
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The order that a rule gives, and what each choice saw.
+
+    Attributes:
+        order: (M,) int64 positions in the pool, best first.
+        terms: (M,) float64 each, by rank and by the name of the rule's terms.
+    """
+
+    order: NDArray[np.int64]
+    terms: dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A number that a rule gives to every rank.
+
+    Attributes:
+        name: its name in ranking files and in `Ranking.terms`.
+        label: a short heading for tables.
+        about: one sentence for people.
+        is_rank: the number is another frame's rank, or 0 for none.
+    """
+
+    name: str
+    label: str
+    about: str
+    is_rank: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class UtilityPart:
+    """One summand or factor of the utility.
+
+    Attributes:
+        name: for people, and the style of its bar on the page.
+        about: one sentence for people; empty for evidence, which the page explains.
+        values: (M,) by rank.
+        weights: (M,) by rank; None for a factor.
+    """
+
+    name: str
+    about: str
+    values: Floats
+    weights: Floats | None = None
+
+
+class Rule(ABC):
+    """A ranking rule. Printer and page show what it says about itself, and know no rule by name.
+
+    Attributes:
+        name: the value of the setting `rule`.
+        settings: the fields of RankingConfig that it reads, besides `horizon`.
+        joins: how the parts make up the utility.
+        terms: what each choice saw, in the order of `Order.terms`.
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]]
+    joins: ClassVar[Literal["sum", "product"]]
+    terms: ClassVar[tuple[Term, ...]]
+
+    @abstractmethod
+    def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
+        """Rank the candidates of a pool by its settings. appearance: (n, d) unit vectors."""
+
+    @abstractmethod
+    def parts(
+        self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
+    ) -> list[UtilityPart]:
+        """What makes up the utility of every rank. evidence: (M,) by rank."""
+
+    @abstractmethod
+    def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
+        """Why a rank from 2 on was chosen, in one sentence. asked: whether there was a question."""
+
+
+UTILITY = Term(
+    "utility",
+    "utility",
+    "What the ranking maximises, rank by rank: the frame with the most of it comes next.",
+)
+
+
+def evidence_weight(rank: int, config: RankingConfig, horizon: int) -> float:
+    """Eq. weights: w_e(k) = w_e− + (w_e+ − w_e−)·[1 − (k/M)^γ].
+
+    >>> evidence_weight(128, RankingConfig(), horizon=256)
+    0.4
+    """
+    low, high = config.evidence_weight_end, config.evidence_weight_start
+    return float(low + (high - low) * (1.0 - (rank / horizon) ** config.gamma))
+
+
+def coverage(nearest: Floats, num_frames: int, rank: int) -> Floats:
+    """Eq. coverage: H_n(k) = min(1, nearest / (N/k)), nearest = frames to the nearest chosen one. (n,)."""
+    return np.minimum(1.0, nearest / (num_frames / rank))
+
+
+def diversity(similarity: Floats) -> Floats:
+    """Eq. diversity: D_n(k) = 1 − similarity to the most similar chosen frame. (n,)."""
+    return 1.0 - similarity
+
+
+def greedy(
+    frames: NDArray[np.int64],
+    evidence: NDArray[np.float32],
+    appearance: NDArray[np.float32],
+    num_frames: int,
+    config: RankingConfig,
+) -> Order:
+    """Algorithm 1: rank the candidates, each choice seeing only those before it.
+
+    Args:
+        frames: (n,) ascending frame numbers.
+        evidence: (n,) E.
+        appearance: (n, d) unit vectors.
+        num_frames: N.
+        config: the horizon and the weights.
+
+    Returns:
+        The order, M = min(horizon, n) long, over which the weights shift; and by rank its coverage,
+        diversity and utility. The first rank sees no chosen frame: its coverage and diversity are 1, its
+        utility is its evidence. Ties go to the earlier frame (argmax takes the first, and frames ascend).
+    """
+    size = len(frames)
+    horizon = min(config.horizon, size)
+    places = frames.astype(np.float64)
+    worth = evidence.astype(np.float64)
+    similarities = similarity_rows(appearance)
+
+    order = np.empty(horizon, dtype=np.int64)
+    seen = np.ones((3, horizon))
+    chosen = int(np.argmax(worth))
+    order[0], seen[2, 0] = chosen, worth[chosen]
+    nearest = np.abs(places - places[chosen])
+    similarity = similarities(chosen).copy()
+    taken = np.zeros(size)
+    taken[chosen] = -np.inf
+    covered = np.zeros(size)
+
+    for place in range(1, horizon):
+        weight = evidence_weight(place + 1, config, horizon)
+        if config.coverage_term:
+            covered = coverage(nearest, num_frames, place + 1)
+        diverse = diversity(similarity)
+        utility = (
+            weight * worth
+            + (1.0 - weight - config.diversity_weight) * covered
+            + (config.diversity_weight * diverse)
+        )
+        chosen = int((utility + taken).argmax())
+        order[place] = chosen
+        seen[:, place] = covered[chosen], diverse[chosen], utility[chosen]
+        taken[chosen] = -np.inf
+        np.minimum(nearest, np.abs(places - places[chosen]), out=nearest)
+        np.maximum(similarity, similarities(chosen), out=similarity)
+    return Order(order, dict(zip(("coverage", "diversity", "utility"), seen, strict=True)))
+
+
+class PaperRule(Rule):
+    """The paper's weighted sum of evidence, coverage and diversity."""
+
+    name = "paper"
+    settings = (
+        *("evidence_weight_start", "evidence_weight_end", "gamma"),
+        *("diversity_weight", "coverage_term"),
+    )
+    joins = "sum"
+    terms = (
+        Term("coverage", "cover.", "How far in time the frame is from all frames with a better rank."),
+        Term("diversity", "divers.", "How unlike it looks to all frames with a better rank."),
+        UTILITY,
+    )
+
+    def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
+        return greedy(pool.frames, pool.evidence, appearance, pool.num_frames, pool.config.ranking)
+
+    def parts(
+        self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
+    ) -> list[UtilityPart]:
+        horizon = len(evidence)
+        on_evidence = np.array([evidence_weight(rank, config, horizon) for rank in range(1, horizon + 1)])
+        weights = {
+            "coverage": (1.0 - on_evidence - config.diversity_weight) * config.coverage_term,
+            "diversity": np.full(horizon, config.diversity_weight),
+        }
+        on_evidence[0] = 1.0  # the first rank has evidence alone
+        for weight in weights.values():
+            weight[0] = 0.0
+        found = [UtilityPart("evidence", "", evidence, on_evidence)]
+        for term in self.terms[:2]:
+            found.append(UtilityPart(term.name, term.about, terms[term.name], weights[term.name]))
+        return found
+
+    def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
+        reasons = {
+            "evidence": "it matches the question" if asked else "much changes there and it is well visible",
+            "coverage": "it lies far in time from the frames before it",
+            "diversity": "it looks unlike the frames before it",
+        }
+        shares = [
+            part.values[rank - 1] * part.weights[rank - 1] for part in parts if part.weights is not None
+        ]
+        return f"Mostly because {reasons[parts[int(np.argmax(shares))].name]}."
+
+
+class Durations:
+    """How long events last: spread log-uniformly over [a, b] seconds, for one kind of event or for several.
+
+    Args:
+        bounds: a and b of each kind.
+
+    >>> Durations((1.0, 4.0)).still_on(np.array([0.0, 1.0, 4.0])).round(3).tolist()
+    [[1.0, 0.459, 0.0]]
+    """
+
+    def __init__(self, *bounds: tuple[float, float]) -> None:
+        self._shortest, self._longest = np.array(bounds, dtype=np.float64).T[:, :, None]
+        self._rate = 1 / self._longest
+        self._slope = 1 / self._shortest - self._rate
+        self._offset = np.array([[math.log(b) - 1.0] for _, b in bounds])
+        self._span = np.array([[math.log(b / a)] for a, b in bounds])
+
+    def still_on(self, distance: Floats) -> Floats:
+        """κ_t: the probability that an event seen at one moment is still on at another.
+
+        With L = ln(b/a): 1 − d(1/a − 1/b)/L for d < a, (ln(b/d) − 1 + d/b)/L for a ≤ d < b, 0 beyond.
+
+        Args:
+            distance: (n,) seconds between the two moments, 0 or more.
+
+        Returns:
+            (kinds, n).
+        """
+        raised = np.maximum(distance, self._shortest)
+        within = np.minimum(raised, self._longest)
+        chance: Floats = within * self._rate
+        chance -= np.log(within, out=within)
+        chance += self._offset  # now 0 at the longest
+        raised -= distance
+        raised *= self._slope  # linear below the shortest
+        chance += raised
+        chance /= self._span
+        return chance
+
+
+LEAST = 1e-6
+"""Relevance below this counts as this, so that the depth of a dip is defined."""
+IDENTICAL_LOOK = 0.9
+"""How sure two identical pictures make that they show the same thing."""
+
+
+def no_dip(relevance: Floats, chosen: int) -> Floats:
+    """r_nm: the lowest relevance between each frame and the chosen one, as a share of the lower of the two.
+
+    Args:
+        relevance: (n,) in time order, more than 0.
+        chosen: position of m.
+
+    Returns:
+        (n,) in (0, 1]; 1 where relevance does not dip between the two.
+
+    >>> no_dip(np.array([0.8, 0.2, 0.4]), 0).tolist()
+    [1.0, 1.0, 0.5]
+    """
+    lowest = np.empty_like(relevance)
+    np.minimum.accumulate(relevance[chosen:], out=lowest[chosen:])
+    np.minimum.accumulate(relevance[chosen::-1], out=lowest[chosen::-1])
+    lowest /= np.minimum(relevance, relevance[chosen])
+    return lowest
+
+
+def same_event(seconds: Floats, relevance: Floats, chosen: int, durations: Durations) -> Floats:
+    """κ_nm: the chance that each frame shows the same event as the chosen one. (n,).
+
+    durations: of events, and of scenes, which end where relevance dips.
+    """
+    distance = seconds - seconds[chosen]
+    event, scene = durations.still_on(np.abs(distance, out=distance))
+    scene *= no_dip(relevance, chosen)
+    either: Floats = np.maximum(event, scene, out=event)
+    return either
+
+
+def same_look(similarity: Floats, least: float) -> Floats:
+    """κ_a = 0.9 · clip((s − s₀)/(1 − s₀), 0, 1): the same picture shows the same thing. (n,)."""
+    return IDENTICAL_LOOK * np.minimum(np.maximum(similarity - least, 0.0) * (1 / (1.0 - least)), 1.0)
+
+
+def residual(
+    seconds: NDArray[np.float64],
+    relevance: NDArray[np.float32],
+    evidence: NDArray[np.float32],
+    appearance: NDArray[np.float32],
+    config: RankingConfig,
+) -> Order:
+    """Rank the candidates by the evidence that the frames before do not show.
+
+    Args:
+        seconds: (n,) ascending.
+        relevance: (n,) the scorer's relevance.
+        evidence: (n,) E.
+        appearance: (n, d) unit vectors.
+        config: the horizon and the constants of the rule.
+
+    Returns:
+        The order, M = min(horizon, n) long, and by rank: `same_event` and `same_look`, the shares of it
+        that are shown already; `shown_by`, the rank that shows most of it (0: none does); `utility`. Ties
+        go to the earlier frame.
+    """
+    size = len(seconds)
+    horizon = min(config.horizon, size)
+    floor = np.maximum(relevance.astype(np.float64), LEAST)
+    worth = evidence.astype(np.float64) + config.evidence_floor
+    similarities = look_alike_rows(appearance, config.same_look_from)
+    durations = Durations(
+        (config.event_shortest, config.event_longest), (config.scene_shortest, config.scene_longest)
+    )
+    longest = max(config.event_longest, config.scene_longest)
+    first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
+    end = np.searchsorted(seconds, seconds + longest, side="right").tolist()
+    new_event, new_look, taken = np.ones(size), np.ones(size), np.zeros(size)
+    order = np.empty(horizon, dtype=np.int64)
+    event_left, look_left, utilities = np.empty(horizon), np.empty(horizon), np.empty(horizon)
+    shares = np.zeros((horizon, size))
+    for place in range(horizon):
+        utility = worth * new_event
+        utility *= new_look
+        chosen = int((utility + taken).argmax())
+        order[place] = chosen
+        event_left[place], look_left[place] = new_event[chosen], new_look[chosen]
+        utilities[place] = utility[chosen]
+        taken[chosen] = -np.inf
+        near = slice(first[chosen], end[chosen])  # an event reaches no further
+        event = same_event(seconds[near], floor[near], chosen - near.start, durations)
+        shares[place, near] = event
+        left = new_event[near]
+        np.minimum(left, np.subtract(1.0, event, out=event), out=left)
+        similarity = similarities(chosen)
+        if np.count_nonzero(similarity > config.same_look_from) > 1:  # another one than itself
+            look = same_look(similarity, config.same_look_from)
+            np.maximum(shares[place], look, out=shares[place])
+            np.minimum(new_look, 1.0 - look, out=new_look)
+    terms = {
+        "same_event": 1.0 - event_left,
+        "same_look": 1.0 - look_left,
+        "shown_by": _shown_by(shares[:, order]),
+        "utility": utilities,
+    }
+    return Order(order, terms)
+
+
+def _shown_by(shares: Floats) -> Floats:
+    """(M,) the rank before each one that shows most of it; 0 where none shows anything. shares: (M, M)."""
+    before = np.tril(shares.T, -1)
+    most = before.argmax(axis=1)
+    shown: Floats = np.where(before[np.arange(len(most)), most] > 0, most + 1.0, 0.0)
+    return shown
+
+
+class ResidualRule(Rule):
+    """Evidence that no chosen frame shows yet."""
+
+    name = "residual"
+    settings = (
+        *("evidence_floor", "event_shortest", "event_longest"),
+        *("scene_shortest", "scene_longest", "same_look_from"),
+    )
+    joins = "product"
+    terms = (
+        Term(
+            "same_event",
+            "event",
+            "The share of its evidence that a better-ranked frame near in time shows already.",
+        ),
+        Term(
+            "same_look",
+            "look",
+            "The share of its evidence that a better-ranked frame of the same look shows already.",
+        ),
+        Term(
+            "shown_by",
+            "by",
+            "The rank of the frame that shows most of its evidence already; 0 if none does.",
+            is_rank=True,
+        ),
+        UTILITY,
+    )
+
+    def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
+        return residual(pool.seconds, pool.cues["relevance"], pool.evidence, appearance, pool.config.ranking)
+
+    def parts(
+        self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
+    ) -> list[UtilityPart]:
+        floor = config.evidence_floor
+        return [
+            UtilityPart(
+                f"evidence + {floor:g}", "Its evidence, and a little that every frame gets.", evidence + floor
+            ),
+            UtilityPart(
+                "event not shown yet",
+                "The share of its evidence that no better-ranked frame near in time shows.",
+                1.0 - terms["same_event"],
+            ),
+            UtilityPart(
+                "look not shown yet",
+                "The share of its evidence that no better-ranked frame of the same look shows.",
+                1.0 - terms["same_look"],
+            ),
+        ]
+
+    def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
+        _, event, look = (float(part.values[rank - 1]) for part in parts)
+        shown_by = int(terms["shown_by"][rank - 1])
+        if not shown_by or 1 - event * look < 0.005:
+            return "Its evidence is not shown by any frame before it."
+        how = "looks the same" if look < event else "is near in time"
+        new = f"{100 * event * look:.0f} % of its evidence is new"
+        return f"{new}; rank {shown_by}, which {how}, shows the rest."
+
+
+RULES: dict[str, Rule] = {rule.name: rule for rule in (PaperRule(), ResidualRule())}
+"""Every rule by its name. The names are those of `config.Rule`."""
