@@ -25,8 +25,9 @@ from framenest.images import encode_image
 from framenest.lmm.prompt import prompt
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.report import contact_sheet, figure
+from framenest.report import contact_sheet
 from framenest.report.document import document
+from framenest.report.figure import draw, figure_frames
 from framenest.report.page import embed, page, read_pictures
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
@@ -370,8 +371,10 @@ def report(
     *,
     rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
     output: Path | None = option("The page. [default: report.html]", short="-o", type=OutputFile()),
-    png: Path | None = option("Draw the paper's figure instead: budgets 8, 16 and 32.", type=OutputFile()),
-    svg: Path | None = option("The same figure as SVG.", type=OutputFile()),
+    figure: Path | None = option(
+        "Draw the paper's figure instead, for budgets 8, 16 and 32: a .png, .svg or .pdf file.",
+        type=PlotFile(),
+    ),
     known: KnownVideo,
     common: Common,
 ) -> None:
@@ -383,20 +386,18 @@ def report(
     \b
     framenest report kiln.json -o kiln.html
     framenest report mec.json aks.json uniform.json -o compared.html
-    framenest report kiln.json --png kiln.png --svg kiln.svg
+    framenest report kiln.json --figure kiln.svg
     """
     results = [load_result(ranking) for ranking in rankings]
-    figures = {draw: file for draw, file in ((figure.png, png), (figure.svg, svg)) if file is not None}
-    if output is None and not figures:
+    if output is None and figure is None:
         output = check_writable(Path("report.html"))
     made = document(results, names=[Path(ranking).stem for ranking in rankings])
     decoder = known.reopen(results[0].video, common)
-    if figures:
-        frames = figure.figure_frames(results)
+    if figure is not None:
+        frames = figure_frames(results)
         with common.bars() as bars:
-            _, pictures = read_pictures(decoder, frames, set(frames), bars)
-        for draw, file in figures.items():
-            _write(file, draw(results, pictures), "figure")
+            _, images = read_pictures(decoder, frames, set(frames), bars)
+        _write(figure, draw(results, images, figure.suffix[1:].lower()), "figure")
     if output is not None:
         with common.bars() as bars:
             urls = embed(decoder, results, progress=bars)

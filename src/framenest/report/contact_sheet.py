@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import textwrap
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from framenest.frames import Pixels
-from framenest.images import data_url, encode_image
+from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.text import clock
 
@@ -49,71 +48,6 @@ class PixelCanvas:
 
     def png(self) -> bytes:
         return encode_image(self.image, "png")
-
-
-class SvgCanvas:
-    """Writes SVG with embedded pictures; text stays text."""
-
-    def __init__(self, width: float, height: float, paper: Colour) -> None:
-        self._head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}" '
-            f'width="{_n(width)}" height="{_n(height)}" font-family="Helvetica, Arial, sans-serif">'
-        )
-        self._parts: list[str] = []
-        self.rectangle(0, 0, width, height, paper)
-
-    def rectangle(self, x: float, y: float, width: float, height: float, fill: Colour) -> None:
-        self._parts.append(f'<rect {_box(x, y, width, height)} fill="{_rgb(fill)}"/>')
-
-    def line(self, x: float, y: float, to_x: float, to_y: float, colour: Colour, width: float) -> None:
-        self._parts.append(
-            f'<line x1="{_n(x)}" y1="{_n(y)}" x2="{_n(to_x)}" y2="{_n(to_y)}" '
-            f'stroke="{_rgb(colour)}" stroke-width="{_n(width)}"/>'
-        )
-
-    def text(self, x: float, y: float, text: str, size: float, colour: Colour, anchor: float = 0.0) -> None:
-        place = "start" if anchor < 0.25 else "end" if anchor > 0.75 else "middle"
-        self._parts.append(
-            f'<text x="{_n(x)}" y="{_n(y + 0.85 * size)}" font-size="{_n(size)}" text-anchor="{place}" '
-            f'fill="{_rgb(colour)}">{html.escape(_legal(text))}</text>'
-        )
-
-    def picture(self, x: float, y: float, width: float, height: float, pixels: Pixels) -> None:
-        scaled = Image.fromarray(pixels)
-        scaled.thumbnail((math.ceil(width * 2), math.ceil(height * 2)), Image.Resampling.LANCZOS)
-        url = data_url(encode_image(scaled, quality=85))
-        self._parts.append(f'<image {_box(x, y, width, height)} preserveAspectRatio="none" href="{url}"/>')
-
-    def svg(self) -> bytes:
-        return "\n".join([self._head, *self._parts, "</svg>\n"]).encode("utf-8", "replace")
-
-
-class BlankCanvas:
-    """Draws nothing; used to measure a figure's height."""
-
-    def _nothing(self, *_: object) -> None: ...
-
-    rectangle = line = text = picture = _nothing
-
-
-Canvas = PixelCanvas | SvgCanvas | BlankCanvas
-
-
-def _n(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _box(x: float, y: float, width: float, height: float) -> str:
-    return f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"'
-
-
-def _rgb(colour: Colour) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
-
-
-def _legal(text: str) -> str:
-    """Without the control characters that XML forbids."""
-    return "".join(c if c >= " " or c in "\t\n\r" else "�" for c in text)
 
 
 TILE_WIDTH, GAP, BAND = 320, 12, 30

@@ -1,29 +1,33 @@
-"""The paper's figure for any ranking: the timeline coloured by rank, and what each budget adds."""
+"""The paper's figure for any ranking: the timeline colored by rank, and what each budget adds."""
 
 from __future__ import annotations
 
+import io
+import math
 import textwrap
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from framenest.errors import ConfigError
+from framenest.errors import ConfigError, MissingExtra
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
-from framenest.report.contact_sheet import FAINT, INK, BlankCanvas, Canvas, Colour, PixelCanvas, SvgCanvas
 from framenest.report.document import Result, document
 from framenest.selectors.selection import Selection
 from framenest.text import clock
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 BUDGETS = (8, 16, 32)
-BANDS: tuple[Colour, ...] = ((190, 60, 30), (214, 143, 0), (16, 132, 126))
-PLAIN: Colour = (58, 108, 184)
-PAPER: Colour = (255, 255, 255)
-WASH: Colour = (240, 238, 232)
-SHADE: Colour = (248, 226, 196)
+BANDS = ("#be3c1e", "#d68f00", "#10847e")
+PLAIN, INK, FAINT, WASH, SHADE = "#3a6cb8", "#181c21", "#697078", "#f0eee8", "#f8e2c4"
 WIDTH, MARGIN, LABEL = 1600.0, 24.0, 120.0
 FILM, TICKS, AXIS, GAP = 12, 64.0, 26.0, 6.0
 
@@ -83,104 +87,131 @@ def figure_frames(results: Sequence[Result]) -> list[int]:
     return sorted(shown)
 
 
-def png(results: Sequence[Result], pictures: Mapping[int, Pixels]) -> bytes:
-    """The figure as a PNG file. pictures: (h, w, 3) of every frame in `figure_frames`, by number."""
-    canvas = PixelCanvas(WIDTH, _draw(BlankCanvas(), results, pictures), PAPER)
-    _draw(canvas, results, pictures)
-    return canvas.png()
+def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> bytes:
+    """Draw the figure.
 
+    Args:
+        results: rankings or selections of one video, stacked in this order.
+        images: (h, w, 3) image of every frame in `figure_frames`, by frame number.
+        kind: "png", "svg" or "pdf".
 
-def svg(results: Sequence[Result], pictures: Mapping[int, Pixels]) -> bytes:
-    """The figure as an SVG file; see `png`."""
-    canvas = SvgCanvas(WIDTH, _draw(BlankCanvas(), results, pictures), PAPER)
-    _draw(canvas, results, pictures)
-    return canvas.svg()
+    Returns:
+        The file's content.
 
-
-def _draw(canvas: Canvas, results: Sequence[Result], pictures: Mapping[int, Pixels]) -> float:
-    """Draw the figure; returns its height."""
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("plots", "matplotlib") from error
     video, labels = results[0].video, document(results)["rankings"]
-    y = _heading(canvas, results)
-    wide = (WIDTH - LABEL - MARGIN) / FILM
-    high = (wide - 2) * video.height / video.width
-    for place, frame in enumerate(film_frames(results)):
-        canvas.picture(LABEL + place * wide, y, wide - 2, high, pictures[frame])
-    y += high + GAP
-    for result, made in zip(results, labels, strict=True):
-        if len(results) > 1:
-            canvas.text(MARGIN, y + 4, _fit(made["label"], 110), 20, INK)
-            y += 34
-        y = _timeline(canvas, result, made.get("active", []), y)
-        for row in rows_of(result):
-            y = _row(canvas, row, pictures, y)
-        y += 18
-    return y + MARGIN / 2
+    drawn = io.BytesIO()
+    # In SVG and PDF text stays text and every frame stays an image.
+    with mpl.rc_context({"svg.fonttype": "none", "image.composite_image": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box in its place
+        figure = Figure(dpi=150)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.axis("off")
+        y = _heading(axes, results)
+        wide = (WIDTH - LABEL - MARGIN) / FILM
+        high = (wide - 2) * video.height / video.width
+        for place, frame in enumerate(film_frames(results)):
+            _image(axes, LABEL + place * wide, y, wide - 2, high, images[frame])
+        y += high + GAP
+        for result, made in zip(results, labels, strict=True):
+            if len(results) > 1:
+                _text(axes, MARGIN, y + 4, textwrap.shorten(made["label"], 110, placeholder="…"), 20)
+                y += 34
+            y = _timeline(axes, result, made.get("active", []), y)
+            for row in rows_of(result):
+                y = _row(axes, row, images, y)
+            y += 18
+        height = y + MARGIN / 2
+        figure.set_size_inches(WIDTH / 100, height / 100)
+        axes.set(xlim=(0, WIDTH), ylim=(height, 0), aspect="auto")
+        figure.savefig(drawn, format=kind, metadata={} if kind == "png" else _UNDATED[kind])
+    return drawn.getvalue()
 
 
-def _heading(canvas: Canvas, results: Sequence[Result]) -> float:
+_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+def _text(
+    axes: Axes, x: float, y: float, text: str, size: float, colour: str = INK, align: str = "left"
+) -> None:
+    """Text with its top at y, `size` in units of the figure."""
+    printable = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    axes.text(
+        x, y, printable, fontsize=0.72 * size, color=colour, ha=align, va="top", parse_math=False
+    )  # 100 units are an inch of 72 points
+
+
+def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str) -> None:
+    axes.fill((x, x + width, x + width, x), (y, y, y + height, y + height), color=colour, linewidth=0)
+
+
+def _image(axes: Axes, x: float, y: float, width: float, height: float, pixels: Pixels) -> None:
+    size = (math.ceil(2 * width), math.ceil(2 * height))
+    scaled = Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS)
+    axes.imshow(scaled, extent=(x, x + width, y + height, y))
+
+
+def _heading(axes: Axes, results: Sequence[Result]) -> float:
     y = MARGIN
     for line in _title(results):
-        canvas.text(MARGIN, y, line, 30, INK)
+        _text(axes, MARGIN, y, line, 30)
         y += 38
-    ranked = any(row.prefix.ranks is not None for result in results for row in rows_of(result))
-    for place, (name, colour) in enumerate(zip(("ranks 1-8", "9-16", "17-32"), BANDS, strict=True)):
-        if ranked:
-            x = LABEL + (0, 132, 224)[place]
-            canvas.rectangle(x, y + 6, 18, 12, colour)
-            canvas.text(x + 26, y + 2, name, 18, FAINT)
+    if any(row.prefix.ranks is not None for result in results for row in rows_of(result)):
+        for x, name, colour in zip((0, 132, 224), ("ranks 1-8", "9-16", "17-32"), BANDS, strict=True):
+            _box(axes, LABEL + x, y + 6, 18, 12, colour)
+            _text(axes, LABEL + x + 26, y + 2, name, 18, FAINT)
     return y + 36
 
 
-def _timeline(canvas: Canvas, result: Result, active: Sequence[Sequence[float]], y: float) -> float:
+def _timeline(axes: Axes, result: Result, active: Sequence[Sequence[float]], y: float) -> float:
     video = result.video
     left, wide = LABEL, WIDTH - LABEL - MARGIN
 
     def x(seconds: float) -> float:
         return left + wide * min(1.0, seconds / video.duration if video.duration > 0 else 0.0)
 
-    canvas.rectangle(left, y, wide, TICKS, WASH)
+    _box(axes, left, y, wide, TICKS, WASH)
     for start, end in active:
-        canvas.rectangle(x(start), y, max(1.0, x(end) - x(start)), TICKS, SHADE)
+        _box(axes, x(start), y, max(1.0, x(end) - x(start)), TICKS, SHADE)
     last = rows_of(result)[-1].prefix
     ranks = [None] * len(last) if last.ranks is None else last.ranks.tolist()
-    order = sorted(range(len(last)), key=lambda i: -(ranks[i] or 0))  # the first ranks lie on top
-    for i in order:
-        band = _band(ranks[i])
-        top = y + (0 if band is None else 12 * band)
-        at = x(float(last.seconds[i]))
-        canvas.line(at, top, at, y + TICKS, _colour(ranks[i]), 3)
-    canvas.line(left, y + TICKS, left + wide, y + TICKS, INK, 1)
+    for i in sorted(range(len(last)), key=lambda i: -(ranks[i] or 0)):  # the first ranks lie on top
+        top = y + 12 * (_band(ranks[i]) or 0)
+        _box(axes, x(float(last.seconds[i])) - 1.5, top, 3, y + TICKS - top, _colour(ranks[i]))
+    _box(axes, left, y + TICKS, wide, 1, INK)
     for step in range(7):
-        canvas.text(
-            left + wide * step / 6, y + TICKS + 5, clock(video.duration * step / 6), 15, FAINT, step / 6
-        )
+        align = "left" if step == 0 else "right" if step == 6 else "center"
+        at, label = left + wide * step / 6, clock(video.duration * step / 6)
+        _text(axes, at, y + TICKS + 5, label, 15, FAINT, align)
     return y + TICKS + AXIS + GAP
 
 
-def _row(canvas: Canvas, row: BudgetRow, pictures: Mapping[int, Pixels], y: float) -> float:
-    wide, high = _tile(row)
-    canvas.text(MARGIN, y + 2, f"K={row.prefix.budget}", 22, INK)
+def _row(axes: Axes, row: BudgetRow, images: Mapping[int, Pixels], y: float) -> float:
+    video = row.prefix.video
+    wide = (WIDTH - LABEL - MARGIN - GAP * (row.columns - 1)) / row.columns
+    high = max(8.0, (wide - 6) * video.height / video.width + 6)
+    _text(axes, MARGIN, y + 2, f"K={row.prefix.budget}", 22)
     for line, text in enumerate(row.notes):
-        canvas.text(MARGIN, y + 30 + 18 * line, text, 14, FAINT)
+        _text(axes, MARGIN, y + 30 + 18 * line, text, 14, FAINT)
     size = 15 if row.columns == 8 else 12
     for place, frame in enumerate(row.prefix.frames.tolist()):
         line, column = divmod(place, row.columns)
         x, top = LABEL + column * (wide + GAP), y + line * (high + 26)
         rank = None if row.prefix.ranks is None else int(row.prefix.ranks[place])
-        canvas.rectangle(x, top, wide, high, _colour(rank))
-        canvas.picture(x + 3, top + 3, wide - 6, high - 6, pictures[frame])
-        said = clock(float(row.prefix.seconds[place]))
-        canvas.text(
-            x + wide / 2, top + high + 3, said if rank is None else f"#{rank}  {said}", size, FAINT, 0.5
-        )
+        _box(axes, x, top, wide, high, _colour(rank))
+        _image(axes, x + 3, top + 3, wide - 6, high - 6, images[frame])
+        seconds = clock(float(row.prefix.seconds[place]))
+        label = seconds if rank is None else f"#{rank}  {seconds}"
+        _text(axes, x + wide / 2, top + high + 3, label, size, FAINT, "center")
     lines = -(-len(row.prefix) // row.columns)
     return y + max(lines * (high + 26), 84) + 8
-
-
-def _tile(row: BudgetRow) -> tuple[float, float]:
-    video = row.prefix.video
-    wide = (WIDTH - LABEL - MARGIN - GAP * (row.columns - 1)) / row.columns
-    return wide, max(8.0, (wide - 6) * video.height / video.width + 6)
 
 
 def _title(results: Sequence[Result]) -> list[str]:
@@ -189,14 +220,10 @@ def _title(results: Sequence[Result]) -> list[str]:
     return textwrap.wrap(question or "Without a question", 96) or [""]
 
 
-def _fit(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
 def _band(rank: int | None) -> int | None:
     return None if rank is None else 0 if rank <= 8 else 1 if rank <= 16 else 2
 
 
-def _colour(rank: int | None) -> Colour:
+def _colour(rank: int | None) -> str:
     band = _band(rank)
     return PLAIN if band is None else BANDS[band]
