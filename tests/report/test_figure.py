@@ -61,7 +61,8 @@ def test_the_png_shows_the_colors_of_the_ranks(video):
     assert image.width == 2400
     pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
     for band in figure.BANDS:
-        assert (pixels == ImageColor.getrgb(band)).all(axis=1).sum() > 1000
+        share = (pixels == ImageColor.getrgb(band)).all(axis=1).mean()
+        assert 0.001 < share < 0.05, "borders and ticks; the frames are not covered"
 
 
 def test_selections_say_what_they_drop(video):

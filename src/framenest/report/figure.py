@@ -155,7 +155,7 @@ def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: st
 def _image(axes: Axes, x: float, y: float, width: float, height: float, pixels: Pixels) -> None:
     size = (math.ceil(2 * width), math.ceil(2 * height))
     scaled = Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS)
-    axes.imshow(scaled, extent=(x, x + width, y + height, y))
+    axes.imshow(scaled, extent=(x, x + width, y + height, y), zorder=2)  # above the boxes
 
 
 def _heading(axes: Axes, results: Sequence[Result]) -> float:
