@@ -18,9 +18,9 @@ LOCKED := $(call constrained,constraints.txt)
 MINUTES ?= 5
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo docs screenshot test lint types core-tests fuzz test-all test-torchcodec test-models test-browser \
+.PHONY: demo docs screenshot test lint types core-tests fuzz test-all test-models test-browser \
 	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest wheel constraints \
-	models system-ffmpeg system-libpython system-chromium clean
+	models system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
 	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" --preset residual -k 8 -o demo/ranking.json
@@ -48,7 +48,7 @@ core-tests: $(VENV)/installed models
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
 
-test-all: test docs wheel test-torchcodec test-models test-browser test-server test-ask test-ray collect-lmms-eval
+test-all: test docs wheel test-models test-browser test-server test-ask test-ray collect-lmms-eval
 
 # The documentation site, in build/site; a link or an anchor that leads nowhere fails.
 docs: $(VENV)/docs
@@ -57,11 +57,6 @@ docs: $(VENV)/docs
 # Damaged files of many kinds; every seed is printed, and a failing one can be run again (tests/video/fuzz.py).
 fuzz: $(VENV)/installed
 	$(BIN)/python tests/video/fuzz.py --minutes $(MINUTES)
-
-# Another decoder behind the same protocol. Its wheel brings no FFmpeg: the system's is needed, and Python as a
-# library, which Debian's own Python is not.
-test-torchcodec: $(VENV)/test-torch system-ffmpeg system-libpython
-	$(BIN)/python -m pytest tests/video/test_conformance.py
 
 # Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models; docs/reproduce.md with one of them.
 test-models: $(VENV)/test-models models
@@ -109,7 +104,7 @@ COMPILE := .venv-tools/bin/uv pip compile --quiet --upgrade --universal --fork-s
 	--python-version 3.11 --no-annotate --custom-compile-command "make constraints" pyproject.toml
 
 constraints: .venv-tools/installed
-	$(COMPILE) -o constraints.txt --group tools --extra test --extra test-torch --extra test-models --extra test-browser \
+	$(COMPILE) -o constraints.txt --group tools --extra test --extra test-models --extra test-browser \
 		--extra test-server --extra docs --extra test-lmm --extra test-ray --extra bench --extra bench-server
 	$(COMPILE) -o constraints-lmms-eval.txt --group tools --extra test-lmms-eval
 
@@ -151,13 +146,6 @@ $(VENV)/test-%: $(VENV)/installed
 	touch $@
 
 # System packages, only where they are missing and apt can install them.
-system-ffmpeg:
-	ldconfig -p | grep -q libavcodec.so || (apt-get update -q && apt-get install -y -q ffmpeg)
-
-system-libpython: $(VENV)/installed
-	$(BIN)/python -c 'import ctypes, sys; ctypes.CDLL("libpython%d.%d.so.1.0" % sys.version_info[:2])' || \
-		(apt-get update -q && apt-get install -y -q $$($(BIN)/python -c 'import sys; print("libpython%d.%d" % sys.version_info[:2])'))
-
 system-chromium:  # and what the driver of playwright needs
 	ldconfig -p | grep -q libatomic.so.1 || (apt-get update -q && apt-get install -y -q libatomic1)
 	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)

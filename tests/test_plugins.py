@@ -14,7 +14,12 @@ DECLARED = entry_points_of(PROJECT)
 
 
 @pytest.mark.parametrize(
-    ("group", "does"), [("framenest.scorers", ["load", "match"]), ("framenest.selectors", ["select"])]
+    ("group", "does"),
+    [
+        ("framenest.decoders", ["open", "read"]),
+        ("framenest.scorers", ["load", "match"]),
+        ("framenest.selectors", ["select"]),
+    ],
 )
 def test_every_declared_class_is_there_and_installed(group, does):
     for name, value in DECLARED[group].items():

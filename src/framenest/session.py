@@ -54,6 +54,7 @@ class Session:
             function that is called as progress(stage, done, total).
         keep_features: keep features of any size in the store, or none; by default up to 512 MiB a video.
         scoring: how the scorer runs, a second pass, text on screen.
+        decoder: for video files and URLs: "pyav", "pyav:cuda" or another one; see `open_video`.
         allow_playlists: open videos that are playlists, too; see `open_video`.
         memory: the bound, in bytes.
 
@@ -70,6 +71,7 @@ class Session:
         progress: ShowProgress = True,
         keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
+        decoder: str = "pyav",
         allow_playlists: bool = False,
         memory: int = MEMORY,
     ) -> None:
@@ -79,6 +81,7 @@ class Session:
         self.timing = Timing()
         self._keep_features = keep_features
         self.features_limit = FeaturesLimit(self.store)
+        self._decoder = decoder
         self._allow_playlists = allow_playlists
         self._local = local_directory(self.store)
         self._wanted_scorer = scorer
@@ -190,7 +193,12 @@ class Session:
 
     def _open(self, video: Video, fps: float | None, stream: int | None = None) -> Decoder:
         return open_video(
-            video, fps=fps, stream=stream, allow_playlists=self._allow_playlists, store=self.store
+            video,
+            fps=fps,
+            stream=stream,
+            decoder=self._decoder,
+            allow_playlists=self._allow_playlists,
+            store=self.store,
         )
 
     def reopen(self, video: VideoInfo) -> Decoder:

@@ -7,7 +7,7 @@ import pytest
 
 from framenest import ConfigError, StoreError
 from framenest.corpus.manifest import find_videos, ranking_groups
-from framenest.video.formats import FORMATS, VIDEO_SUFFIXES
+from framenest.video.source import FORMATS, VIDEO_SUFFIXES
 
 
 def test_a_folder_is_searched_and_each_video_comes_once(tmp_path):

@@ -159,13 +159,15 @@ def test_control_characters_of_names_and_errors_do_not_reach_the_terminal(saved,
 
 def test_an_address_in_a_ranking_file_is_not_fetched_unless_asked(saved, selected, capsys, monkeypatch):
     asked = []
-    monkeypatch.setattr("framenest.video.opening.find", lambda url, *_, **__: asked.append(url) or 1 / 0)
+    monkeypatch.setattr("framenest.video.pyav.find", lambda url, *_, **__: asked.append(url) or 1 / 0)
     address = "http://127.0.0.1:9/clip.mp4"
     for file, data in (saved, selected):
         file.write_text(json.dumps(put(put(data, "video.path", address), "question", "What?")))
-        with pytest.raises(VideoError, match=r"is not fetched by itself; give it with --video"):
+        with pytest.raises(
+            VideoError, match=r"refusing to fetch a URL named in a ranking file; give it with --video"
+        ):
             reopen(load_result(file).video)
-        with pytest.raises(VideoError, match="is not fetched by itself"):
+        with pytest.raises(VideoError, match="refusing to fetch a URL"):
             Session(None).reopen(load_result(file).video)
         for command in (
             ("extract", file, "-k", 2, "--to", file.parent / "frames"),
@@ -173,7 +175,7 @@ def test_an_address_in_a_ranking_file_is_not_fetched_unless_asked(saved, selecte
             ("export", file, "-k", 2, "-o", file.parent / "request.json"),
         ):
             code, _, err = run(capsys, *command)
-            assert (code, "is not fetched by itself" in err) == (2, True), command
+            assert (code, "refusing to fetch a URL" in err) == (2, True), command
     assert asked == []
     run(capsys, "extract", file, "-k", 2, "--to", file.parent / "frames", "--video", address)
     assert asked == [address]
@@ -184,7 +186,7 @@ def test_an_address_in_an_index_file_is_not_fetched_either(clip, tmp_path, monke
 
     index = MEC(SMALL, None).index(clip)
     replace(index, video=replace(index.video, path="http://127.0.0.1:9/clip.mp4")).save(tmp_path / "index")
-    with pytest.raises(VideoError, match="is not fetched by itself"):
+    with pytest.raises(VideoError, match="refusing to fetch a URL"):
         MEC(SMALL, None).discover(SparseIndex.load(tmp_path / "index"), None)
 
 

@@ -107,7 +107,9 @@ def test_a_changed_remote_video_is_another_video(tmp_path):
 def test_a_download_has_a_limit_and_leaves_nothing_behind(server, cache, monkeypatch):
     url, _ = server
     monkeypatch.setenv("FRAMENEST_MAX_DOWNLOAD", "1000")
-    with pytest.raises(VideoError, match=r"more than the 1000 B .*--max-download .* sets"):
+    with pytest.raises(
+        VideoError, match=r"larger than 1000 B, the limit for downloads; --max-download .* sets"
+    ):
         open_video(f"{url}/clip.mp4")
     assert not list((cache / "remote").iterdir())
     monkeypatch.setenv("FRAMENEST_MAX_DOWNLOAD", "much")
@@ -126,7 +128,7 @@ def test_the_limit_of_a_download_is_an_option(server, tmp_path, capsys, monkeypa
         with pytest.raises(SystemExit) as ended:
             main([*command, "--max-download", limit])
         assert ended.value.code == code
-        assert ("more than the 1000 B that are downloaded at most" in capsys.readouterr().err) == bool(code)
+        assert ("larger than 1000 B, the limit for downloads" in capsys.readouterr().err) == bool(code)
         assert "FRAMENEST_MAX_DOWNLOAD" not in os.environ
 
 

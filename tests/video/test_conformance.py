@@ -15,12 +15,6 @@ def from_pyav(folder):
     return open_video(numbered_video(folder / "clip.mp4", COUNT, options={"g": "20", "bf": "2"}))
 
 
-def from_torchcodec(folder):
-    pytest.importorskip("torchcodec", reason="needs the extra `torchcodec`", exc_type=ImportError)
-    path = numbered_video(folder / "clip.mp4", COUNT, options={"g": "20", "bf": "2"})
-    return open_video(path, decoder="torchcodec")
-
-
 def from_images(folder):
     for i in range(COUNT):
         Image.fromarray(numbered_picture(i)).save(folder / f"{i}.png")
@@ -31,7 +25,7 @@ def from_array(folder):
     return open_video(np.stack([numbered_picture(i) for i in range(COUNT)]), fps=25)
 
 
-@pytest.fixture(params=[from_pyav, from_torchcodec, from_images, from_array], ids=lambda f: f.__name__[5:])
+@pytest.fixture(params=[from_pyav, from_images, from_array], ids=lambda f: f.__name__[5:])
 def decoder(request, tmp_path):
     return request.param(tmp_path)
 
@@ -98,24 +92,3 @@ class TestEveryDecoder:
     def test_a_frame_that_is_not_there_is_refused(self, decoder, wrong):
         with pytest.raises(VideoError, match=f"no frame {wrong}"):
             decoder.read([0, wrong])
-
-
-def test_torchcodec_and_pyav_agree_on_rotation_and_times(tmp_path):
-    pytest.importorskip("torchcodec", reason="needs the extra `torchcodec`", exc_type=ImportError)
-    from media import encode_video
-
-    turned = [np.ascontiguousarray(np.rot90(numbered_picture(i), -1)) for i in range(10)]
-    path = encode_video(tmp_path / "turned.mkv", turned, rotation=90, ticks=[500 + 70 * i for i in range(10)])
-    ours, theirs = open_video(path), open_video(path, decoder="torchcodec")
-    for number in (0, 4, 9):
-        a, b = (next(d.read([number])).pixels[0][0].astype(int) for d in (ours, theirs))
-        assert a.shape == b.shape
-        assert number_in(b) == number
-        assert np.abs(a - b).mean() < 3
-
-
-def test_an_unknown_decoder_is_refused(clip):
-    from framenest import ConfigError
-
-    with pytest.raises(ConfigError, match="there is no decoder 'decord'; choose from pyav"):
-        open_video(clip, decoder="decord")

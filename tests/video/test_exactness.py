@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from framenest import ImageSpec, VideoError, open_video
+from framenest.video.description import Description
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import Source
 from framenest.video.timeline import NO_TIME
@@ -68,7 +69,8 @@ def test_pixels_are_those_of_a_sequential_decode(kind, tmp_path):
 
 def check_against_sequential_decode(path, seed, amount=50):
     """Same frame, same pixels, matched by presentation time; frames that no decode gives are left out."""
-    decoder = PyAVDecoder(Source.at(str(path), "fingerprint"))
+    source = Source.at(str(path), "fingerprint")
+    decoder = PyAVDecoder(source, Description.of(source))
     timeline, size = decoder.timeline, ImageSpec.short_side(48)
     scaler = decoder.scaler((size,))
     expected: dict[int | None, list[str]] = {}
@@ -80,7 +82,7 @@ def check_against_sequential_decode(path, seed, amount=50):
             expected.setdefault(frame.pts, []).append(digest)
             in_order.append(digest)
 
-    opened = decoder._source.open()
+    opened = source.open()
     for packet in opened.packets():
         keep(opened.decode(packet))
     keep(opened.decode(None))

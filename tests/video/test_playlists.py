@@ -11,8 +11,8 @@ from framenest import MEC, IndexConfig, MECConfig, Ranking, VideoError, open_vid
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import IndexMismatch
 from framenest.session import Session
-from framenest.video.formats import FORMATS, PLAYLISTS, VIDEO_SUFFIXES, open_options
 from framenest.video.opening import reopen
+from framenest.video.source import FORMATS, PLAYLISTS, VIDEO_SUFFIXES, open_options
 from local_http import local_http
 from media import encode_video, number_in, numbered_picture, numbered_video
 

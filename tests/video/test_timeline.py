@@ -1,8 +1,6 @@
 """The timeline: from the header where that says it all, and the same as from every packet."""
 
 import io
-import shutil
-import threading
 from contextlib import closing
 
 import av
@@ -17,7 +15,6 @@ from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.source import Source
 from framenest.video.timeline import scan
 from media import numbered_picture, numbered_video
-from processes import PATIENCE
 
 
 def scanned(path):
@@ -101,11 +98,11 @@ def test_composition_offsets_of_odd_bytes():
     assert composition_offsets(io.BytesIO(b"\0\0\0\x04moov"), 1, 5) == (None, 0)
     assert composition_offsets(io.BytesIO(b"\0\0\0\x10moov\0\0\0\xffjunk"), 1, 5)[0] is None
     for table in (b"\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0\0\0\0\x01\0\0"):
-        track = box(b"tkhd", bytes(12) + b"\0\0\0\x01") + box(b"ctts", table)
+        tables = box(b"mdia", box(b"minf", box(b"stbl", box(b"ctts", table))))
+        track = box(b"tkhd", bytes(12) + b"\0\0\0\x01") + tables
         with pytest.raises(BadHeader):
             composition_offsets(io.BytesIO(box(b"moov", box(b"trak", track))), 1, 5)
-    with pytest.raises(BadHeader):
-        composition_offsets(io.BytesIO(box(b"moov", box(b"trak", box(b"tkhd", b"")))), 1, 5)
+    assert composition_offsets(io.BytesIO(box(b"moov", box(b"trak", box(b"tkhd", b"")))), 1, 5)[0] is None
 
 
 def test_the_timeline_is_kept(clip, tmp_path, monkeypatch):
@@ -117,20 +114,6 @@ def test_the_timeline_is_kept(clip, tmp_path, monkeypatch):
     assert again.info == first.info
     assert_same(again.timeline, first.timeline)
     assert next(again.read([120])).pixels[0].tobytes() == next(first.read([120])).pixels[0].tobytes()
-
-
-def test_a_file_that_was_moved_is_not_described_again(clip, tmp_path, monkeypatch):
-    """Its content is known, and the store has its description: the one being read is not waited for."""
-    store, moved = DirectoryStore(tmp_path), tmp_path / "moved.mp4"
-    first = open_video(clip, store=store)
-    shutil.copy(clip, moved)
-    never, asked = threading.Event(), threading.Event()
-    monkeypatch.setattr(description, "scan", lambda *_: asked.set() or never.wait())
-    again = open_video(moved, store=store)
-    assert asked.wait(PATIENCE)
-    never.set()
-    assert again.info.fingerprint == first.info.fingerprint
-    assert_same(again.timeline, first.timeline)
 
 
 def test_without_a_cache_a_session_describes_a_video_once(clip, tmp_path, monkeypatch):
@@ -162,7 +145,6 @@ def test_several_video_streams(tmp_path):
     with av.open(str(path)) as container:
         chosen = container.streams.best("video").index
     default = open_video(path)
-    assert default.stream_index == chosen
     said = f"this is stream {chosen} of the video streams 0 (48×32), 1 (96×64); --stream picks another"
     assert default.info.notes == (said,)
     small, large = open_video(path, stream=0), open_video(path, stream=1)
@@ -170,7 +152,7 @@ def test_several_video_streams(tmp_path):
     assert (large.info.num_frames, large.info.width) == (40, 96)
     assert (small.info.notes, large.info.notes) == ((), ())
     assert len({default.info.fingerprint, small.info.fingerprint, large.info.fingerprint}) == 3
-    with pytest.raises(VideoError, match="stream 7 is no video; its video streams are 0, 1"):
+    with pytest.raises(VideoError, match="stream 7 is not video; the video streams are 0, 1"):
         open_video(path, stream=7)
 
 

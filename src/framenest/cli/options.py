@@ -438,9 +438,10 @@ class VideoOptions:
     fps: float | None = option("Frame rate of a folder of numbered images.")
     stream: int | None = option("Which stream of the file; FFmpeg's choice by default.")
     decoder: str = option(
-        "pyav, torchcodec, or torchcodec:cuda for a GPU's video engine.", default="pyav", metavar="NAME"
+        "pyav, pyav:cuda for NVIDIA's video engine, or one of another package.",
+        default="pyav",
+        metavar="NAME",
     )
-
     allow_playlists: bool = option(PLAYLISTS)
     max_download: int | None = MAX_DOWNLOAD
 

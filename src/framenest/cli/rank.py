@@ -27,7 +27,7 @@ from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.text import one_line, slug
 from framenest.transcript import NONE
-from framenest.video.formats import is_remote
+from framenest.video.source import is_remote
 
 if TYPE_CHECKING:
     from framenest.method.discovery import LookFor

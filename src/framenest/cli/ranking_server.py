@@ -15,7 +15,7 @@ from framenest.errors import ConfigError, FramenestError, VideoError
 from framenest.method.discovery import LookFor
 from framenest.progress import Bars
 from framenest.text import one_line
-from framenest.video.formats import check_file, is_remote
+from framenest.video.source import check_file, is_remote
 
 if TYPE_CHECKING:
     from framenest.method.ranking import Ranking

@@ -12,7 +12,7 @@ from framenest.corpus.batch_job import Group, WorkItem
 from framenest.errors import ConfigError, StoreError
 from framenest.records import SUFFIXES, read_rows
 from framenest.text import one_line, slug
-from framenest.video.formats import VIDEO_SUFFIXES, is_remote
+from framenest.video.source import VIDEO_SUFFIXES, is_remote
 
 
 def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:

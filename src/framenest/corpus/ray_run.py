@@ -28,7 +28,7 @@ from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Encoded, Scorer
 from framenest.scorers import load_scorer
 from framenest.text import one_line
-from framenest.video.formats import is_remote
+from framenest.video.source import is_remote
 
 LARGEST_BATCH = 64
 """Frames of several videos that are encoded together at most."""

@@ -14,7 +14,7 @@ from framenest.lmm.prompt import DIRECTLY
 from framenest.method.mec import with_options
 from framenest.records import read_rows
 from framenest.selectors import FILE, check_selector
-from framenest.video.formats import VIDEO_SUFFIXES
+from framenest.video.source import VIDEO_SUFFIXES
 
 KINDS = ("question", "question+options")
 

@@ -17,8 +17,8 @@ from framenest.frames import VideoInfo
 from framenest.protocols import Decoder
 from framenest.records import read_rows
 from framenest.text import seconds_of
-from framenest.video.formats import is_remote
 from framenest.video.pyav import Picture, PictureDecoder, Sizes
+from framenest.video.source import is_remote
 
 FPS = 30.0
 

@@ -14,7 +14,7 @@ from framenest.server.jobs import Journal
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.video_check import check_video
-from framenest.video.formats import VIDEO_SUFFIXES
+from framenest.video.source import VIDEO_SUFFIXES
 
 LISTED = 2000  # files of the folder that are listed
 

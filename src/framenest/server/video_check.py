@@ -52,7 +52,7 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
 def _checked_apart(path: Path, seconds: int, memory: int) -> dict[str, Any]:
     """What this script prints, run on the file."""
     from framenest.server.refusals import Refusal
-    from framenest.video.formats import FORMATS, open_options
+    from framenest.video.source import FORMATS, open_options
 
     options = json.dumps(open_options(str(path)))
     command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory), options]

@@ -1,7 +1,7 @@
-"""Videos at an address: http(s) with range requests, and whatever fsspec can open (s3://, gs://, …).
+"""Videos at a URL: http(s) with range requests, and anything that fsspec opens (s3://, gs://, …).
 
-The fingerprint of a remote video is a hash of its address, size and version (ETag, modification time), since
-hashing its content would mean downloading it.
+The fingerprint of a remote video is a hash of its URL, size and version (ETag, modification time): hashing
+its content would mean downloading it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from framenest.cache.directory import DOWNLOADS, PART, DirectoryStore
 from framenest.cache.files import InUse, share
@@ -24,27 +23,33 @@ from framenest.cache.remote import file_system
 from framenest.errors import VideoError
 from framenest.processes import DOWNLOAD_VARIABLE, limit_in
 from framenest.text import size_text
-from framenest.video.formats import begins_a_playlist
-
-if TYPE_CHECKING:  # PyAV is imported when a video is opened
-    from framenest.video.source import Source
+from framenest.video.source import Source, begins_a_playlist
 
 TIMEOUT = 30.0
-LARGEST = 20 * 2**30
+LARGEST_DOWNLOAD = 20 * 2**30
 _CHUNK = 2**20
 
 
 def find(url: str, stream: int | None, local: DirectoryStore, *, playlists: bool = False) -> Source:
-    """Ask for a video at an address; downloads go to the local directory."""
+    """Look up a video at a URL. One that must be downloaded goes to the local directory."""
     if url.lower().startswith(("http://", "https://")):
         return _http(url, stream, local, playlists)
-    return replace(_fsspec(url, stream), playlists=playlists)
+    system, path = file_system(url, VideoError)
+    try:
+        fingerprint = digest(url, str(system.ukey(path)))
+    except (ImportError, OSError, ValueError) as error:
+        raise VideoError(f"{url}: cannot be opened ({error})") from error
+
+    def open_file() -> BinaryIO:
+        file = system.open(path, "rb")
+        # memory:// hands out one object, but every reader needs its own position.
+        return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else cast(BinaryIO, file)
+
+    return Source(url, fingerprint, stream, None, open_file, playlists)
 
 
 def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) -> Source:
-    """Read with range requests where the server allows them; else downloaded whole, once."""
-    from framenest.video.source import Source
-
+    """Use range requests if the server supports them; otherwise download the file, once."""
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
         version = [headers.get("ETag"), headers.get("Last-Modified")]
@@ -58,24 +63,15 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
     in_use = InUse(target)
     content = local.fingerprint(str(target))
     with target.open("rb") as file:
-        if playlists and begins_a_playlist(file.read(1024)):  # what it names lies beside it there, not here
+        if playlists and begins_a_playlist(file.read(1024)):  # its segments are beside the URL, not here
             return Source(url, content, stream, url, lambda: target.open("rb"), playlists, in_use)
     return Source(url, content, stream, str(target), in_use=in_use)
 
 
-def largest_download() -> int:
-    """Bytes of a video that is downloaded whole, at most.
-
-    >>> largest_download() > 2**30
-    True
-    """
-    given = limit_in(DOWNLOAD_VARIABLE)
-    return LARGEST if given is None else given
-
-
 def _download(url: str, answer: Any, target: Path) -> None:
-    """Download a whole file; a partial one is not kept, whatever ends it."""
-    most = largest_download()
+    """Download a whole file; a partial one is removed, whatever went wrong."""
+    given = limit_in(DOWNLOAD_VARIABLE)
+    most = LARGEST_DOWNLOAD if given is None else given
     promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +81,7 @@ def _download(url: str, answer: Any, target: Path) -> None:
                 while chunk := answer.read(_CHUNK):
                     if part.tell() + len(chunk) > most:
                         raise VideoError(
-                            f"{url}: more than the {size_text(most)} that are downloaded at most; "
+                            f"{url}: larger than {size_text(most)}, the limit for downloads; "
                             f"--max-download (${DOWNLOAD_VARIABLE}) sets another limit"
                         )
                     part.write(chunk)
@@ -144,19 +140,3 @@ class _HttpFile(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
-
-
-def _fsspec(url: str, stream: int | None) -> Source:
-    from framenest.video.source import Source
-
-    system, path = file_system(url, VideoError)
-    try:
-        fingerprint = digest(url, str(system.ukey(path)))
-    except (ImportError, OSError, ValueError) as error:
-        raise VideoError(f"{url}: cannot be opened ({error})") from error
-    return Source(url, fingerprint, stream, None, lambda: _own(system.open(path, "rb")))
-
-
-def _own(file: Any) -> BinaryIO:
-    """A file for one reader: memory:// hands one object to all, and decoders run in parallel."""
-    return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else cast(BinaryIO, file)

@@ -1,4 +1,4 @@
-"""Description: what a file's header and first frame say of a video."""
+"""Description: what a video's header and first frame say, as the store keeps it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ DESCRIPTION_FORMAT = 3
 
 @dataclass(frozen=True)
 class Description:
-    """A video stream: when each frame is shown, and what a decoder must know.
+    """What a decoder must know of a video stream.
 
-    `facts` are VideoInfo's, path and fingerprint left empty. `stream_index` is the number of the stream in
-    the file, also where it was FFmpeg's choice. `message` is what build_message found.
+    Attributes:
+        timeline: when each frame is shown.
+        facts: `VideoInfo` as JSON, with an empty path and fingerprint.
+        turn: how stored pixels are turned upright.
+        message: see `build_message`.
     """
 
     timeline: Timeline
     facts: Mapping[str, Any]
-    stream_index: int
     turn: Orientation
     message: bytes
 
@@ -51,7 +53,7 @@ class Description:
             with source.file() as file:
                 check_sample_counts(source.path, file)
             with closing(source.open()) as opened:
-                first = _first_frame(opened)
+                first = opened.first_frame()
                 timeline, stream = scan(source, opened), opened.stream
                 if not len(timeline):
                     raise VideoError(f"{source.path}: no frames in its video stream")
@@ -76,10 +78,10 @@ class Description:
                     timeline_bytes=timeline.bytes_read,
                 )
                 message = build_message(source, opened.context)
-                return cls(timeline, info.to_json(), stream.index, turn, message)
+                return cls(timeline, info.to_json(), turn, message)
 
     def info(self, path: str, fingerprint: str) -> VideoInfo:
-        """The video that is so, at this path and with this content."""
+        """The facts, with the path and fingerprint of the file at hand."""
         return VideoInfo.from_json({**self.facts, "path": path, "fingerprint": fingerprint})
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -87,7 +89,6 @@ class Description:
         parts, arrays = self.timeline.to_parts()
         header = {
             "video": dict(self.facts),
-            "stream_index": self.stream_index,
             "turn": [self.turn.quarter_turns, self.turn.mirror],
             "x264": self.message.hex(),
             "timeline": parts,
@@ -99,35 +100,27 @@ class Description:
         return cls(
             Timeline.from_parts(header["timeline"], dict(arrays)),
             header["video"],
-            int(header["stream_index"]),
             Orientation(*header["turn"]),
             bytes.fromhex(header["x264"]),
         )
 
 
-def _first_frame(opened: Opened) -> av.VideoFrame | None:
-    for packet in opened.packets():
-        for frame in opened.decode(packet):
-            return frame
-    return next(iter(opened.decode(None)), None)
-
-
-def _loss(timeline: Timeline, opened: Opened) -> tuple[str, ...]:
-    """How much of the video is missing, according to its header."""
+def _loss(timeline: Timeline, opened: Opened) -> list[str]:
+    """A note on how much of the video is missing, according to its header."""
     stream, container = opened.stream, opened.container
     if stream.duration is not None and stream.time_base is not None:
         seconds, margin = float(stream.duration * stream.time_base), 0.5
-    elif container.duration is not None:  # of all streams together: sound may outlast the picture
+    elif container.duration is not None:  # of all streams together: sound may outlast the video
         seconds, margin = container.duration / av.time_base - max(0.0, timeline.start), 1.0
     else:
-        return ()
+        return []
     if seconds - timeline.duration > margin + 0.01 * seconds:
-        return (f"the header promises {seconds:.1f} s of video, {timeline.duration:.1f} s are there",)
-    return ()
+        return [f"the header promises {seconds:.1f} s of video, {timeline.duration:.1f} s are there"]
+    return []
 
 
 def _other_streams(source: Source, opened: Opened) -> list[str]:
-    """That there are others to choose from, where nobody chose."""
+    """A note on the other streams, if the user chose none."""
     streams = moving_streams(opened.container)
     if source.stream is not None or len(streams) < 2:
         return []

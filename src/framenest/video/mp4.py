@@ -1,8 +1,8 @@
 """What FFmpeg leaves out of MP4 and MOV headers: composition offsets, and a check of the sample counts.
 
-With the offsets, decode times become presentation times, and the timeline of a file is known from its header
-alone, without reading the video data. Everything else (sizes, positions, edit lists) FFmpeg has done. But it
-makes an entry of its index for every sample that a header claims, whether the file can hold it or not.
+The offsets turn decode times into presentation times, so the timeline of a file is known from its header
+alone. FFmpeg gives everything else (sizes, positions, edit lists). But it makes an index entry for every
+sample that a header claims, whether the file can hold it or not.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from numpy.typing import NDArray
 from framenest.errors import VideoError
 from framenest.text import size_text
 
-_CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl"}
-_CLAIMS = _CONTAINERS | {b"cmov", b"moof", b"traf"}
+_CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"cmov", b"moof", b"traf"}
 FREE_SAMPLES = 2**20
-"""Samples that a header may claim in any case: truncated files claim what they have lost."""
+"""Samples that any header may claim: truncated files claim those that were cut off."""
 _MOST_BOXES = 2**20
 _DEEPEST = 10  # FFmpeg goes no deeper
 _LARGEST_HEADER = 2**26
 """Bytes of a compressed header, unpacked."""
 _LISTED = 0xF00
-"""Flags of a fragment's run of samples that has a table of them."""
+"""Flags of a fragment's run that lists its samples in a table."""
 
 
 class BadHeader(Exception):
@@ -36,32 +35,51 @@ class BadHeader(Exception):
 
 
 def composition_offsets(file: BinaryIO, track: int, samples: int) -> tuple[NDArray[np.int64] | None, int]:
-    """(offset of each sample in decode order or None where the file has none, bytes of the header read).
+    """(offset of each sample in decode order, or None if the file has none; bytes of the header read).
 
-    Offsets are those stored; where some are negative, FFmpeg shifts decode times, not these.
+    Offsets are returned as stored: if some are negative, FFmpeg shifts the decode times instead.
     """
-    for kind, body in _boxes(file, range(file.seek(0, io.SEEK_END))):
-        if kind == b"moov":
-            header = _read(file, body)
-            try:
-                return _offsets(io.BytesIO(header), range(len(header)), track, samples), len(header)
-            except (ValueError, IndexError, struct.error) as error:
-                raise BadHeader from error
-    return None, 0
+    part = _inside(file, range(file.seek(0, io.SEEK_END)), b"moov")
+    header = _read(file, part)
+    moov = io.BytesIO(header)
+    for kind, trak in _boxes(moov, range(len(header))):
+        if kind == b"trak" and _track_number(moov, trak) == track:
+            table = _read(moov, _inside(moov, trak, b"mdia", b"minf", b"stbl", b"ctts"))
+            return (_offsets(table, samples) if table else None), len(header)
+    return None, len(header)
+
+
+def _track_number(moov: BinaryIO, trak: range) -> int:
+    data = _read(moov, _inside(moov, trak, b"tkhd"))
+    at = 20 if data[:1] == b"\1" else 12
+    return int.from_bytes(data[at : at + 4], "big")
+
+
+def _offsets(table: bytes, samples: int) -> NDArray[np.int64]:
+    """(samples,) from the body of a box `ctts`: runs of samples with the same offset."""
+    count = int.from_bytes(table[4:8], "big")
+    try:
+        runs = np.frombuffer(table[8 : 8 + 8 * count], dtype=">u4").reshape(-1, 2)
+    except ValueError as error:
+        raise BadHeader from error
+    if int(runs[:, 0].sum(dtype=np.int64)) != samples:
+        raise BadHeader("offsets for another number of samples")
+    # Version 0 is unsigned by the standard, but writers store negative numbers; FFmpeg reads them signed.
+    return np.repeat(runs[:, 1].astype(np.uint32).view(np.int32).astype(np.int64), runs[:, 0])
 
 
 def check_sample_counts(path: str, file: BinaryIO) -> None:
     """Refuse an MP4 or MOV file whose header claims more samples than the file's bytes can hold.
 
-    Only samples that cost no bytes in the header are counted: those of one size for all, and those of
-    fragments without a table. A file of any other kind passes.
+    Counts only samples that cost no bytes in the header: those that all have one size, and those of
+    fragments without a table. Files of any other kind pass.
 
     Args:
-        path: The video, for the message.
-        file: Its bytes; seekable.
+        path: the video, for the message.
+        file: its bytes; seekable.
 
     Raises:
-        VideoError: The header claims too many samples, or has too many parts.
+        VideoError: the header claims too many samples, or has too many parts.
     """
     length = file.seek(0, io.SEEK_END)
     samples = needed = 0
@@ -83,7 +101,7 @@ def _claims(file: BinaryIO, part: range, depth: int = 0) -> Iterator[tuple[int, 
         yield 0, 0
         if kind == b"trak" and _is_plain_sound(file, body):
             continue
-        if kind in _CLAIMS:
+        if kind in _CONTAINERS:
             yield from _claims(file, body, depth + 1)
         elif kind == b"cmvd":
             header = _unpacked(_read(file, body)[4:])
@@ -96,16 +114,31 @@ def _claims(file: BinaryIO, part: range, depth: int = 0) -> Iterator[tuple[int, 
             yield (0 if flags & _LISTED else count), 0
 
 
+def _is_plain_sound(file: BinaryIO, trak: range) -> bool:
+    """Whether a track is uncompressed sound, each sample 1 long: FFmpeg indexes chunks of it, not samples."""
+    mdia = _inside(file, trak, b"mdia")
+    kind = _read(file, _inside(file, mdia, b"hdlr")[:12])
+    times = _read(file, _inside(file, mdia, b"minf", b"stbl", b"stts")[:16])
+    return kind[8:] == b"soun" and times[4:8] == b"\0\0\0\1" and times[12:] == b"\0\0\0\1"
+
+
 def _unpacked(packed: bytes) -> bytes:
     try:
         return zlib.decompressobj().decompress(packed, _LARGEST_HEADER)
     except zlib.error:
-        return b""  # FFmpeg reads nothing of it either
+        return b""  # FFmpeg cannot read it either
 
 
 def _read(file: BinaryIO, part: range) -> bytes:
     file.seek(part.start)
     return file.read(len(part))
+
+
+def _inside(file: BinaryIO, part: range, *path: bytes) -> range:
+    """The body of the first box of a kind, inside the first of another kind, and so on; empty if missing."""
+    for wanted in path:
+        part = next((body for kind, body in _boxes(file, part) if kind == wanted), range(0))
+    return part
 
 
 def _boxes(file: BinaryIO, part: range) -> Iterator[tuple[bytes, range]]:
@@ -125,51 +158,3 @@ def _boxes(file: BinaryIO, part: range) -> Iterator[tuple[bytes, range]]:
             return
         yield kind, range(body, min(start + size, part.stop))
         start += size
-
-
-def _is_plain_sound(file: BinaryIO, trak: range) -> bool:
-    """Whether a track is uncompressed sound, each sample 1 long: FFmpeg indexes chunks of it, not samples."""
-    mdia = _inside(file, trak, b"mdia")
-    kind = _read(file, _inside(file, mdia, b"hdlr")[:12])
-    stbl = _inside(file, _inside(file, mdia, b"minf"), b"stbl")
-    times = _read(file, _inside(file, stbl, b"stts")[:16])
-    return kind[8:] == b"soun" and times[4:8] == b"\0\0\0\1" and times[12:] == b"\0\0\0\1"
-
-
-def _inside(file: BinaryIO, part: range, wanted: bytes) -> range:
-    """The body of the first box of a kind; nothing where there is none."""
-    return next((body for kind, body in _boxes(file, part) if kind == wanted), range(0))
-
-
-def _offsets(moov: BinaryIO, part: range, track: int, samples: int) -> NDArray[np.int64] | None:
-    for kind, trak in _boxes(moov, part):
-        if kind == b"trak" and _track_number(moov, trak) == track:
-            return _table(moov, trak, samples)
-    return None
-
-
-def _track_number(moov: BinaryIO, trak: range) -> int:
-    for kind, body in _boxes(moov, trak):
-        if kind == b"tkhd":
-            data = _read(moov, body)
-            at = 20 if data[0] == 1 else 12
-            return int.from_bytes(data[at : at + 4], "big")
-    return -1
-
-
-def _table(moov: BinaryIO, part: range, samples: int) -> NDArray[np.int64] | None:
-    """The table of composition offsets (ctts) somewhere below a track."""
-    for kind, body in _boxes(moov, part):
-        if kind in _CONTAINERS:
-            found = _table(moov, body, samples)
-            if found is not None:
-                return found
-        elif kind == b"ctts":
-            data = _read(moov, body)
-            count = int.from_bytes(data[4:8], "big")
-            rows = np.frombuffer(data[8 : 8 + 8 * count], dtype=">u4").reshape(-1, 2)
-            if int(rows[:, 0].sum(dtype=np.int64)) != samples:
-                raise ValueError("offsets for another number of samples")
-            # Version 0 says unsigned, yet writers store negative numbers there too; FFmpeg reads them signed.
-            return np.repeat(rows[:, 1].astype(np.uint32).view(np.int32).astype(np.int64), rows[:, 0])
-    return None

@@ -1,30 +1,27 @@
-"""Opening whatever is a video."""
+"""Opening anything that is a video: a file, a URL, a folder of images, an array, a Decoder.
+
+Files and URLs are opened by a decoder class from the entry-point group `framenest.decoders`, Framenest's own
+included. Its classmethod `open(path, argument, *, stream, allow_playlists, store)` returns a
+`protocols.Decoder`; `argument` is what follows the colon in NAME:ARGUMENT.
+"""
 
 from __future__ import annotations
 
 import os
-import threading
-from concurrent.futures import Future
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
+from framenest.plugins import load_plugin, plugins
 from framenest.protocols import Decoder, Store
-from framenest.video.address import find
-from framenest.video.formats import check_file, is_remote
+from framenest.video.source import is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
-if TYPE_CHECKING:
-    from framenest.video.pyav import PyAVDecoder
-    from framenest.video.source import Source
-
-
-HEADER_SAYS_ALL = frozenset((".3gp", ".m4v", ".mov", ".mp4", ".qt"))
-"""Files that are described in a moment, without a pass over their packets."""
+GROUP = "framenest.decoders"
 
 
 def open_video(
@@ -39,23 +36,23 @@ def open_video(
     """Open a video for decoding.
 
     Args:
-        video: a path, an address (http(s); with the extra `remote` whatever fsspec can open), a folder of
-            numbered images, an array (n, H, W, 3) of uint8 RGB frames, or a Decoder, returned as it is.
+        video: a path, a URL (http(s); anything that fsspec opens with the extra `remote`), a folder of
+            numbered images, an array (n, H, W, 3) of uint8 RGB frames, or a Decoder, returned unchanged.
         fps: frames per second of a folder or an array.
-        stream: which of several streams of a file, counted from 0; FFmpeg's choice by default.
-        decoder: "pyav", or with the extra `torchcodec` "torchcodec" and "torchcodec:cuda" for a GPU.
-        allow_playlists: open a file that names other files or addresses, too (HLS, DASH, ffconcat); its
-            fingerprint is that of all it names, which are read for it. One at an address names no files.
-        store: where the timeline is kept; by default the user's cache. Fingerprints of files and
-            downloads always stay on this machine.
+        stream: which stream of a file, counted from 0; FFmpeg's choice by default.
+        decoder: NAME or NAME:ARGUMENT of the decoder for files and URLs: "pyav", "pyav:cuda" (NVIDIA's video
+            engine), or one that another package brings.
+        allow_playlists: also open files that name other files or URLs (HLS, DASH, ffconcat). Fingerprinting
+            a playlist means reading everything that it names. A playlist at a URL may name only URLs.
+        store: where timelines are cached; the user's cache by default. Hashes of files and downloads
+            always stay on this machine.
 
     Returns:
-        A decoder that knows the video (`info`, `seconds`, `key_frames`) and reads frames by number.
+        A decoder that describes the video (`info`, `seconds`, `key_frames`) and reads frames by number.
 
     Raises:
-        VideoError: there is no such video, or nothing of it can be decoded.
-        ConfigError: this decoder cannot open such a video.
-        MissingExtra: the extra is not installed.
+        VideoError: the video does not exist, or nothing in it can be decoded.
+        ConfigError: there is no such decoder.
 
     >>> open_video(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
     2.0
@@ -65,31 +62,39 @@ def open_video(
             raise VideoError("an array of frames needs its frame rate; give fps=")
         return ArrayDecoder(video, fps)
     if isinstance(video, (str, os.PathLike)):
-        path, local = os.fspath(video), local_directory(store)
-        store = store or local
-        if decoder != "pyav" and (is_remote(path) or Path(path).is_dir()):
-            raise ConfigError(f"{path}: decoder {decoder!r} reads only files on this machine")
-        if is_remote(path):
-            return _file(find(path, stream, local, playlists=allow_playlists), store)
-        if Path(path).is_dir():
+        path = os.fspath(video)
+        if not is_remote(path) and Path(path).is_dir():
             return ImageFolderDecoder(path, fps)
         if fps is not None:
             raise VideoError(
                 f"{path}: fps is for folders of images and arrays; a video file has its own times"
             )
-        check_file(path)
-        file = _local_file(path, stream, allow_playlists, local, store)
-        return file if decoder == "pyav" else _other(decoder, file)
+        name, _, argument = decoder.partition(":")
+        opened = _decoder_class(name).open(
+            path, argument, stream=stream, allow_playlists=allow_playlists, store=store
+        )
+        if not isinstance(opened, Decoder):
+            raise ConfigError(f"{decoder!r} is not a decoder: it needs info, seconds, key_frames, read")
+        return opened
     if isinstance(video, Decoder):
         return video
     raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder or an array of frames")
 
 
+@cache
+def _decoder_class(name: str) -> Any:
+    points = plugins(GROUP, ["pyav"])
+    if name not in points:
+        names = ", ".join(["pyav", "pyav:cuda", *(point for point in points if point != "pyav")])
+        raise ConfigError(f"there is no decoder {name!r}; choose from {names}")
+    return load_plugin(points[name])
+
+
 def must_not_fetch_unasked(known: VideoInfo) -> None:
-    """Refuse an address that only a ranking or index file names, since such a file may come from anyone."""
+    """Refuse a URL that only a ranking or index file names: such a file may come from anyone."""
     if known.from_file and (is_remote(known.path) or known.path.startswith(("\\\\", "//"))):
         raise VideoError(
-            f"{known.path}: an address that a file names is not fetched by itself; "
+            f"{known.path}: refusing to fetch a URL named in a ranking file; "
             "give it with --video (in Python video=)"
         )
 
@@ -106,14 +111,14 @@ def reopen(
     Args:
         known: `Ranking.video` or `Prefix.video`.
         video: where the video is now, if it has moved; a Decoder, or the array that it was.
-        allow_playlists: open it also if it is a playlist; see `open_video`.
-        store: where its timeline is kept; by default the user's cache.
+        allow_playlists: open it even if it is a playlist; see `open_video`.
+        store: where its timeline is cached; the user's cache by default.
 
     Returns:
         A decoder of the same content.
 
     Raises:
-        VideoError: there is no such video.
+        VideoError: the video does not exist.
         IndexMismatch: its content has changed.
 
     >>> reopen(ranking.video).info == ranking.video
@@ -130,53 +135,16 @@ def reopen(
             raise VideoError(
                 f"{where}: no such file; say where the video is now with --video (in Python video=)"
             )
-    pictures = isinstance(where, np.ndarray) or (isinstance(where, str) and Path(where).is_dir())
+    has_own_times = not isinstance(where, np.ndarray) and not (
+        isinstance(where, str) and Path(where).is_dir()
+    )
     decoder = open_video(
         where,
-        fps=known.fps if pictures else None,
-        stream=None if pictures else known.stream,
+        fps=None if has_own_times else known.fps,
+        stream=known.stream if has_own_times else None,
         allow_playlists=allow_playlists,
         store=store,
     )
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder
-
-
-def _local_file(
-    path: str, stream: int | None, playlists: bool, local: DirectoryStore, store: Store
-) -> PyAVDecoder:
-    from framenest.video.description import Description
-    from framenest.video.pyav import PyAVDecoder
-    from framenest.video.source import Source
-
-    known = local.known_fingerprint(path)
-    if known is not None or playlists or Path(path).suffix.lower() not in HEADER_SAYS_ALL:
-        return _file(Source.at(path, known or local.fingerprint(path), stream, playlists=playlists), store)
-    described: Future[Description] = Future()
-
-    def describe() -> None:
-        try:
-            described.set_result(Description.of(Source.at(path, stream=stream)))
-        except BaseException as error:
-            described.set_exception(error)
-
-    # A new file is hashed whole, to be known again; meanwhile its header is read in a thread.
-    threading.Thread(target=describe, name="framenest-describe", daemon=True).start()
-    source = Source.at(path, local.fingerprint(path), stream)
-    return PyAVDecoder(source, store=store, describe=described.result)
-
-
-def _file(source: Source, store: Store) -> PyAVDecoder:
-    from framenest.video.pyav import PyAVDecoder
-
-    return PyAVDecoder(source.with_segments() if source.playlists else source, store=store)
-
-
-def _other(name: str, file: PyAVDecoder) -> Decoder:
-    kind, _, device = name.partition(":")
-    if kind != "torchcodec":
-        raise ConfigError(f"there is no decoder {name!r}; choose from pyav, torchcodec, torchcodec:cuda")
-    from framenest.video.torchcodec import TorchCodecDecoder
-
-    return TorchCodecDecoder(file, device=device or "cpu")

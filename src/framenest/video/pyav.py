@@ -1,44 +1,58 @@
-"""PyAVDecoder: the default decoder."""
+"""PyAVDecoder, the default decoder, and PictureDecoder, which all of Framenest's decoders extend."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import keep
+from framenest.cache.directory import keep, local_directory
 from framenest.cache.hashes import digest
-from framenest.errors import VideoError
+from framenest.errors import ConfigError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
-from framenest.processes import cores, machine_memory
+from framenest.processes import cores, gpu_memory, machine_memory
 from framenest.protocols import Store
-from framenest.transcript import Transcript
+from framenest.text import one_line
+from framenest.video.address import find
 from framenest.video.description import DESCRIPTION_FORMAT, Description
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Scaler
-from framenest.video.source import DAMAGE, Source, damage_as_video_error
-from framenest.video.subtitle_tracks import file_begins, read_track
+from framenest.video.source import DAMAGE, Source, check_file, damage_as_video_error, is_remote
 
 MAX_FRAMES = 64
 MAX_BYTES = 64 * 2**20
 """Bytes of pixels in one batch, unless a single frame has more."""
 
+HEADER_SAYS_ALL = frozenset((".3gp", ".m4v", ".mov", ".mp4", ".qt"))
+"""Files that need no pass over their packets to be described."""
+HELD_BYTES = 32 * 2**20
+"""Bytes of pictures that one run may be ahead of the consumer; at least one picture."""
+NVDEC_READERS = 8
+"""Readers on one GPU; an H200 has seven video engines, most GPUs fewer."""
+_MEMORY, _SHARE = 2**30, 1 / 16
+"""Bytes of reference frames that all decoders together may hold, or this share of the machine's memory."""
+_REFERENCES = 20
+"""Frames that one decoder may hold."""
+_REMEDY = "use the decoder pyav (--decoder pyav)"
+
 Sizes = Sequence[ImageSpec | None]
 Picture = tuple[int, list[Pixels]]
-"""A frame number, and the frame at each size asked for."""
+"""A frame number, and the frame at each requested size."""
 
 
 class PictureDecoder(ABC):
-    """A Decoder, given `_pictures`: any frames in any order, in batches of bounded memory."""
+    """A Decoder that needs only `_pictures`: reads frames in any order, in batches of bounded memory."""
 
     info: VideoInfo
     seconds: NDArray[np.float64]
@@ -47,7 +61,7 @@ class PictureDecoder(ABC):
     def read(
         self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sizes = (None,)
     ) -> Iterator[FrameBatch]:
-        """Decode frames by number, in the order asked; see `framenest.Decoder`."""
+        """Decode frames by number, in the order given; see `framenest.Decoder`."""
         wanted, last = np.asarray(frames, dtype=np.int64).reshape(-1), self.info.num_frames - 1
         wrong = wanted[(wanted < 0) | (wanted > last)]
         if wrong.size:
@@ -56,10 +70,10 @@ class PictureDecoder(ABC):
 
     @abstractmethod
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
-        """Pictures of ascending frame numbers; frames that will not decode are left out."""
+        """Decode ascending frame numbers; leaves out frames that cannot be decoded."""
 
     def _batches(self, wanted: NDArray[np.int64], sizes: Sizes) -> Iterator[FrameBatch]:
-        most = self._batch_size(sizes)
+        most = max(1, min(MAX_FRAMES, MAX_BYTES // self._picture_bytes(sizes)))
         pictures = self._in_order(wanted, sizes, most)
         while rows := list(islice(pictures, most)):
             frames = np.array([number for number, _ in rows], dtype=np.int64)
@@ -67,7 +81,7 @@ class PictureDecoder(ABC):
             yield FrameBatch(frames, self.seconds[frames], tuple(np.stack(column) for column in columns))
 
     def _in_order(self, wanted: NDArray[np.int64], sizes: Sizes, most: int) -> Iterator[Picture]:
-        """Pictures in the order asked, repeats included."""
+        """The pictures in the order given, repeats included."""
         if len(wanted) and (np.diff(wanted) > 0).all():
             yield from self._pictures(wanted, sizes)
             return
@@ -77,16 +91,132 @@ class PictureDecoder(ABC):
             yield from ((number, found[number]) for number in some.tolist() if number in found)
 
     def _picture_bytes(self, sizes: Sizes) -> int:
-        """Bytes of one frame at all sizes."""
-        width, height = self.info.width, self.info.height
-        return 3 * sum(int(np.prod(spec.size(width, height))) if spec else width * height for spec in sizes)
-
-    def _batch_size(self, sizes: Sizes) -> int:
-        return max(1, min(MAX_FRAMES, MAX_BYTES // max(1, self._picture_bytes(sizes))))
+        """Bytes of one frame at all sizes, at least 1."""
+        full = self.info.width, self.info.height
+        return max(1, 3 * sum(int(np.prod(spec.size(*full) if spec else full)) for spec in sizes))
 
 
-HELD_BYTES = 32 * 2**20
-"""Pictures that one run may be ahead of who reads them, at least one."""
+class PyAVDecoder(PictureDecoder):
+    """Exact frames of a video file or URL through PyAV.
+
+    Args:
+        source: the file.
+        described: its description.
+        cuda: decode frames on NVIDIA's video engine.
+    """
+
+    name = "pyav"
+    version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
+
+    def __init__(self, source: Source, described: Description, *, cuda: bool = False) -> None:
+        self.name = "pyav:cuda" if cuda else "pyav"
+        self.source = source
+        self._cuda = cuda
+        self.timeline = described.timeline
+        self.info = described.info(source.path, source.fingerprint)
+        self.seconds = self.timeline.seconds
+        frames = self.timeline.frame[self.timeline.keys]
+        self.key_frames = np.sort(frames[frames >= 0])
+        self._turn, self._message = described.turn, described.message
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        device: str = "",
+        *,
+        stream: int | None = None,
+        allow_playlists: bool = False,
+        store: Store | None = None,
+    ) -> PyAVDecoder:
+        """Open a file or URL. device: "cuda" for NVIDIA's video engine; see `open_video` for the others."""
+        if device not in ("", "cuda"):
+            raise ConfigError(f"there is no decoder 'pyav:{device}'; choose from pyav, pyav:cuda")
+        cuda = device == "cuda"
+        if cuda:
+            _require_gpu()
+        local = local_directory(store)
+        with ThreadPoolExecutor(1) as pool:
+            describing = None
+            if is_remote(path):
+                source = find(path, stream, local, playlists=allow_playlists)
+            else:
+                check_file(path)
+                known = local.known_fingerprint(path)
+                source = Source.at(path, known or "", stream, playlists=allow_playlists)
+                if known is None:
+                    # Hashing a new file reads all of it; meanwhile a thread reads the header.
+                    if not allow_playlists and Path(path).suffix.lower() in HEADER_SAYS_ALL:
+                        describing = pool.submit(Description.of, source)
+                    source = replace(source, fingerprint=local.fingerprint(path))
+            source = source.with_segments() if source.playlists else source
+            if stream is not None:
+                source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
+            store = store or local
+            key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
+            kept = store.get(key)
+            if kept:
+                described = Description.from_parts(*kept)
+            else:
+                described = describing.result() if describing else Description.of(source)
+                keep(store, key, *described.to_parts())
+        decoder = cls(source, described, cuda=cuda)
+        if cuda:
+            _check_nvdec(replace(source, cuda=True), decoder.info.codec)
+        return decoder
+
+    def streams(self) -> list[str]:
+        """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
+        with closing(self.source.open()) as opened:
+            return [_in_words(stream) for stream in opened.container.streams]
+
+    def scaler(self, sizes: Sizes) -> Scaler:
+        """Makes upright pictures of these sizes from frames of this video."""
+        return Scaler(self.info.width, self.info.height, self._turn, tuple(sizes))
+
+    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+        runs = plan(self.timeline, ascending)
+        source = replace(self.source, cuda=self._cuda)
+        most = min(_most_decoders(self.info), len(runs), NVDEC_READERS if self._cuda else len(runs))
+        readers = [Reader(source, self.timeline, self._message) for _ in range(most)]
+        workers = [DecodeWorker(source.path, reader, self.scaler(sizes)) for reader in readers]
+        if len(workers) > 1:
+            yield from in_parallel(runs, workers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
+            return
+        with closing(workers[0]) as worker:
+            for run in runs:
+                yield from worker(run)
+
+
+def _require_gpu() -> None:
+    if int(av.__version__.split(".")[0]) < 18:
+        raise ConfigError(f"decoder pyav:cuda needs PyAV 18, not {av.__version__}; {_REMEDY}")
+    if not gpu_memory():
+        raise ConfigError(f"decoder pyav:cuda needs an NVIDIA GPU, and the driver reports none; {_REMEDY}")
+
+
+def _check_nvdec(source: Source, codec: str) -> None:
+    """Refuse what the GPU cannot decode: nothing falls back to the CPU silently."""
+    cause = ""
+    try:
+        with closing(source.open()) as opened:
+            if opened.context.is_hwaccel and opened.first_frame() is not None:
+                return
+    except VideoError as error:
+        cause = f" ({one_line(error.__cause__ or error)})"
+    raise VideoError(f"{source.path}: the GPU cannot decode this {codec} video{cause}; {_REMEDY}")
+
+
+def _most_decoders(video: VideoInfo) -> int:
+    """As many as there are cores, if memory allows; at least one."""
+    memory = max(_MEMORY, int(_SHARE * machine_memory()))
+    return max(1, min(cores(), memory // (_REFERENCES * 2 * video.width * video.height)))
+
+
+def _in_words(stream: Any) -> str:
+    codec = getattr(stream.codec_context, "name", None)
+    language = stream.metadata.get("language", "und")
+    return " ".join(filter(None, [stream.type, codec, f"({language})" if language != "und" else ""]))
 
 
 class DecodeWorker:
@@ -103,155 +233,70 @@ class DecodeWorker:
             with damage_as_video_error(self._path):
                 try:
                     pictures = self._scaler(frame)
-                except DAMAGE:  # no picture comes of it: as if it had not decoded
+                except DAMAGE:  # leave the frame out, as if it had not been decoded
                     continue
             yield number, pictures
 
 
-def ordered(runs: Sequence[Run], workers: Sequence[DecodeWorker], *, item_bytes: int) -> Iterator[Picture]:
-    """The pictures of all runs, in order; each worker has a thread of its own.
-
-    An exception in a worker is raised here, in the place of the picture that it concerns.
-    """
-    if len(workers) == 1 or len(runs) <= 1:
-        with closing(workers[0]):
-            for run in runs:
-                yield from workers[0](run)
-    else:
-        with closing(_Pool(runs, workers, max(1, HELD_BYTES // max(1, item_bytes)))) as pool:
-            yield from pool.pictures()
+Results = queue.Queue[Picture | BaseException | None]
+"""The pictures of one run, then None; or an exception in the place of a picture."""
 
 
-class _Pool:
-    """Threads that each take the next run; every run has a bounded queue of its own."""
+def in_parallel(runs: Sequence[Run], workers: Sequence[DecodeWorker], depth: int) -> Iterator[Picture]:
+    """Decode runs in one thread per worker, and yield their pictures in order.
 
-    def __init__(self, runs: Sequence[Run], workers: Sequence[DecodeWorker], depth: int) -> None:
-        self._runs = runs
-        self._results: list[queue.Queue[tuple[str, Any]]] = [queue.Queue(depth) for _ in runs]
-        self._todo = deque(range(len(runs)))
-        self._stopped = threading.Event()
-        self._ahead = threading.Semaphore(2 * len(workers))  # runs begun but not read to their end
-        self._threads = [threading.Thread(target=self._work, args=(w,), daemon=True) for w in workers]
-        for thread in self._threads:
-            thread.start()
-
-    def pictures(self) -> Iterator[Picture]:
-        for results in self._results:
-            kind, value = results.get()
-            while kind == "picture":
-                yield value
-                kind, value = results.get()
-            if kind == "error":
-                raise value
-            self._ahead.release()
-
-    def close(self) -> None:
-        self._stopped.set()
-        for _ in self._threads:
-            self._ahead.release()
-        for thread in self._threads:
-            thread.join()
-
-    def _work(self, worker: DecodeWorker) -> None:
-        with closing(worker):
-            while self._ahead.acquire() and not self._stopped.is_set():
-                try:
-                    place = self._todo.popleft()
-                except IndexError:
-                    return
-                self._decode(worker, place)
-
-    def _decode(self, worker: DecodeWorker, place: int) -> None:
-        try:
-            for picture in worker(self._runs[place]):
-                self._put(place, "picture", picture)
-                if self._stopped.is_set():
-                    return
-            self._put(place, "end", None)
-        except BaseException as error:
-            self._put(place, "error", error)
-
-    def _put(self, place: int, kind: str, value: Any) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._results[place].put((kind, value), timeout=0.1)
-                return
-            except queue.Full:
-                continue
-
-
-_MEMORY, _SHARE = 2**30, 1 / 16
-"""Bytes, or the share of this machine's memory, that all decoders together may hold in reference frames."""
-_REFERENCES = 20
-"""Frames that one decoder may hold."""
-
-
-class PyAVDecoder(PictureDecoder):
-    """Exact frames of a video file through PyAV.
+    An exception in a worker is raised here, at the picture that it concerns.
 
     Args:
-        source: the file.
-        store: where its description is kept.
-        describe: returns its description, where somebody else reads it; asked only where none is kept.
+        runs: what to decode.
+        workers: closed at the end.
+        depth: pictures that a run may be ahead of the consumer.
     """
-
-    name = "pyav"
-    version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
-
-    def __init__(
-        self, source: Source, *, store: Store | None = None, describe: Callable[[], Description] | None = None
-    ) -> None:
-        self._source = source
-        fingerprint = source.fingerprint + (f"-{source.stream}" if source.stream is not None else "")
-        key = f"timeline/{digest(fingerprint, self.version, DESCRIPTION_FORMAT)}"
-        kept = store.get(key) if store else None
-        if kept:
-            described = Description.from_parts(*kept)
-        else:
-            described = describe() if describe else Description.of(source)
-            if store:
-                keep(store, key, *described.to_parts())
-        self.timeline = described.timeline
-        self.info = described.info(source.path, fingerprint)
-        self.seconds = self.timeline.seconds
-        frames = self.timeline.frame[self.timeline.keys]
-        self.key_frames = np.sort(frames[frames >= 0])
-        self.stream_index = described.stream_index
-        self._turn, self._message = described.turn, described.message
-
-    @property
-    def begins(self) -> float:
-        """Where the file begins, in seconds from its first frame: 0, or less where sound comes first."""
-        return file_begins(self._source) - self.info.start
-
-    def subtitle_track(self) -> Transcript | None:
-        """The text track inside the file that suits best; None where there is none."""
-        return read_track(self._source, self.info.start, self.info.duration)
-
-    def streams(self) -> list[str]:
-        """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
-        with closing(self._source.open()) as opened:
-            return [_in_words(stream) for stream in opened.container.streams]
-
-    def scaler(self, sizes: Sizes) -> Scaler:
-        """Makes upright pictures of these sizes from frames of this video."""
-        return Scaler(self.info.width, self.info.height, self._turn, tuple(sizes))
-
-    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
-        runs = plan(self.timeline, ascending)
-        count = min(_most_decoders(self.info), len(runs)) or 1
-        readers = [Reader(self._source, self.timeline, self._message) for _ in range(count)]
-        workers = [DecodeWorker(self._source.path, reader, self.scaler(sizes)) for reader in readers]
-        return ordered(runs, workers, item_bytes=self._picture_bytes(sizes))
+    todo: queue.SimpleQueue[tuple[Run, Results] | None] = queue.SimpleQueue()
+    stopped = threading.Event()
+    # Daemon threads: a program may end without having read everything.
+    threads = [threading.Thread(target=_work, args=(w, todo, stopped), daemon=True) for w in workers]
+    for thread in threads:
+        thread.start()
+    jobs: list[tuple[Run, Results]] = [(run, queue.Queue(depth)) for run in runs]
+    window = 2 * len(workers)  # runs that are begun but not consumed
+    for job in jobs[:window]:
+        todo.put(job)
+    following = iter(jobs[window:])
+    try:
+        for _, results in jobs:
+            while (item := results.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+            todo.put(next(following, None))
+    finally:
+        stopped.set()
+        for _ in threads:
+            todo.put(None)
+        for thread in threads:
+            thread.join()
 
 
-def _most_decoders(video: VideoInfo) -> int:
-    """As many as there are cores, if memory allows; at least one."""
-    memory = max(_MEMORY, int(_SHARE * machine_memory()))
-    return max(1, min(cores(), memory // (_REFERENCES * 2 * video.width * video.height)))
+def _work(
+    worker: DecodeWorker,
+    todo: queue.SimpleQueue[tuple[Run, Results] | None],
+    stopped: threading.Event,
+) -> None:
+    def put(item: Picture | BaseException | None) -> None:
+        while not stopped.is_set():
+            with suppress(queue.Full):
+                results.put(item, timeout=0.1)
+                return
 
-
-def _in_words(stream: Any) -> str:
-    codec = getattr(stream.codec_context, "name", None)
-    language = stream.metadata.get("language", "und")
-    return " ".join(filter(None, [stream.type, codec, f"({language})" if language != "und" else ""]))
+    with closing(worker):
+        while (job := todo.get()) is not None and not stopped.is_set():
+            run, results = job
+            try:
+                for picture in worker(run):
+                    put(picture)
+                    if stopped.is_set():
+                        return
+                put(None)
+            except BaseException as error:
+                put(error)

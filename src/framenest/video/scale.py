@@ -1,4 +1,4 @@
-"""From a decoded frame to upright, square-pixel RGB pictures of the sizes asked for."""
+"""From a decoded frame to upright, square-pixel RGB pictures of the requested sizes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from framenest.frames import ImageSpec, Pixels
 
 # Bit-exact scaling, so that an index does not depend on the processor's vector units: SWS_FULL_CHR_H_INT,
-# SWS_FULL_CHR_H_INP, SWS_ACCURATE_RND and SWS_BITEXACT of swscale.h, which PyAV before 18 has no names for.
+# SWS_FULL_CHR_H_INP, SWS_ACCURATE_RND and SWS_BITEXACT of swscale.h. PyAV has no names for them before 18.
 _EXACT = 0x2000 | 0x4000 | 0x40000 | 0x80000
 _RESAMPLE = {
     "area": Interpolation.AREA | _EXACT,
     "bilinear": Interpolation.BILINEAR | _EXACT,
     "bicubic": Interpolation.BICUBIC | _EXACT,
 }
-_HAS_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")  # PyAV 17
+_HAS_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")  # since PyAV 17
 _BT601 = 5
 
 
 def _options(frame: av.VideoFrame) -> dict[str, Any]:
     """One thread, and the stream's own colour matrix.
 
-    PyAV before 17 has one thread only, and takes the frame's matrix only where another one is asked for;
-    RGB has none, so any will do.
+    PyAV before 17 always uses one thread, and uses the frame's matrix only if asked for another one; RGB has
+    none, so any will do.
     """
     if _HAS_THREADS:
         return {"threads": 1}
@@ -47,10 +47,10 @@ class Orientation:
 
     @classmethod
     def of(cls, frame: av.VideoFrame) -> Orientation:
-        """From the frame's display matrix; angles that are no quarter turns are left alone.
+        """From the frame's display matrix; other angles than quarter turns are ignored.
 
-        Asked once per video: looking at a frame's side data ties it into a reference cycle, which keeps
-        its full-size pixels until the next garbage collection.
+        Call this once per video: reading side data ties the frame into a reference cycle, which keeps its
+        pixels in memory until the next garbage collection.
         """
         matrix = cast(Any, frame.side_data).get(SideData.DISPLAYMATRIX)
         if matrix is None:
@@ -70,7 +70,7 @@ class Orientation:
         return turned[:, ::-1] if self.mirror else turned
 
     def swap(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) before turning, of a picture that is to have this size after it."""
+        """(width, height) before turning, of a picture that has this size after it."""
         return (height, width) if self.quarter_turns % 2 else (width, height)
 
 
@@ -82,22 +82,27 @@ def display_size(width: int, height: int, aspect: Fraction | None, turn: Orienta
 
 
 class Scaler:
-    """Turns decoded frames into pictures of fixed sizes, straight from YUV in one step each.
+    """Scales decoded frames to fixed sizes, each straight from YUV in one step.
 
-    width, height: of the upright full-size picture; turn: how stored pixels become upright. Frames of
-    a stream that changes its size midway all come out at the sizes of the first.
+    If the stream changes its size midway, all frames still get the same sizes.
+
+    Args:
+        width, height: of the upright full-size picture.
+        turn: how stored pixels are turned upright.
+        sizes: of the pictures; None is full size.
     """
 
     def __init__(
         self, width: int, height: int, turn: Orientation, sizes: tuple[ImageSpec | None, ...]
     ) -> None:
-        self.sizes = sizes
         self._turn = turn
         self._full = (width, height)
-        self._reformatters = [VideoReformatter() for _ in sizes]
+        self._targets = [(spec, VideoReformatter()) for spec in sizes]
 
     def __call__(self, frame: av.VideoFrame) -> list[Pixels]:
-        return [self._one(frame, *pair) for pair in zip(self.sizes, self._reformatters, strict=True)]
+        if frame.format.name == "cuda" and frame.sw_format is not None:
+            frame = frame.reformat(format=frame.sw_format.name)  # downloads it, once for all sizes
+        return [self._one(frame, *target) for target in self._targets]
 
     def _one(self, frame: av.VideoFrame, spec: ImageSpec | None, reformatter: VideoReformatter) -> Pixels:
         width, height = self._turn.swap(*(spec.scaled(*self._full) if spec else self._full))

@@ -1,8 +1,11 @@
-"""One video stream of a file: what its header and first frame say."""
+"""Source: a video file that can be opened again and again, and which formats are opened at all."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -11,29 +14,121 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import av
+from av.codec.hwaccel import HWAccel
 from av.error import FFmpegError
 
 from framenest.cache.files import InUse
 from framenest.cache.hashes import digest
 from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, check_picture_size
-from framenest.video.formats import begins_a_playlist, is_playlist, open_options
 
-TIMEOUT = (30.0, 30.0)  # seconds to open and to read, so that a stalled server ends in an error
-# Metadata need not be UTF-8. From 19 on PyAV takes care of that by itself.
+TIMEOUT = (30.0, 30.0)  # seconds to open and to read
+# Metadata need not be UTF-8; PyAV 19 replaces bad characters by default.
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
 Packet: TypeAlias = "av.Packet[av.VideoStream]"
 
+FORMATS = {
+    "mov,mp4,m4a,3gp,3g2,mj2": ".mp4",
+    "matroska,webm": ".mkv",
+    "avi": ".avi",
+    "mpegts": ".ts",
+    "mpeg": ".mpg",
+    "flv": ".flv",
+    "asf": ".wmv",
+    "ogg": ".ogv",
+    "mxf": ".mxf",
+    "gif": ".gif",
+    "rm": ".rm",
+    "ivf": ".ivf",
+    "yuv4mpegpipe": ".y4m",
+    "h264": ".h264",
+    "hevc": ".h265",
+    "mpegvideo": ".m2v",
+    "m4v": ".m4v",
+    "obu": ".obu",
+    "dv": ".dv",
+}
+"""FFmpeg's names of the containers and raw streams that are opened, with a file suffix for each."""
+
+VIDEO_SUFFIXES = frozenset((
+    ".3gp", ".asf", ".avi", ".divx", ".dv", ".f4v", ".flv", ".gif", ".h264", ".h265", ".hevc", ".ivf",
+    ".m2ts", ".m2v", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".obu", ".ogm", ".ogv",
+    ".qt", ".rm", ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m",
+))  # fmt: skip
+"""Files of a folder that count as videos."""
+
+PLAYLISTS = frozenset(("hls", "concat", "dash"))
+"""Formats that name other files or URLs."""
+
+_FILE, _HTTP = ("file",), ("http", "https", "tcp", "tls", "httpproxy")
+
+
+def is_remote(path: str) -> bool:
+    """Whether a video is at a URL, not a path.
+
+    >>> is_remote("https://host/a.mp4"), is_remote("C:/a.mp4"), is_remote("a.mp4")
+    (True, False, False)
+    """
+    return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
+
+
+def begins_a_playlist(head: bytes) -> bool:
+    """Whether these are the first bytes of a playlist.
+
+    >>> begins_a_playlist(b"#EXTM3U\\n#EXT-X-VERSION:3"), begins_a_playlist(b"\\x00\\x00\\x00\\x20ftypisom")
+    (True, False)
+    """
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text
+
+
+def open_options(address: str | None, *, playlists: bool = False) -> dict[str, str]:
+    """FFmpeg's options for opening a video: the formats and protocols that are allowed.
+
+    Args:
+        address: a path or an http(s) URL; None if FFmpeg reads through a Python file.
+        playlists: also open playlists. One in a file may name files and http(s) URLs, one at a URL only
+            http(s) URLs.
+
+    >>> open_options("/videos/kiln.mp4")["protocol_whitelist"]
+    'file'
+    >>> "hls" in open_options("/videos/kiln.m3u8", playlists=True)["format_whitelist"].split(",")
+    True
+    """
+    formats = [*FORMATS]
+    protocols: tuple[str, ...] = ("none",)
+    if address is not None:
+        remote = address.lower().startswith(("http://", "https://"))
+        protocols = _HTTP if remote else _FILE
+        if playlists:
+            formats += sorted(PLAYLISTS)
+            protocols = (*protocols, *(() if remote else _HTTP), "crypto", "data")
+    return {"format_whitelist": ",".join(formats), "protocol_whitelist": ",".join(protocols)}
+
+
+def check_file(path: str) -> None:
+    """Refuse what cannot be a video file."""
+    file = Path(path)
+    if not file.exists():
+        raise VideoError(f"{path}: no such file")
+    if not file.is_file():
+        raise VideoError(f"{path}: not a file")
+    if file.stat().st_size == 0:
+        raise VideoError(f"{path}: the file is empty")
+    if not os.access(path, os.R_OK):
+        raise VideoError(f"{path}: no permission to read this file")
+
+
 DAMAGE = (FFmpegError, EOFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
           RuntimeError)  # fmt: skip
 """What PyAV raises on damaged data: FFmpeg's errors, and its own, such as IndexError for packets of a stream
-that was not there at opening, or OverflowError for absurd times."""
+that was not there when the file was opened, or OverflowError for absurd times."""
 
 
 @contextmanager
 def damage_as_video_error(path: str) -> Iterator[None]:
-    """Everything that PyAV raises inside becomes a VideoError that names the video."""
+    """Turn everything that PyAV raises inside into a VideoError that names the video."""
     try:
         yield
     except FFmpegError as error:
@@ -48,11 +143,17 @@ def damage_as_video_error(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Source:
-    """A video that can be opened again and again, always at the same stream.
+    """One stream of a video file, which can be opened again and again.
 
-    `path` is the user's name for it, `fingerprint` tells its content from any other. `stream` counts the
-    file's streams from 0, as FFmpeg does; None is FFmpeg's choice. `local` is the path or address that
-    FFmpeg opens; None where it reads through `open_file`.
+    Attributes:
+        path: the user's name for the video.
+        fingerprint: identifies its content.
+        stream: number of the stream in the file; None for FFmpeg's choice.
+        local: the path or URL that FFmpeg opens; None if FFmpeg reads through `open_file`.
+        open_file: opens the file in Python; None for `local`.
+        playlists: whether it may be a playlist.
+        in_use: keeps a downloaded file locked.
+        cuda: decode on NVIDIA's video engine (NVDEC); frames stay in GPU memory until they are scaled.
     """
 
     path: str
@@ -61,9 +162,8 @@ class Source:
     local: str | None = None
     open_file: Callable[[], BinaryIO] | None = None
     playlists: bool = False
-    """Whether it may be a playlist, which names other files."""
     in_use: InUse | None = None
-    """Keeps a downloaded file locked for as long as this is open."""
+    cuda: bool = False
 
     @classmethod
     def at(
@@ -78,12 +178,10 @@ class Source:
         return self.open_file() if self.open_file else Path(self.local or self.path).open("rb")
 
     def open(self) -> Opened:
-        """The container, with one decoder for the chosen stream."""
+        """Open the container, with a decoder for the chosen stream."""
         with damage_as_video_error(self.path):
-            options = open_options(self.local, playlists=self.playlists)
             try:
-                where = self.local or self.file()
-                container = av.open(where, "r", options=options, timeout=TIMEOUT, **_LENIENT)
+                container = self._container_with_nvdec() if self.cuda else self._container()
             except (av.error.ArgumentError, av.error.InvalidDataError) as error:
                 raise VideoError(f"{self.path}: {self._why_not(error)}") from error
             try:
@@ -91,7 +189,7 @@ class Source:
                 context = stream.codec_context
                 if context.width and context.height:
                     check_picture_size(self.path, context.width, context.height)
-                # A stream may say otherwise later on.
+                # The size may change within the stream.
                 context.options = {"max_pixels": str(MOST_PIXELS)}
                 # One decoder thread: frame threads conceal damage differently from run to run.
                 context.thread_count = 1
@@ -100,14 +198,41 @@ class Source:
                 raise
         return Opened(self.path, container, stream)
 
-    def with_segments(self) -> Source:
-        """The same video; of a playlist, the fingerprint is that of all that it names, as FFmpeg reads it.
+    def _container(self, hwaccel: HWAccel | None = None) -> av.container.InputContainer:
+        options = open_options(self.local, playlists=self.playlists)
+        where = self.local or self.file()
+        container: av.container.InputContainer = av.open(
+            where, "r", options=options, timeout=TIMEOUT, hwaccel=hwaccel, **_LENIENT
+        )
+        return container
 
-        Playlists name their segments in many ways, and only FFmpeg knows what it opens: so every packet is
-        read and hashed.
+    def _container_with_nvdec(self) -> av.container.InputContainer:
+        """The readers of a process share the GPU's primary context, since creating one takes long.
+
+        FFmpeg refuses the primary context if torch has set it up, with other flags; then each reader creates
+        its own.
+        """
+
+        def nvdec(primary: str) -> HWAccel:
+            return HWAccel(
+                "cuda", allow_software_fallback=False, is_hw_owned=True, options={"primary_ctx": primary}
+            )
+
+        try:
+            return self._container(nvdec("1"))
+        except FFmpegError as error:
+            if error.errno != errno.ENOTSUP:
+                raise
+            return self._container(nvdec("0"))
+
+    def with_segments(self) -> Source:
+        """The same video; if it is a playlist, with the fingerprint of everything that it names.
+
+        Playlists name their segments in many ways, and only FFmpeg knows what it opens, so this reads and
+        hashes every packet.
         """
         with closing(self.open()) as opened:
-            if not is_playlist(opened.container.format.name):
+            if opened.container.format.name not in PLAYLISTS:
                 return self
             found = hashlib.blake2b(opened.context.extradata or b"", digest_size=16)
             for packet in opened.packets():
@@ -122,39 +247,37 @@ class Source:
         except OSError:
             head = b""
         if not begins_a_playlist(head):
-            if isinstance(error, av.error.ArgumentError):  # what FFmpeg says of a format off the whitelist
+            if isinstance(error, av.error.ArgumentError):  # FFmpeg's answer to a format that is not allowed
                 return "not a video, or in a format that is not opened"
             return f"not a video that FFmpeg can read ({error.strerror})"
         if self.playlists:
-            return "a playlist; those are opened only from files and http(s) addresses"
+            return "a playlist; those are opened only from files and http(s) URLs"
         return "a playlist, which names other files; --allow-playlists (allow_playlists=True) opens them"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
-        streams = moving_streams(container)
+        streams = {stream.index: stream for stream in moving_streams(container)}
         if not streams:
             kinds = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
             raise VideoError(f"{self.path}: no video stream in this file (it holds {kinds})")
-        numbers = [s.index for s in streams]
-        if self.stream is None:
+        wanted = self.stream
+        if wanted is None:
             best = container.streams.best("video")
-            chosen = streams[numbers.index(best.index)] if best and best.index in numbers else streams[0]
-        elif self.stream in numbers:
-            chosen = streams[numbers.index(self.stream)]
-        else:
-            there = ", ".join(map(str, numbers))
-            raise VideoError(f"{self.path}: stream {self.stream} is no video; its video streams are {there}")
-        if chosen.codec_context is None:
+            wanted = best.index if best and best.index in streams else min(streams)
+        if wanted not in streams:
+            numbers = ", ".join(map(str, streams))
+            raise VideoError(f"{self.path}: stream {wanted} is not video; the video streams are {numbers}")
+        if streams[wanted].codec_context is None:
             raise VideoError(f"{self.path}: no decoder for its video codec")
-        return chosen
+        return streams[wanted]
 
 
 def fraction(value: Any) -> Fraction | None:
-    """A rate, ratio or time base as a Fraction, whatever PyAV calls it; None where it is unknown."""
+    """A rate, ratio or time base of PyAV as a Fraction; None if it is unknown."""
     return Fraction(value.numerator, value.denominator) if value and value.denominator else None
 
 
 def moving_streams(container: av.container.InputContainer) -> list[av.VideoStream]:
-    """The video streams of a file without pictures on its cover."""
+    """The video streams of a file, without cover images."""
     cover = av.stream.Disposition.attached_pic
     return [stream for stream in container.streams.video if not stream.disposition & cover]
 
@@ -167,7 +290,7 @@ class Opened:
     container: av.container.InputContainer
     stream: av.VideoStream
     errors: int = 0
-    """Packets so far that the decoder refused."""
+    """Packets that the decoder has refused."""
 
     @property
     def context(self) -> av.VideoCodecContext:
@@ -176,7 +299,7 @@ class Opened:
     def packets(self) -> Iterator[Packet]:
         """The stream's packets in decode order, from here to the end of what can be read.
 
-        A truncated or damaged container ends here, as it does for FFmpeg's own tools.
+        A truncated or damaged container ends early, as it does for FFmpeg's own tools.
         """
         with damage_as_video_error(self.path):
             try:
@@ -187,7 +310,7 @@ class Opened:
                 return
 
     def decode(self, packet: Packet | None) -> list[av.VideoFrame]:
-        """Decode one packet (None: drain). A damaged packet yields no frame, and decoding goes on."""
+        """Decode one packet; None drains the decoder. A damaged packet yields no frame."""
         with damage_as_video_error(self.path):
             try:
                 return self.context.decode(packet)
@@ -195,8 +318,15 @@ class Opened:
                 self.errors += packet is not None
                 return []
 
+    def first_frame(self) -> av.VideoFrame | None:
+        """The first frame that can be decoded from here."""
+        for packet in self.packets():
+            for frame in self.decode(packet):
+                return frame
+        return next(iter(self.decode(None)), None)
+
     def seek(self, ticks: int) -> bool:
-        """Move to the last key packet at or before a time in units of the stream's time base."""
+        """Move to the last key packet at or before a time, in units of the stream's time base."""
         with damage_as_video_error(self.path):
             try:
                 self.container.seek(ticks, stream=self.stream, backward=True)
@@ -208,41 +338,32 @@ class Opened:
         self.container.close()
 
 
-_SEI = 6
-
-
+_SEI = 6  # type of the NAL units that hold messages
 _X264_UUID = bytes.fromhex("dc45e9bde6d948b7962cd820d923eeef")
 
 
 def build_message(source: Source, context: av.VideoCodecContext) -> bytes:
-    """The x264 message of a 4:4:4 H.264 stream as it stands in its first packet; else nothing."""
+    """The NAL unit of a 4:4:4 H.264 stream that names the build of x264; empty for other streams.
+
+    FFmpeg decodes old builds differently, and needs to see the message again after every seek.
+    """
     if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
         return b""
     with closing(source.open()) as opened:
         first = next(opened.packets(), None)
         data, extradata = b"" if first is None else bytes(first), opened.context.extradata or b""
-    for start, end in _units(data, extradata):
-        if data[start] & 0x1F == _SEI and _X264_UUID in data[start:end]:
-            return len(data[start:end]).to_bytes(4, "big") + data[start:end]
+    if len(extradata) < 5 or extradata[0] != 1 or extradata[4] & 3 != 3:  # units without a 4-byte length
+        return b""
+    start = 0
+    while start + 4 < len(data):
+        end = start + 4 + int.from_bytes(data[start : start + 4], "big")
+        unit = data[start + 4 : end]
+        if not unit or end > len(data):
+            break
+        if unit[0] & 0x1F == _SEI and _X264_UUID in unit:
+            return data[start:end]
+        start = end
     return b""
-
-
-def _units(data: bytes, extradata: bytes) -> list[tuple[int, int]]:
-    """(start, end) of each NAL unit of a length-prefixed packet; empty for other layouts."""
-    if len(extradata) < 5 or extradata[0] != 1:
-        return []
-    size = (extradata[4] & 3) + 1
-    if size != 4:
-        return []
-    units, at = [], 0
-    while at + size < len(data):
-        length = int.from_bytes(data[at : at + size], "big")
-        at += size
-        if length == 0 or at + length > len(data):
-            return []
-        units.append((at, at + length))
-        at += length
-    return units
 
 
 def prepend(message: bytes, packet: Packet) -> Packet:

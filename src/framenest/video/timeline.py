@@ -22,22 +22,22 @@ NO_TIME = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """All packets of a video stream, and the frames they hold.
+    """All packets of a video stream, and the frames that they hold.
 
-    Packets are numbered in decode order (p of them), frames in presentation order (N of them).
-    A packet marked discard (cut away by an edit list) is needed for decoding but is no frame.
+    The p packets are numbered in decode order, the N frames in presentation order. A packet that an edit list
+    cuts away (marked discard) is needed for decoding but is not a frame.
     """
 
-    pts: Ints  # (p,) presentation time in units of time_base, NO_TIME where absent
+    pts: Ints  # (p,) presentation time in units of time_base, NO_TIME if absent
     dts: Ints  # (p,)
-    pos: Ints  # (p,) byte position in the file, -1 where unknown
+    pos: Ints  # (p,) byte position in the file, -1 if unknown
     size: Ints  # (p,) bytes
     key: NDArray[np.bool_]  # (p,)
     packet: Ints  # (N,) packet of each frame
     ticks: Ints  # (N,) presentation time of each frame in units of time_base, ascending
-    last: int  # ticks that the last frame lasts
+    last: int  # duration of the last frame in ticks
     time_base: Fraction
-    bytes_read: int  # how much of the file it took to know all this
+    bytes_read: int  # of the file, to build this timeline
 
     def __len__(self) -> int:
         return len(self.packet)
@@ -76,7 +76,7 @@ class Timeline:
 
     @cached_property
     def seekable(self) -> bool:
-        """Whether a packet met after a seek can be told from every other one."""
+        """Whether a packet read after a seek can be identified."""
         if (self.pts == NO_TIME).any():
             return False
         if (self.pos >= 0).all() and len(np.unique(self.pos)) == len(self.pos):
@@ -89,10 +89,10 @@ class Timeline:
         return np.flatnonzero(self.key).astype(np.int64)
 
     def start_packet(self, frame: int) -> int:
-        """The key packet from which decoding must start for this frame to come out right.
+        """The key packet from which decoding must start to get this frame right.
 
-        The last key packet at or before the frame's own; for a leading picture of an open GOP
-        (decoded after a key frame, shown before it) the key packet before that one.
+        The last key packet at or before the frame's own; for a leading frame of an open GOP (decoded after
+        a key frame, shown before it) the key packet before that one.
         """
         if not self.seekable:
             return 0
@@ -100,7 +100,7 @@ class Timeline:
         return self.previous_key(start) if frame < self.frame[start] else start
 
     def previous_key(self, packet: int) -> int:
-        """The last key packet strictly before `packet`; 0 (the beginning) where there is none."""
+        """The last key packet strictly before `packet`; 0 (the beginning) if there is none."""
         found = int(np.searchsorted(self.keys, packet)) - 1
         return int(self.keys[found]) if found >= 0 else 0
 
@@ -120,7 +120,7 @@ class Timeline:
         return cls(last=header["last"], time_base=base, bytes_read=header["bytes_read"], **arrays)
 
 
-_CHECKED = 48  # packets compared with the header at each of three places
+_CHECKED = 48  # packets to compare with the header at each of three places
 _NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
 _ROW = np.dtype({"names": _NAMES, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
 _Table: TypeAlias = NDArray[np.void]
@@ -128,9 +128,11 @@ _Table: TypeAlias = NDArray[np.void]
 
 
 def scan(source: Source, opened: Opened) -> Timeline:
-    """The timeline of a video stream; nothing is decoded unless the stream carries no times.
+    """Build the timeline of a video stream, decoding nothing unless the stream has no timestamps.
 
-    opened: the source; its position does not matter, and changes.
+    Args:
+        source: the file.
+        opened: the same file, open at any position; scanning moves it.
     """
     stream = opened.stream
     time_base = fraction(stream.time_base) or Fraction(1, 90000)
@@ -172,16 +174,16 @@ def _from_packets(source: Source) -> tuple[_Table, int]:
 
 
 def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
-    """From the index of an MP4 or MOV file, if it is complete and agrees with a sample of the packets."""
+    """Use the index of an MP4 or MOV file, if it is complete and agrees with a sample of the packets."""
     stream = opened.stream
-    entries = getattr(stream, "index_entries", ())  # PyAV 17; older ones read the packets
+    entries = getattr(stream, "index_entries", ())  # since PyAV 17
     if "mp4" not in opened.container.format.name or not stream.frames or len(entries) != stream.frames:
         return None
     rows = ((e.timestamp, e.timestamp, e.pos, e.size, e.is_keyframe, e.is_discard, 0) for e in entries)
     table = np.fromiter(rows, _ROW)
     length = opened.container.size
     if length is not None and int((table["pos"] + table["size"]).max()) > length:
-        return None  # truncated: only reading tells how far it goes
+        return None  # truncated: only the packets show how far it goes
     try:
         with source.file() as file:
             offsets, header_bytes = composition_offsets(file, stream.id, len(table))
@@ -195,7 +197,7 @@ def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
 
 
 def _adjust(table: _Table, opened: Opened) -> int | None:
-    """Shift presentation times to the packets' own; the bytes read, or None where packets disagree."""
+    """Shift presentation times to those of the packets. Returns the bytes read, or None on disagreement."""
     seen, shift = 0, None
     for place in (0, len(table) // 2, len(table) - 1):
         if not opened.seek(int(table["dts"][place])):
@@ -220,7 +222,7 @@ def _adjust(table: _Table, opened: Opened) -> int | None:
 def _decoded_order(source: Source, count: int) -> Ints:
     """Packets in the order in which their frames are shown, for streams without timestamps.
 
-    Only decoding tells it: the whole stream is decoded once.
+    Decodes the whole stream: only the decoder knows the order.
     """
     order: list[int | None] = []
     with closing(source.open()) as opened:
@@ -233,7 +235,7 @@ def _decoded_order(source: Source, count: int) -> Ints:
 
 
 def _invented_ticks(dts: Ints, order: Ints, step: Fraction) -> Ints:
-    """Times for frames that carry none: the decode times in order, else `step` ticks apart."""
+    """Times for frames without timestamps: the sorted decode times, or `step` ticks apart."""
     mine = np.sort(dts[order])
     if mine.size and mine[0] != NO_TIME and (np.diff(mine) > 0).all():
         return mine
