@@ -161,9 +161,9 @@ class KeepsTime(Protocol):
 
 @runtime_checkable
 class Store(Protocol):
-    """Where indexes, features and timelines are kept. Two methods are enough for a store of your own.
+    """A cache of indexes, features and timelines. Your own store needs two methods.
 
-    A key looks like "index/3f2a9c", a kind and a name. A value is a header of JSON values and named arrays.
+    A key is a kind and a name, such as "index/3f2a9c". A value is a header of JSON values and named arrays.
 
     >>> class DictStore(dict):
     ...     def put(self, key, header, arrays):
@@ -173,14 +173,14 @@ class Store(Protocol):
     """
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The value under a key, or None. A damaged value counts as None, with a warning."""
+        """The value of a key, or None. A damaged value counts as None, with a warning."""
         ...
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Keep a value. Writes are atomic: readers see the old value or the whole new one.
+        """Store a value atomically: readers see the old value or the whole new one.
 
         Raises:
-            StoreError: it cannot be kept; work goes on without it.
+            StoreError: it cannot be written; work goes on without it.
         """
         ...
 
@@ -196,35 +196,35 @@ class StoreEntry:
 
 @runtime_checkable
 class ManagedStore(Store, Protocol):
-    """A store that can also be listed and cleaned, as batches and `framenest cache` need it."""
+    """A store that can also be listed and cleaned, for `framenest index` and `framenest cache`."""
 
     @property
     def location(self) -> str:
-        """Directory or address, for people."""
+        """Directory or URL, for messages."""
         ...
 
     def has(self, key: str) -> bool:
-        """Whether there is a value under a key, without reading it."""
+        """Whether a key has a value, without reading it."""
         ...
 
     def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
-        """Everything that is kept, or all of one kind, in no order."""
+        """All entries, or those of one kind, in no particular order."""
         ...
 
     def check(self, key: str) -> str | None:
-        """What is wrong with the value under a key; None where its checksum holds."""
+        """What is wrong with the value of a key; None if its checksum matches."""
         ...
 
     def remove(self, key: str) -> bool:
-        """Remove a value unless it is in use; whether it is gone."""
+        """Remove a value unless it is in use; returns whether it is gone."""
         ...
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        """Remove what interrupted writers left behind; returns files and bytes."""
+        """Remove what killed processes left behind; returns the number of files and bytes."""
         ...
 
     def size(self) -> dict[str, tuple[int, int]]:
-        """Files and bytes of each kind."""
+        """Number of files and bytes of each kind."""
         ...
 
     def clear(self, kinds: tuple[str, ...]) -> int:

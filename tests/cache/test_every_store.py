@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from framenest import MEC, IndexConfig, MECConfig, Store, StoreError, open_video
+from framenest import MEC, IndexConfig, MECConfig, Store, open_video
 from framenest.cache.directory import DamagedEntry, DirectoryStore, entry_name
 from framenest.cache.eviction import collect, verify
 from framenest.cache.remote import RemoteStore
@@ -206,9 +206,3 @@ def test_an_index_in_the_place_of_another_videos_changes_no_ranking(tmp_path):
         assert (one.frames == other.frames).all()
         assert one.video.fingerprint == other.video.fingerprint
     assert not verify(store).damaged, "all were recomputed"
-
-
-def test_upkeep_says_that_a_store_of_two_methods_cannot_be_listed():
-    for upkeep in (verify, collect):
-        with pytest.raises(StoreError, match="this store cannot be listed"):
-            upkeep(DictStore())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore, UnwritableCache
-from framenest.errors import CacheWarning, StoreError
+from framenest.errors import CacheWarning
 from framenest.processes import FEATURES_VARIABLE, limit_in
 from framenest.protocols import ManagedStore, Progress, Store, StoreEntry
 from framenest.text import size_text
@@ -18,7 +18,7 @@ from framenest.text import size_text
 
 @dataclass
 class Verified:
-    """What `verify` found: entries and bytes by kind, and what is wrong with damaged ones."""
+    """What `verify` found: number and bytes of entries by kind, and what is wrong with damaged ones."""
 
     entries: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
@@ -27,7 +27,7 @@ class Verified:
 
 @dataclass
 class Collected:
-    """What `collect` removed: entries and bytes by reason; `in_use` could not go."""
+    """What `collect` removed: entries by reason, bytes freed and kept, and entries that were in use."""
 
     removed: Counter[str] = field(default_factory=Counter)
     freed: int = 0
@@ -35,16 +35,9 @@ class Collected:
     in_use: int = 0
 
 
-def managed(store: Store) -> ManagedStore:
-    """The store, if it can be listed."""
-    if not isinstance(store, ManagedStore):
-        raise StoreError(f"this store cannot be listed: {type(store).__name__} has only get and put")
-    return store
-
-
-def verify(store: Store, *, progress: Progress = lambda *_: None) -> Verified:
-    """Read every entry and compare it with its checksum."""
-    found, store = Verified(), managed(store)
+def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> Verified:
+    """Read every entry and check its checksum."""
+    found = Verified()
     entries = list(store.entries())
     for done, entry in enumerate(entries):
         progress("entries", done, len(entries))
@@ -59,7 +52,7 @@ def verify(store: Store, *, progress: Progress = lambda *_: None) -> Verified:
 
 
 def collect(
-    store: Store,
+    store: ManagedStore,
     *,
     older_than: float | None = None,
     max_bytes: float | None = None,
@@ -67,14 +60,13 @@ def collect(
 ) -> Collected:
     """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
 
-    What some process has in use stays. Always removed: temporary files of killed processes, and
-    fingerprints of files that are gone. Entries of other versions are never read, and so go by age.
+    Entries in use stay. Temporary files of killed processes and fingerprints of files that no longer exist
+    always go. Entries of other versions are never read, so they go by age.
 
     >>> from framenest.cache.remote import RemoteStore
     >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept
     0
     """
-    store = managed(store)
     count, freed = store.sweep(dry_run=dry_run)
     done = Collected(Counter({"left behind": count}), freed)
     evict(store, [*store.entries()], done, older_than=older_than, max_bytes=max_bytes, dry_run=dry_run)
@@ -90,7 +82,7 @@ def evict(
     max_bytes: float | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Remove some of these entries, as `collect` says, the least recently used first; adds to `done`."""
+    """Evict some of these entries, as `collect` does, and add to `done`."""
     planned = sum(entry.size for entry in entries)
     done.kept += planned
     for entry in sorted(entries, key=lambda entry: -entry.idle):
@@ -100,7 +92,7 @@ def evict(
             reason = "above the size"
         else:
             continue
-        planned -= entry.size  # also if it is in use: no younger entry goes in its place
+        planned -= entry.size  # even if it is in use: no younger entry is evicted in its place
         if dry_run or store.remove(entry.key):
             done.removed[reason] += 1
             done.freed += entry.size

@@ -1,4 +1,4 @@
-"""Hashes: of JSON values, as names; of whole files, remembered so that a large one is read once."""
+"""Hashes of JSON values, as cache keys, and of whole files, cached so that a large one is read once."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from framenest.protocols import Store
 
 FINGERPRINT_FORMAT = 2
 PIECE = 4 * 2**20
-"""Bytes that one core hashes at a time."""
-BESIDE = 4
-"""Cores that hash what is in memory, since a question may be answered meanwhile."""
+"""Bytes that one thread hashes at a time."""
+MEMORY_THREADS = 4
+"""Threads that hash bytes in memory; the other cores may be answering a question."""
 SEQUENTIAL: dict[str, Callable[[int], Any]] = {
     "sha256": lambda _: hashlib.sha256(),
     "git": lambda size: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False),
 }
-"""Starts the hash of a file of so many bytes; "git" is how the Hugging Face hub names small files."""
+"""How to start hashing a file of a given size; "git" is how the Hugging Face hub names small files."""
 METHODS = ("pieces", *SEQUENTIAL)
-"""How a file may be hashed. "pieces" is our own, on all cores: the BLAKE2b of its pieces' BLAKE2b hashes."""
+"""How a file may be hashed. "pieces" uses all cores: BLAKE2b of the BLAKE2b hashes of its pieces."""
 
 
 def digest(*parts: object) -> str:
@@ -41,14 +41,13 @@ def digest(*parts: object) -> str:
 def file_hash(
     path: str | os.PathLike[str], store: Store, method: str = "pieces", *, anew: bool = False
 ) -> str:
-    """The hash of a file's whole content, remembered by (path, size, modification time, inode).
+    """The hash of a file's whole content, cached by path, size, modification time and inode.
 
     Args:
         path: The file; links are followed.
-        store: Where the hash is remembered, under "fingerprints/"; a store that cannot be written to only
-            costs the next run the reading.
+        store: Caches the hash, under "fingerprints/". If it is read-only, the next run reads the file again.
         method: One of METHODS.
-        anew: Read the file whatever is remembered, as `framenest cache verify` does to find decayed bytes.
+        anew: Ignore the cache, as `framenest cache verify` does to find bit rot.
 
     Returns:
         Hexadecimal digits.
@@ -65,18 +64,18 @@ def file_hash(
     if known is not None:
         return known
     found = _read_hash(Path(path), seen[1], method)
-    with suppress(StoreError):  # a read-only cache only costs the next run this hash
+    with suppress(StoreError):  # a read-only cache
         store.put(note, {"seen": seen, "fingerprint": found}, {})
     return found
 
 
 def known_hash(path: str | os.PathLike[str], store: Store, method: str = "pieces") -> str | None:
-    """What `file_hash` would return without reading the file; None where it would have to."""
+    """The cached hash; None if `file_hash` would have to read the file."""
     return _noted(store, *_note(path, method))
 
 
 def _note(path: str | os.PathLike[str], method: str) -> tuple[str, list[Any]]:
-    """The key of what is remembered of a file, and what identifies it now: path, size, time, inode."""
+    """The cache key of a file's hash, and what identifies the file now: path, size, time, inode."""
     stat = Path(path).stat()
     seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
     return f"fingerprints/{digest(seen[0], method, FINGERPRINT_FORMAT)}", seen
@@ -88,7 +87,7 @@ def _noted(store: Store, note: str, seen: list[Any]) -> str | None:
 
 
 def file_hashes(wanted: Sequence[tuple[Path, str]], store: Store, *, anew: bool = False) -> list[str]:
-    """`file_hash` of several (file, method), read side by side on this machine's cores."""
+    """`file_hash` of several (file, method) pairs in parallel."""
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(lambda one: file_hash(one[0], store, one[1], anew=anew), wanted))
 
@@ -112,7 +111,7 @@ def buffer_hash(data: memoryview) -> str:
     >>> len(buffer_hash(memoryview(b"clay")))
     32
     """
-    return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE], min(cores(), BESIDE))
+    return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE], min(cores(), MEMORY_THREADS))
 
 
 def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview], threads: int) -> str:
@@ -121,8 +120,8 @@ def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview], threa
 
     starts = range(0, size, PIECE)
     try:
-        with ThreadPoolExecutor(min(threads, len(starts)) or 1) as pool:  # hashing lets go of the interpreter
+        with ThreadPoolExecutor(min(threads, len(starts)) or 1) as pool:  # hashing releases the GIL
             found = [*pool.map(hashed, starts)]
-    except RuntimeError:  # a process that ends starts no more threads, and may still be writing
+    except RuntimeError:  # Python is shutting down and starts no threads, but a last entry is being written
         found = [*map(hashed, starts)]
     return hashlib.blake2b(b"".join(found), digest_size=16).hexdigest()

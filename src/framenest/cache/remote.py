@@ -1,4 +1,4 @@
-"""A store at an address: s3://, gs://, memory:// and whatever else fsspec can open."""
+"""RemoteStore: a cache at s3://, gs:// or any other URL that fsspec can open."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from framenest.protocols import StoreEntry
 from framenest.text import one_line
 
 ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
-"""File systems that write an object atomically; on others it is renamed into place."""
+"""File systems that write objects atomically; on others, a temporary object is renamed."""
 YOUNG = 86400.0
-"""Seconds for which an entry counts as in use: an object cannot be locked, so no younger one is removed."""
+"""Seconds before an entry may be removed. Objects cannot be locked, so a younger one may be in use."""
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 
 class RemoteStore:
-    """Entries at an address that many machines share; all else stays in each machine's own cache directory.
+    """Entries at a URL that many machines share; all else stays in each machine's own cache directory.
 
     >>> store = RemoteStore("memory://library")
     >>> store.put("index/ab12", {"format": 1}, {})
@@ -73,7 +73,7 @@ class RemoteStore:
         for path, info in self._find(kind or ""):
             folder, _, name = path.rpartition(SUFFIX)[0].partition("/")
             key = f"{folder}/{name.rpartition('/')[2]}"
-            if name and path == entry_name(key):  # no temporary file
+            if name and path == entry_name(key):  # not a temporary file
                 yield StoreEntry(key, int(info["size"]), max(0.0, now - _written(info)))
 
     def check(self, key: str) -> str | None:
@@ -81,7 +81,7 @@ class RemoteStore:
             data = self._read(key)
             if data is not None:
                 unpack(data, key=key)
-        except OtherFormat:  # it is never used
+        except OtherFormat:  # never read
             return None
         except (DamagedFile, StoreError) as error:
             return str(error)
@@ -122,7 +122,7 @@ class RemoteStore:
 
     @cached_property
     def _system(self) -> Any:
-        """The file system below the address."""
+        """The file system below the URL."""
         system, path = file_system(self.url)
         from fsspec.implementations.dirfs import DirFileSystem
 
@@ -130,7 +130,7 @@ class RemoteStore:
 
     @contextmanager
     def _failing(self, done: str, key: str | None = None) -> Iterator[None]:
-        """Whatever a file system raises becomes a StoreError that names the entry."""
+        """Turns whatever the file system raises into a StoreError that names the entry."""
         try:
             yield
         except StoreError:
@@ -155,7 +155,7 @@ class RemoteStore:
 
     @cached_property
     def _offset(self) -> float:
-        """From this process's monotonic clock to the server's time, by an object written just now."""
+        """Server time minus this process's monotonic clock, measured by writing an object."""
         mark = f"clock/{uuid.uuid4().hex}"
         try:
             self._system.makedirs("clock", exist_ok=True)
@@ -163,7 +163,7 @@ class RemoteStore:
             now = _written(self._system.info(mark))
             self._system.rm_file(mark)
         except Exception:
-            now = time.time()  # a store that can only be read
+            now = time.time()  # a read-only store
         return now - time.monotonic()
 
     def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
@@ -171,7 +171,7 @@ class RemoteStore:
 
 
 def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any, str]:
-    """fsspec's file system for an address, and the path in it; an error of this kind where there is none."""
+    """fsspec's file system for a URL, and the path in it. Raises an error of this kind if there is none."""
     try:
         import fsspec
     except ImportError as error:
@@ -186,7 +186,7 @@ def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any,
 
 
 def _written(info: Mapping[str, Any]) -> float:
-    """When an object was written, in seconds; in the far future where its file system does not tell."""
+    """When an object was written, in seconds since the epoch; infinity if the file system does not tell."""
     value = next((info[name] for name in _TIMES if info.get(name) is not None), None)
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
@@ -196,7 +196,7 @@ def _written(info: Mapping[str, Any]) -> float:
 
 
 def open_store(where: str | os.PathLike[str] | None = None) -> DirectoryStore | RemoteStore:
-    """The store at a directory or an address; by default FRAMENEST_CACHE, or the user's cache directory.
+    """The store at a directory or URL; by default FRAMENEST_CACHE, or the user's cache directory.
 
     >>> open_store("s3://bucket/library").location, open_store("cache").location
     ('s3://bucket/library', 'cache')
