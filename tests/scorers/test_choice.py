@@ -138,7 +138,7 @@ def test_another_revision_than_the_pinned_one(cache, empty_hub, monkeypatch, tmp
     models.locate("siglip2", "me/mine", store)
     models.fetch("siglip2", store, revision="main")
     assert [*dict.fromkeys(asked)] == [(own, pinned), (own, other), ("me/mine", None), (own, "main")]
-    with pytest.raises(ScorerError, match="is a folder and has one revision; leave out --revision"):
+    with pytest.raises(ScorerError, match="is a folder and has no revisions; leave out --revision"):
         models.locate("siglip2", str(tmp_path), store, other)
 
 

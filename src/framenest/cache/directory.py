@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import time
 import warnings
 from collections import Counter
@@ -16,7 +15,7 @@ from typing import Any, BinaryIO
 from platformdirs import user_cache_path
 
 from framenest.cache.archive import DamagedFile, OtherFormat, pack_pieces, unpack
-from framenest.cache.files import remove_unused, set_times, share, touch, write_atomic
+from framenest.cache.files import remove_unused, share, write_atomic
 from framenest.cache.hashes import file_hash, known_hash
 from framenest.errors import CacheWarning, StoreError, VideoError
 from framenest.frames import Array
@@ -29,6 +28,8 @@ PART = ".part"
 """Suffix of incomplete downloads."""
 ABANDONED = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
+TOUCHED = 60.0
+"""Seconds before reading an entry sets its modification time again, which tells when it was last used."""
 MAPPED = 2**20
 """Bytes from which on an entry is mapped into memory instead of read."""
 
@@ -116,7 +117,9 @@ class DirectoryStore:
         try:
             with path.open("rb") as file:
                 data = _contents(file)
-                touch(file)
+                if not 0 <= time.time() - os.fstat(file.fileno()).st_mtime < TOUCHED:
+                    with suppress(OSError):  # read-only, or not ours
+                        os.utime(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -130,25 +133,23 @@ class DirectoryStore:
         return self.path(key).is_file()
 
     def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
-        now = self._now()
+        now = time.time()
         for folder, path, stat in self._files(None if kind is None else (kind,)):
+            used = stat.st_mtime
             if path.suffix == SUFFIX and path.relative_to(self.root / folder).parts[:-1] == (path.name[:2],):
                 key = f"{folder}/{path.stem}"
             elif f"{folder}/" == DOWNLOADS and path.suffix != PART:
-                key = f"{DOWNLOADS}{path.name}"
+                key, used = f"{DOWNLOADS}{path.name}", max(used, stat.st_atime)
             else:
                 continue
-            yield StoreEntry(key, stat.st_size, max(0.0, now - max(stat.st_atime, stat.st_mtime)))
+            yield StoreEntry(key, stat.st_size, max(0.0, now - used))
 
     def check(self, key: str) -> str | None:
         if key.startswith(DOWNLOADS):  # a video, which has no checksum
             return None
         try:
             with self.path(key).open("rb") as file:
-                stat = os.fstat(file.fileno())
-                data = _contents(file)
-                set_times(file, stat.st_atime_ns, stat.st_mtime_ns)  # checking an entry is not using it
-            unpack(data, key=key)
+                unpack(_contents(file), key=key)
         except (FileNotFoundError, OtherFormat):  # removed meanwhile, or another version's
             return None
         except DamagedFile as error:
@@ -162,7 +163,7 @@ class DirectoryStore:
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
         """Remove what killed processes left behind, and fingerprints of files that no longer exist."""
-        now, count, freed = self._now(), 0, 0
+        now, count, freed = time.time(), 0, 0
         for kind, path, stat in self._files():
             temporary = path.name.startswith(".") and path.suffix == ".tmp"
             if temporary or (f"{kind}/" == DOWNLOADS and path.suffix == PART):
@@ -211,14 +212,6 @@ class DirectoryStore:
         """The cached fingerprint; None if the video would have to be read."""
         with _unreadable_as_video_error(path):
             return known_hash(path, self)
-
-    def _now(self) -> float:
-        """The time on the store's file system, whose clock may differ from this machine's."""
-        try:
-            with tempfile.TemporaryFile(dir=self.root) as file:
-                return os.fstat(file.fileno()).st_mtime
-        except OSError:
-            return time.time()
 
 
 @contextmanager

