@@ -38,7 +38,7 @@ def test_every_catalogued_scorer_is_declared():
 def test_two_packages_with_one_name_are_refused(monkeypatch):
     twice = [EntryPoint("best", f"{package}:Best", "some.group") for package in ("mine", "yours")]
     monkeypatch.setattr(plugins, "entry_points", lambda **_: twice)
-    with pytest.raises(ConfigError, match=r"both bring some\.group 'best'"):
+    with pytest.raises(ConfigError, match=r"both register some\.group 'best'"):
         plugins.plugins("some.group")
 
 

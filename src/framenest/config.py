@@ -1,7 +1,8 @@
-"""The paper's settings, written once. Every command-line option is generated from these fields."""
+"""All settings of the method. The command line generates its options from these fields."""
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -10,23 +11,21 @@ from typing import Any, Literal, get_args
 from framenest.errors import BadSetting, ConfigError
 
 Allowed = tuple[str, Callable[[Any], bool]]
-"""What a setting may be, in words and as a check."""
+"""What a setting may be: in words, and as a check."""
 
 
-def setting(
-    default: Any,
-    help: str,  # noqa: A002 - click's word
-    allowed: Allowed,
-    whose: str = "paper",
-    *,
-    moment: bool = False,
-) -> Any:
-    """A config field with its one-line explanation, which becomes the option's help, and its range.
+def setting(default: Any, text: str, allowed: Allowed, whose: str = "paper", *, moment: bool = False) -> Any:
+    """A config field.
 
-    moment: a time in the video, which people may write as [HH:]MM:SS.
+    Args:
+        default: its default.
+        text: one line about it, the help of its option.
+        allowed: its range.
+        whose: where the default comes from, shown in the help: "paper" or "default".
+        moment: whether it is a time in the video, which may be written as [HH:]MM:SS.
     """
     return field(
-        default=default, metadata={"help": help, "allowed": allowed, "whose": whose, "moment": moment}
+        default=default, metadata={"help": text, "allowed": allowed, "whose": whose, "moment": moment}
     )
 
 
@@ -43,17 +42,23 @@ def one_of(kind: Any) -> Allowed:
     return "one of " + ", ".join(get_args(kind)), lambda value: value in get_args(kind)
 
 
-ANY: Allowed = "anything", lambda _: True  # checked against another setting
+def optional(allowed: Allowed) -> Allowed:
+    return allowed[0], lambda value: value is None or allowed[1](value)
+
+
+ANY: Allowed = "anything", lambda _: True  # checked elsewhere
 SWITCH: Allowed = "True or False", lambda value: isinstance(value, bool)
 POSITIVE: Allowed = "more than 0", lambda value: finite(value) and value > 0
 NOT_NEGATIVE: Allowed = "a number, 0 or more", lambda value: finite(value) and value >= 0
 SECONDS: Allowed = "seconds, 0 or more", NOT_NEGATIVE[1]
+POSITIVE_SECONDS: Allowed = "seconds, more than 0", POSITIVE[1]
 UNIT: Allowed = "between 0 and 1", lambda value: finite(value) and 0 <= value <= 1
 SHARE: Allowed = "more than 0, at most 1", lambda value: finite(value) and 0 < value <= 1
 ODD: Allowed = "an odd whole number, 1 or more", lambda value: whole(1)[1](value) and value % 2 == 1
+BELOW_1: Allowed = "0 or more, less than 1", lambda value: finite(value) and 0 <= value < 1
 SUBTITLES: Allowed = (
     "auto, none, a file or a folder",
-    lambda value: value is None or (isinstance(value, str) and bool(value.strip())),
+    lambda value: isinstance(value, str) and bool(value.strip()),
 )
 DEVICES: Allowed = (
     "a name such as cpu or cuda:0, or several with commas",
@@ -83,32 +88,25 @@ Rule = Literal["paper", "residual"]
 
 @dataclass(frozen=True)
 class IndexConfig(CheckedSettings):
-    """What the reusable index of a video depends on. Only these enter its cache key."""
+    """Settings of a video's index, which serves every question. Only these enter its cache key."""
 
     base_probes: int = setting(256, "P0: number of probes in a very short video.", whole(1))
     extra_probes: int = setting(256, "P1: probes added as the video gets longer.", whole(0))
     saturation: float = setting(
-        1800.0,
-        "τp: seconds of video at which all extra probes are used.",
-        ("seconds, more than 0", POSITIVE[1]),
+        1800.0, "τp: seconds of video at which all extra probes are used.", POSITIVE_SECONDS
     )
     max_gap: float | None = setting(
-        None,
-        "The longest stretch of video, in seconds, that may go unseen; adds as many probes as that takes.",
-        ("seconds, more than 0", lambda value: value is None or (finite(value) and value > 0)),
-        "default",
+        None, "Longest gap between probes, in seconds; adds probes.", optional(POSITIVE_SECONDS), "default"
     )
     probing: Probing = setting(
-        "uniform", "Where probes lie: an exact grid, or on key frames (much faster).", one_of(Probing)
+        "uniform", "Where probes are: on an exact grid, or on key frames (much faster).", one_of(Probing)
     )
     thumbnail: int = setting(32, "d: short side of the thumbnails, in pixels.", whole(1, "pixels"))
     blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.", ODD)
     exposure_mean: float = setting(0.5, "μ: the best exposed intensity.", UNIT)
     exposure_sigma: float = setting(0.2, "σ: how far from it still counts as well exposed.", POSITIVE)
-    start: float = setting(
-        0.0, "Look only at the video from here: seconds or [HH:]MM:SS.", SECONDS, moment=True
-    )
-    end: float | None = setting(None, "Look only at the video up to here.", ANY, moment=True)
+    start: float = setting(0.0, "Start of the part to look at: seconds or [HH:]MM:SS.", SECONDS, moment=True)
+    end: float | None = setting(None, "End of the part to look at.", ANY, moment=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,35 +116,30 @@ class IndexConfig(CheckedSettings):
 
 @dataclass(frozen=True)
 class DiscoveryConfig(CheckedSettings):
-    """How evidence is scored on the probes, and where the search zooms in.
-
-    A cue `x` enters the evidence with the weight `x_weight`.
-    """
+    """How probes are scored, and where the search zooms in. Evidence is a weighted sum of cues."""
 
     relevance_weight: float = setting(0.7, "λr: weight of the scorer's relevance.", NOT_NEGATIVE)
     change_weight: float = setting(0.2, "λΔ: weight of local visual change.", NOT_NEGATIVE)
     observability_weight: float = setting(0.1, "λo: weight of sharpness times exposure.", NOT_NEGATIVE)
     segment_length: int = setting(4, "L: probes in a segment.", whole(1))
-    activation: float = setting(0.25, "η: share of the segments that are searched more finely.", SHARE)
+    activation: float = setting(0.25, "η: share of segments that are searched more finely.", SHARE)
     anchors: int = setting(1, "Anchors in each active segment (the paper has 1).", whole(1))
     zoom: int = setting(2, "Lz: new frames on each side of an anchor.", whole(0))
     relevance_text: RelevanceText = setting(
         "question", "What frames are scored against.", one_of(RelevanceText), "default"
     )
-    text_weight: float = setting(
-        0.25, "λt: weight of text read on screen, with --ocr.", NOT_NEGATIVE, "default"
-    )
+    text_weight: float = setting(0.25, "λt: weight of on-screen text, with --ocr.", NOT_NEGATIVE, "default")
     speech_weight: float = setting(
-        0.6, "λs: weight of what is said, with --subtitles.", NOT_NEGATIVE, "default"
+        0.6, "λs: weight of the transcript, with --subtitles.", NOT_NEGATIVE, "default"
     )
 
 
 @dataclass(frozen=True)
 class RankingConfig(CheckedSettings):
-    """How candidates are put in order.
+    """How candidates are ordered.
 
-    `paper` trades evidence, coverage and diversity at each rank. `residual` takes the evidence that no chosen
-    frame shows yet; only `horizon` and the settings after `rule` concern it.
+    The rule `paper` weighs evidence, coverage and diversity at each rank. `residual` takes the frame with the
+    most evidence that no chosen frame shows yet; it uses only `horizon` and the settings after `rule`.
     """
 
     horizon: int = setting(
@@ -160,7 +153,10 @@ class RankingConfig(CheckedSettings):
         True, "Reward frames far from those already chosen (off: an ablation).", SWITCH
     )
     rule: Rule = setting(
-        "paper", "The paper's weighted sum, or evidence that is not yet shown.", one_of(Rule), "default"
+        "paper",
+        "paper: a weighted sum; residual: evidence that no chosen frame shows yet.",
+        one_of(Rule),
+        "default",
     )
     evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", POSITIVE, "default")
     event_shortest: float = setting(3.0, "a: the shortest event, in seconds.", POSITIVE, "default")
@@ -172,10 +168,7 @@ class RankingConfig(CheckedSettings):
         240.0, "b where relevance does not dip between two frames, in seconds.", POSITIVE, "default"
     )
     same_look_from: float = setting(
-        0.995,
-        "s₀: similarity of looks from which two frames may show the same thing.",
-        ("0 or more, less than 1", lambda value: finite(value) and 0 <= value < 1),
-        "default",
+        0.995, "s₀: visual similarity from which two frames may show the same thing.", BELOW_1, "default"
     )
 
     def __post_init__(self) -> None:
@@ -192,16 +185,13 @@ class RankingConfig(CheckedSettings):
 
 @dataclass(frozen=True)
 class ScorerConfig(CheckedSettings):
-    """How the scorer runs, and what is added to it. What changes its numbers is said in every output."""
+    """How the scorer runs, and what is added to it. Outputs record what changes its scores."""
 
     device: str = setting(
-        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto is a GPU where there is one.", DEVICES, "default"
+        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto takes a GPU if there is one.", DEVICES, "default"
     )
     batch: int | None = setting(
-        None,
-        "Frames encoded at a time; fewer need less memory.",
-        (whole(1)[0], lambda value: value is None or whole(1)[1](value)),
-        "default",
+        None, "Frames encoded at a time; fewer need less memory.", optional(whole(1)), "default"
     )
     precision: Precision = setting(
         "auto",
@@ -211,29 +201,24 @@ class ScorerConfig(CheckedSettings):
     )
     calibration: Calibration = setting(
         "auto",
-        "How scores become relevance: auto is none for matching probabilities, logistic elsewhere.",
+        "How scores become relevance: auto is none for matching probabilities, otherwise logistic.",
         one_of(Calibration),
         "default",
     )
     revision: str | None = setting(
-        None,
-        "Of the scorer's weights on the hub: a commit, a branch or a tag; by default the pinned one.",
-        ANY,
-        "default",
+        None, "Commit, branch or tag of the scorer's weights on the hub; pinned by default.", ANY, "default"
     )
     rerank: int = setting(
-        0, "Score this many of the best candidates again with the reranker.", whole(0), "default"
+        0, "Score this many of the best candidates again, with the reranker.", whole(0), "default"
     )
     reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", ANY, "default")
-    ocr: int = setting(
-        0, "Read text on screen on this many frames; 0 reads none.", whole(0, "frames"), "default"
-    )
+    ocr: int = setting(0, "Read on-screen text in this many frames.", whole(0, "frames"), "default")
     subtitles: str | None = setting(
         None,
-        "What is said, as evidence: a FILE (SRT, WebVTT, ASS, whisper's JSON), a folder of files with the "
+        "The transcript, as evidence: a FILE (SRT, WebVTT, ASS, whisper's JSON), a folder of files with the "
         "videos' names, auto (such a file beside the video, or a track inside it) or none. "
-        "[default: auto; none where selectors are evaluated and in Python]",
-        SUBTITLES,
+        "[default: auto; none in evaluations and in Python]",
+        optional(SUBTITLES),
         "default",
     )
 
@@ -258,7 +243,7 @@ class MECConfig:
         return cls().with_settings(PRESETS[name])
 
     def with_settings(self, settings: Mapping[str, Any]) -> MECConfig:
-        """A copy with some fields, named across all three parts, set to other values.
+        """A copy with other values for some fields of its three parts.
 
         >>> MECConfig().with_settings({"zoom": 4, "horizon": 64}).discovery.zoom
         4
@@ -286,9 +271,7 @@ class MECConfig:
 
 
 def unknown_setting(name: str) -> ConfigError:
-    """The error for a name that no config has, with the one that was probably meant."""
-    import difflib
-
+    """The error for an unknown setting, with the closest known name."""
     configs = (IndexConfig, DiscoveryConfig, RankingConfig, ScorerConfig)
     known = [one.name for config in configs for one in fields(config)]
     near = difflib.get_close_matches(name, known, n=1)

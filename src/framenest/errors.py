@@ -4,67 +4,55 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shlex
 import shutil
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 _SOURCES = Path(__file__).parents[2]
 
 
 def install_hint(extra: str) -> str:
-    """What to do to add an extra: "run: pip install '.[tags]'", where that is the command that works here."""
-    requirement = _requirement(extra)
-    if requirement is None:
-        return f"run, in a clone of Framenest: {_installer()} {shlex.quote(f'.[{extra}]')}"
-    editable, what = requirement
-    return f"run: {_installer()} {'-e ' if editable else ''}{shlex.quote(what)}"
+    """The command that installs an extra here, such as "run: pip install 'framenest[tags]'".
 
-
-def _requirement(extra: str) -> tuple[bool, str] | None:
-    """Whether it is editable, and what to install; None where what was installed is there no more."""
-    from importlib.metadata import PackageNotFoundError, distribution  # slow to import, and seldom needed
-    from urllib.request import url2pathname
-
+    It repeats how Framenest was installed (PEP 610): from an index, a folder, a repository or a file.
+    """
     try:
         written = distribution("framenest").read_text("direct_url.json")
-    except PackageNotFoundError:  # the sources themselves, on the path
-        return (False, f"{_folder(_SOURCES)}[{extra}]") if (_SOURCES / "pyproject.toml").is_file() else None
-    if written is None:
-        return False, f"framenest[{extra}]"
-    origin: dict[str, Any] = json.loads(written)
-    url = str(origin["url"])
+        origin = None if written is None else json.loads(written)
+    except PackageNotFoundError:  # the sources, on the path
+        origin = {"url": _SOURCES.as_uri(), "dir_info": {}}
+    if origin is None:
+        return f"run: {_installer()} {shlex.quote(f'framenest[{extra}]')}"
+    url, version = origin["url"], origin.get("vcs_info")
     path = Path(url2pathname(urlsplit(url).path)) if url.startswith("file:") else None
-    if "dir_info" in origin and path is not None:
-        editable = bool(origin["dir_info"].get("editable"))
-        return (editable, f"{_folder(path)}[{extra}]") if (path / "pyproject.toml").is_file() else None
-    if "vcs_info" in origin:
-        version = origin["vcs_info"]
-        return False, f"framenest[{extra}] @ {version['vcs']}+{url}@{version['commit_id']}"
-    return None if path is not None and not path.is_file() else (False, f"framenest[{extra}] @ {url}")
-
-
-def _folder(path: Path) -> str:
-    return "." if path.resolve() == Path.cwd().resolve() else str(path)
+    if path is not None and not (path / "pyproject.toml" if "dir_info" in origin else path).exists():
+        return f"run, in a clone of Framenest: {_installer()} {shlex.quote(f'.[{extra}]')}"
+    editable = ""
+    if version is not None:
+        what = f"framenest[{extra}] @ {version['vcs']}+{url}@{version['commit_id']}"
+    elif path is not None and "dir_info" in origin:
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        what = f"{'.' if path.resolve() == Path.cwd().resolve() else path}[{extra}]"
+    else:
+        what = f"framenest[{extra}] @ {url}"
+    return f"run: {_installer()} {editable}{shlex.quote(what)}"
 
 
 def _installer() -> str:
-    """pip where this environment has it, otherwise uv."""
-    if importlib.util.find_spec("pip") is not None:
-        found = shutil.which("pip")
-        ours = found is not None and Path(found).parent == Path(sys.executable).parent
-        return "pip install" if ours else f"{shlex.quote(sys.executable)} -m pip install"
-    active = os.environ.get("VIRTUAL_ENV")
-    if active is not None and Path(active).resolve() == Path(sys.prefix).resolve():
-        return "uv pip install"
-    return f"uv pip install --python {shlex.quote(sys.executable)}"
+    """pip if this environment has it, otherwise uv."""
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {shlex.quote(sys.executable)}"
+    found = shutil.which("pip")
+    ours = found is not None and Path(found).parent == Path(sys.executable).parent
+    return "pip install" if ours else f"{shlex.quote(sys.executable)} -m pip install"
 
 
 class FramenestError(Exception):
-    """Base of every error that Framenest raises on purpose. The message is one line for a person."""
+    """Base of all errors that Framenest raises on purpose. The message is one line."""
 
 
 class VideoError(FramenestError):
@@ -76,15 +64,15 @@ class IndexMismatch(FramenestError):
 
 
 class BudgetError(FramenestError):
-    """A frame budget that the ranking cannot serve."""
+    """The ranking cannot serve this frame budget."""
 
 
 class ConfigError(FramenestError):
-    """A setting outside its allowed range."""
+    """A setting is not allowed."""
 
 
 class BadSetting(ConfigError):
-    """One setting is outside its range. name, value, allowed: which, what was given, what it may be."""
+    """One setting is out of range: its name, the value given, and what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} = {value!r} is not allowed; it must be {allowed}")
@@ -94,14 +82,16 @@ class BadSetting(ConfigError):
 
 
 class ScorerError(FramenestError):
-    """A scorer cannot run, or returned something that is not a relevance."""
+    """A scorer cannot run, or did not return relevance in [0, 1]."""
 
 
 class ModelError(FramenestError):
-    """A multimodal model, or the server it runs on, gave no answer.
+    """A multimodal model, or its server, gave no answer.
 
-    partial: what had arrived of the answer. fits: where the context was too long, the number of frames
-    that fits.
+    Args:
+        message: what went wrong.
+        partial: the part of the answer that had arrived.
+        fits: the number of frames that fit, if the context was too long.
     """
 
     def __init__(self, message: str, *, partial: str = "", fits: int | None = None) -> None:
@@ -120,12 +110,12 @@ class MissingExtra(FramenestError):
 
 
 class StoreError(FramenestError):
-    """The cache or an output cannot be read or written."""
+    """The cache or an output file cannot be read or written."""
 
 
 class CacheWarning(UserWarning):
-    """The cache fails in part; work goes on without it."""
+    """Part of the cache failed; work goes on without it."""
 
 
 class ScorerWarning(UserWarning):
-    """Something about a scorer's numbers that whoever uses them should know."""
+    """Something to know before relying on a scorer's numbers."""

@@ -1,4 +1,4 @@
-"""Pixels to JPEG, PNG, WebP and data URLs, and how large pictures may be."""
+"""Encode images as JPEG, PNG, WebP and data URLs, and limit their size."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from framenest.frames import ImageSpec, Pixels
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """How large the pictures sent to a model may be. The aspect ratio is kept, and nothing is enlarged.
+    """Limits for images sent to a model. The aspect ratio is kept, and nothing is enlarged.
 
     Args:
         max_side: pixels of the longer side; None for the original size.
         max_pixels: width × height; None for the original size.
-        quality: of the JPEGs, 1 to 100.
-        frame_pixels: how many pixels of each frame a server's Qwen processor may use, told to it with a
-            request of style vllm-video; None leaves it to the processor, which shares a fixed number out
-            among the frames of a video.
+        quality: JPEG quality, 1 to 100.
+        frame_pixels: pixels per frame that a Qwen processor on the server may use, sent with requests of
+            style vllm-video. None: the processor divides a fixed number among the frames.
 
     Raises:
         ConfigError: a limit below 1, or a quality that JPEG does not have.
@@ -48,7 +47,7 @@ class ImageLimits:
             raise BadSetting("quality", self.quality, "from 1 to 100")
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) of a picture within the limits."""
+        """(width, height) of an image, scaled down to the limits."""
         scale = 1.0
         if self.max_side is not None:
             scale = min(scale, self.max_side / max(width, height))
@@ -59,40 +58,40 @@ class ImageLimits:
         return max(1, int(width * scale + 1e-9)), max(1, int(height * scale + 1e-9))
 
     def spec(self, width: int, height: int) -> ImageSpec | None:
-        """What to ask a decoder for; None is the original size."""
+        """The size to ask a decoder for; None for the original size."""
         size = self.size(width, height)
         return None if size == (width, height) else ImageSpec.squash(*size)
 
 
 FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP"}
-"""File name suffixes, and what Pillow calls their formats."""
+"""Pillow's format names by file suffix."""
 
 READ = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
-"""Formats that are read; others of Pillow's run programs (EPS) or are read by rarely tested code."""
+"""Formats that are opened. Pillow reads others with external programs (EPS) or rarely tested code."""
 
 
 def encode_image(
-    picture: Pixels | Image.Image, suffix: str = "jpg", *, quality: int = 90, subsampled: bool = True
+    image: Pixels | Image.Image, suffix: str = "jpg", *, quality: int = 90, subsampled: bool = True
 ) -> bytes:
-    """Encode a picture as the bytes of an image file.
+    """Encode an image as the bytes of a file.
 
     Args:
-        picture: (h, w, 3) uint8 RGB, or an image of Pillow's.
+        image: (h, w, 3) uint8 RGB, or a Pillow image.
         suffix: one of FORMATS.
-        quality: 1 to 100, of JPEG and WebP.
-        subsampled: whether a JPEG may store colour at half the resolution (chroma subsampling).
+        quality: 1 to 100, for JPEG and WebP.
+        subsampled: whether JPEG may use chroma subsampling.
 
     >>> encode_image(Image.new("RGB", (4, 4)), "png")[1:4]
     b'PNG'
     """
-    image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
+    pillow = image if isinstance(image, Image.Image) else Image.fromarray(image)
     file = io.BytesIO()
-    image.save(file, FORMATS[suffix], quality=quality, subsampling=-1 if subsampled else 0)
+    pillow.save(file, FORMATS[suffix], quality=quality, subsampling=-1 if subsampled else 0)
     return file.getvalue()
 
 
 def as_base64(data: bytes) -> str:
-    """Bytes as base64 text."""
+    """Base64 as a string."""
     return base64.b64encode(data).decode("ascii")
 
 
@@ -106,6 +105,6 @@ def data_url(data: bytes, kind: str = "image/jpeg") -> str:
 
 
 def from_data_url(url: str) -> Image.Image:
-    """The picture in a data URL, as RGB."""
+    """The image in a data URL, as RGB."""
     with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])), formats=READ) as image:
         return image.convert("RGB")

@@ -1,4 +1,4 @@
-"""Plug-ins: the classes that installed packages, Framenest among them, name in an entry-point group."""
+"""Plug-ins: classes that installed packages, Framenest included, register as entry points."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from framenest.text import one_line
 
 
 def plugins(group: str, first: Iterable[str] = ()) -> dict[str, EntryPoint]:
-    """The entry points of a group by name: those in `first`, in that order, then the others by name."""
+    """The entry points of a group: those named in `first`, in that order, then the others by name."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             raise ConfigError(
-                f"{package(other)} and {package(point)} both bring {group} {point.name!r}; uninstall one"
+                f"{package(other)} and {package(point)} both register {group} {point.name!r}; uninstall one"
             )
     order = [name for name in first if name in found]
     return {name: found[name] for name in [*order, *sorted(set(found) - set(order))]}
@@ -34,5 +34,5 @@ def load_plugin(point: EntryPoint) -> Any:
 
 
 def package(point: EntryPoint) -> str:
-    """Name and version of the package that brings an entry point."""
+    """Name and version of the package that registers an entry point."""
     return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"

@@ -1,4 +1,4 @@
-"""Fakes for tests against the pipeline, without a model or a video file.
+"""Fakes for testing without a model or a video file.
 
 >>> import numpy as np
 >>> from framenest import MEC
