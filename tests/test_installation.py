@@ -22,7 +22,7 @@ def installed(monkeypatch):
     def made(origin):
         written = None if origin is None else json.dumps(origin)
         distribution = SimpleNamespace(read_text=lambda name: {"direct_url.json": written}[name])
-        monkeypatch.setattr(errors, "distribution", lambda _: distribution)
+        monkeypatch.setattr("importlib.metadata.distribution", lambda _: distribution)
 
     return made
 
@@ -75,7 +75,7 @@ def test_from_the_sources_themselves(monkeypatch, clone):
     def missing(_):
         raise PackageNotFoundError
 
-    monkeypatch.setattr(errors, "distribution", missing)
+    monkeypatch.setattr("importlib.metadata.distribution", missing)
     monkeypatch.setattr(errors, "_installer", lambda: "pip install")
     monkeypatch.setattr(errors, "_SOURCES", clone)
     assert install_hint("tags") == f"run: pip install '{clone}[tags]'"

@@ -7,7 +7,7 @@ import json
 import shlex
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -21,9 +21,9 @@ def install_hint(extra: str) -> str:
     It repeats how Framenest was installed (PEP 610): from an index, a folder, a repository or a file.
     """
     try:
-        written = distribution("framenest").read_text("direct_url.json")
+        written = metadata.distribution("framenest").read_text("direct_url.json")
         origin = None if written is None else json.loads(written)
-    except PackageNotFoundError:  # the sources, on the path
+    except metadata.PackageNotFoundError:  # the sources, on the path
         origin = {"url": _SOURCES.as_uri(), "dir_info": {}}
     if origin is None:
         return f"run: {_installer()} {shlex.quote(f'framenest[{extra}]')}"
