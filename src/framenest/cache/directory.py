@@ -93,7 +93,7 @@ class DirectoryStore:
     mapped into some process's memory is in use, and is not removed. The directory also holds what only this
     machine needs: fingerprints of its files, downloaded videos, model files.
 
-    >>> import numpy as np
+    >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = DirectoryStore(folder)
     ...     store.put("index/ab12", {"format": 1}, {"x": np.arange(3)})
