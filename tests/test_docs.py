@@ -159,6 +159,10 @@ def test_the_corpus_numbers_are_the_measured_ones():
     assert says(
         page, f"{corpus['rows']['uniform, local, 2 jobs']['rerun_ms_per_video']:.0f} ms of a later run"
     )
+
+
+def test_the_sizes_of_cache_entries_are_the_measured_ones():
+    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs" / "cache.md").read_text()
     storage = json.loads((results / "storage.json").read_text())
     for name, row in storage["kinds"]["index"]["methods"].items():
         cells = [
