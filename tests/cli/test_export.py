@@ -174,11 +174,11 @@ def test_lists_that_do_not_fit_are_refused(capsys, ranking, clip, tmp_path):
     assert "cannot be read" in chosen(capsys, clip, f"file:{tmp_path / 'none.json'}", 4, tmp_path)
 
 
-def test_compare_takes_a_file(capsys, ranking, clip, tmp_path):
+def test_a_file_is_compared_with_a_selector(capsys, ranking, clip, tmp_path):
     run(capsys, "export", ranking, "-k", "4", "--style", "wfs-sb", "-o", tmp_path / "w.json")
     code, out, _ = run(
-        capsys, "compare", clip, "Where is it?", "--selectors", f"uniform,file:{tmp_path / 'w.json'}",
-        "-k", "4", "-o", tmp_path / "c.png", "--quiet",
+        capsys, "select", clip, "Where is it?", "--selector", f"uniform,file:{tmp_path / 'w.json'}",
+        "-k", "4", "--quiet",
     )  # fmt: skip
     assert code == 0
     assert "file:w.json" in out

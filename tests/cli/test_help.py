@@ -57,7 +57,6 @@ def test_commands_that_ask_a_model_take_the_same_options_for_it(name):
     "arguments",
     [
         ["select", "v.mp4", "Why?", "-k", "4", "--selector"],
-        ["compare", "v.mp4", "Why?", "--selectors"],
         ["ask", "v.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "--selector"],
         ["evaluate", "recall", "q.json", "--scorer", "tags", "--selectors"],
         ["evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h",

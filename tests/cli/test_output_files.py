@@ -23,7 +23,6 @@ FILES = {
     "rank": ("rank", "no.mp4", "Why?", "--scorer", "tags", "-o", "{}.json"),
     "ask": ("ask", "no.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "-o", "{}.json"),
     "select": ("select", "no.mp4", "Why?", "-k", "4", "-o", "{}.json"),
-    "compare": ("compare", "no.mp4", "Why?", "-o", "{}.png"),
     "report": ("report", "no.json", "-o", "{}.html"),
     "report --figure": ("report", "no.json", "--figure", "{}.png"),
     "extract --sheet": ("extract", "no.json", "-k", "4", "--to", ".", "--sheet", "{}.png"),

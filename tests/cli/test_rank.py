@@ -325,8 +325,6 @@ def test_quiet_prints_results_only(capsys, clip, table, ranking, tmp_path):
     start, end = (said[()].index(line) for line in (said["--quiet",][0], "12 more ranks"))
     assert said[()][start:end] + said[()][end + 1 : -1] == said["--quiet",]
     assert said[()][-1] == f"written to {tmp_path / 'r.json'}"
-    compare = ("compare", clip, "Where?", "--scorer", table, "--selectors", "uniform", "-k", 4)
-    assert "picture in" not in run(capsys, *compare, "-o", tmp_path / "c.png", "-q")[1]
     for command in (
         ("extract", ranking, "-k", 2, "--to", tmp_path / "out", "--sheet", tmp_path / "s.png"),
         ("report", ranking, "-o", tmp_path / "r.html"),

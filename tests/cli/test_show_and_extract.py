@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from PIL import Image
 
 from command_line import FAST, run
 from framenest import Ranking
-from framenest.report.comparison import best
 from framenest.text import clock
 from media import number_in, numbered_video
 
@@ -158,16 +156,6 @@ def test_a_selector_that_chooses_nothing_says_why(capsys, clip, table, tmp_path)
     assert "aks-released gives 0 frames for a budget of 4: as published" in err
     code, _, err = run(capsys, "extract", chosen, "-k", "4", "--to", tmp_path / "f")
     assert (code, "no frame was chosen for a budget of 4: as published" in err) == (2, True)
-
-
-def test_the_picture_of_a_comparison_shows_the_best_ranks(ranking):
-    prefix = Ranking.load(ranking).prefix(16)
-    shown = best(prefix)
-    assert sorted(shown.ranks.tolist()) == list(range(1, 9))
-    assert (np.diff(shown.frames) > 0).all()
-    spread = best(replace(prefix, ranks=None))
-    assert spread.frames[[0, -1]].tolist() == prefix.frames[[0, -1]].tolist()
-    assert len(spread) == 8
 
 
 def test_extract_leaves_no_cut_picture_on_a_full_disk(ranking, tmp_path):

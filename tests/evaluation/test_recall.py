@@ -461,13 +461,18 @@ def test_the_select_and_compare_commands(capsys, clip, tmp_path):
     assert len(list((tmp_path / "frames").iterdir())) == 4
     code, _, err = run(capsys, "extract", out, "-k", "5", "--to", tmp_path / "frames", "--quiet")
     assert (code, "holds budgets 4, 8, not 5" in err) == (2, True)
-    picture = tmp_path / "c.png"
-    code, printed, err = run(
-        capsys, "compare", clip, "Where?", "--selectors", "mec,uniform,aks", "-k", "8", "-o", picture, *scorer
-    )
+
+
+def test_several_selectors_are_compared_in_a_table(capsys, clip, tmp_path):
+    (tmp_path / "scores.csv").write_text("frame,score\n0,0\n149,0\n150,1\n159,1\n160,0\n299,0\n")
+    asked = ("select", clip, "Where?", "--scorer", f"table:{tmp_path / 'scores.csv'}", "-k", "4,8")
+    code, printed, err = run(capsys, *asked, "--selector", "mec,uniform,mec:no-zoom")
     assert code == 0, err
-    assert picture.stat().st_size > 1000
     assert "also in first" in printed
+    rows = [line.split()[:3] for line in printed.splitlines() if " % " in line]
+    assert rows == [[name, k, k] for name in ("mec", "uniform", "mec:no-zoom") for k in ("4", "8")]
+    code, _, err = run(capsys, *asked, "--selector", "mec,uniform", "-o", tmp_path / "s.json")
+    assert (code, "one at a time" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from framenest.cache.late_write import finish_writes
 from framenest.cli import (
     ask,
     cache,
-    compare,
     evaluate,
     exports,
     index,
@@ -52,7 +51,7 @@ def app() -> None:
 # In the order of --help.
 for _module, _name in (
     (rank, "rank"), (exports, "show"), (exports, "report"), (exports, "extract"), (exports, "export"),
-    (ask, "ask"), (index, "index"), (select, "select"), (compare, "compare"), (evaluate, "evaluate"),
+    (ask, "ask"), (index, "index"), (select, "select"), (evaluate, "evaluate"),
     (lmms_eval, "lmms_eval"), (serve, "serve"), (serve, "mcp"), (models, "models"), (cache, "cache"),
 ):  # fmt: skip
     app.add_command(getattr(_module, _name))
