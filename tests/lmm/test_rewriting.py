@@ -72,4 +72,4 @@ def test_a_question_that_is_too_long_for_the_model(capsys, clip, table):
         given = ("-k", "4", "--scorer", table, "--base-url", server.url, "--rewrite")
         code, _, err = run(capsys, "ask", clip, "What?", *given)
     assert code == 2
-    assert "the question alone is too long for the context (64 tokens)" in err
+    assert "the question alone exceeds the context (64 tokens)" in err
