@@ -30,7 +30,7 @@ from framenest import Session, open_video
 from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion, NoStore, load_questions
-from framenest.evaluation.recall_run import collect
+from framenest.evaluation.recall import collect
 from framenest.selectors import load_selector
 
 BUDGETS = (8, 16, 32, 64, 128, 256)

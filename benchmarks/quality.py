@@ -23,7 +23,7 @@ from machine import RESULTS, write
 from framenest import MEC, Session
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import NoStore, load_questions
-from framenest.evaluation.recall_run import collect
+from framenest.evaluation.recall import collect
 from framenest.method.discovery import zoom
 from framenest.selectors.by_name import every_second
 

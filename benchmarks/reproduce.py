@@ -20,8 +20,7 @@ from typing import Any
 
 from framenest.evaluation.lmms_eval.result_file import ResultFileScores, read_result_files
 from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
-from framenest.evaluation.recall import REGIMES
-from framenest.evaluation.recall_run import plotting
+from framenest.evaluation.recall import REGIMES, plotting
 from framenest.evaluation.scores import MAIN_TABLE
 
 HERE = Path(__file__).parent

@@ -28,7 +28,7 @@ from machine import write
 from framenest import ScorerConfig, Session
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
-from framenest.evaluation.recall_run import collect
+from framenest.evaluation.recall import collect
 
 BUDGETS = (2, 4, 8, 16, 32, 64)
 FACTS = json.loads((Path(__file__).parent / "spoken_facts.json").read_text())

@@ -22,7 +22,7 @@ from framenest.cli import main as cli_main
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion, NoStore, TimelineDecoder, load_questions
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
-from framenest.evaluation.recall_run import HORIZONS, ablations, collect, evaluate
+from framenest.evaluation.recall import HORIZONS, ablations, collect, evaluate
 from framenest.method.ordering import greedy, residual
 from framenest.selectors import load_selector
 from framenest.testing import TableScorer
@@ -54,8 +54,8 @@ def test_largest_gap_by_hand():
 def test_redundancy_by_hand():
     """Two alike and one orthogonal: nearest similarities 1, 1 and 0."""
     looks = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
-    assert recall.redundancy(recall.most_similar(looks)) == pytest.approx(2 / 3)
-    assert recall.redundancy(recall.most_similar(looks[:1])) == 0
+    assert recall.most_similar(looks).mean() == pytest.approx(2 / 3)
+    assert recall.most_similar(looks[:1]).mean() == 0
 
 
 def test_near_duplicates_by_hand():
@@ -180,7 +180,7 @@ def test_a_timeline_that_ends_before_its_intervals_is_refused(tmp_path, duration
     """No selection could find them, whatever the rule."""
     path = tmp_path / "timelines.json"
     path.write_text(json.dumps([TIMELINES[1] | {"duration": duration}]))
-    with pytest.raises(ConfigError, match=r"an interval of 'talk' ends at 410 s, and it lasts"):
+    with pytest.raises(ConfigError, match=r"an interval of 'talk' ends at 410 s, but it lasts"):
         load_questions(path, kind="timeline")
     path.write_text(json.dumps([TIMELINES[1] | {"duration": "6:50"}]))
     assert load_questions(path, kind="timeline")[0].duration == 410
@@ -204,7 +204,7 @@ def test_timelines_are_evaluated_and_have_no_looks(timelines):
         found = result["selectors"][name]["8"]
         assert (found["redundancy"], found["near_duplicates"]) == (None, None)
         assert found["hit"] == 1.0 or name == "uniform"
-    with pytest.raises(ConfigError, match="a timeline has no pictures to score"):
+    with pytest.raises(ConfigError, match="a timeline has no images to score"):
         evaluate(questions, ["mec"], [2], Session(TableScorer(zero_elsewhere({1: 1.0}))))
 
 
@@ -294,7 +294,7 @@ def test_a_frame_rate_in_the_row_is_taken(tmp_path):
 
 
 def test_a_moment_after_the_end_of_the_video_is_refused(clip):
-    with pytest.raises(ConfigError, match="refers to frame 300, and this video has 300 frames"):
+    with pytest.raises(ConfigError, match="refers to frame 300, but this video has 300 frames"):
         GroundedQuestion(str(clip), "Q?", (), (5, 300)).intervals_in(open_video(clip))
 
 
@@ -336,7 +336,7 @@ def test_noisy_truth_does_not_depend_on_which_frames_are_asked():
 
 
 def test_noisy_truth_without_a_truth_is_refused(clip):
-    with pytest.raises(ScorerError, match="noisy-truth knows the answers only in `framenest evaluate"):
+    with pytest.raises(ScorerError, match="noisy-truth works only in `framenest evaluate`"):
         load_selector("top-k", Session("noisy-truth:2")).select(clip, "Where?", [4])
 
 
@@ -378,7 +378,7 @@ def test_seeds_give_one_number_for_each_question(question_set):
     assert len(found) == 6
     hits = recall.by_question(found, 4, "hit", seeds=3)
     assert one[0]["selectors"]["top-k"]["4"]["hit"] == pytest.approx(hits.mean())
-    with pytest.raises(ConfigError, match="several seeds are for noisy truth"):
+    with pytest.raises(ConfigError, match="several seeds need noisy truth"):
         evaluate(questions, ["top-k"], budgets, Session(TableScorer(zero_elsewhere({1: 1.0}))), seeds=2)
 
 
@@ -478,7 +478,7 @@ def test_several_selectors_are_compared_in_a_table(capsys, clip, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scorer", "noisy-truth:much"], "noisy truth needs its ratio"),
+        (["--scorer", "noisy-truth:much"], "noisy-truth needs a ratio"),
         (["--scorer", "noisy-truth:1", "--selectors", "mec,best"], "there is no selector 'best'"),
         (["--scorer", "noisy-truth:1", "--budget-weights", "9=1"], "budget weights"),
         (["--scorer", "noisy-truth:1", "--selectors", ","], "at least one selector"),

@@ -22,9 +22,9 @@ from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, Quer
 from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, NoStore, Part, load_questions
 from framenest.evaluation.qa_results import TABLES, QaResults, Row, ScoredAnswers, cell, main_table, markdown
 from framenest.evaluation.qa_run import QaPlan, QaRun, QaSettings
-from framenest.evaluation.recall_run import ablations as run_ablations
-from framenest.evaluation.recall_run import evaluate as measure_recall
-from framenest.evaluation.recall_run import plot, plotting, write_csv
+from framenest.evaluation.recall import ablations as run_ablations
+from framenest.evaluation.recall import evaluate as measure_recall
+from framenest.evaluation.recall import plot, plotting, write_csv
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.progress import Bars
 from framenest.selectors import check_selector, needs_scorer, served_budgets

@@ -1,10 +1,10 @@
-"""Questions whose answers lie at known times."""
+"""Questions whose answers are visible at known times."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,16 +21,31 @@ from framenest.video.pyav import Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
 
 FPS = 30.0
+Intervals = tuple[tuple[float, float], ...]
+"""(start, end) in seconds."""
+Part = Literal["tune", "report", "all"]
+Row = Mapping[str, Any]
+
+
+def inside(seconds: NDArray[np.float64], intervals: Intervals) -> NDArray[np.bool_]:
+    """(n,) which of the times lie in an interval, its ends included.
+
+    >>> inside(np.array([1.0, 7.5]), ((7.0, 8.0),)).tolist()
+    [False, True]
+    """
+    found = np.zeros(len(seconds), dtype=bool)
+    for start, end in intervals:
+        found |= (start <= seconds) & (seconds <= end)
+    return found
 
 
 class TimelineDecoder(PictureDecoder):
-    """Frames that have times and no pictures: every picture is black.
+    """A video with times but without images: every frame is black.
 
-    Visual change and observability are then the same for all frames, and so is the share by which looks
-    lower a utility: no ranking depends on them. Nothing measured on the pictures means anything.
+    Visual change, observability and diversity are then equal for all frames, so no ranking depends on them.
 
     Args:
-        name: Stands for the path.
+        name: Used as the path.
         duration: Seconds.
         fps: Frames per second.
 
@@ -45,7 +60,7 @@ class TimelineDecoder(PictureDecoder):
     def __init__(self, name: str, duration: float, fps: float = FPS) -> None:
         count = int(duration * fps)
         if count < 1:
-            raise ConfigError(f"{name}: a timeline needs a duration of more than 0 s, not {duration:g}")
+            raise ConfigError(f"{name}: a timeline must be longer than 0 s, not {duration:g}")
         digest = hashlib.blake2b(f"{name} {count} {fps}".encode(errors="surrogateescape"), digest_size=16)
         self.info = VideoInfo(name, digest.hexdigest(), count, count / fps, fps, 1, 1, "none")
         self.seconds = np.arange(count) / fps
@@ -58,30 +73,26 @@ class TimelineDecoder(PictureDecoder):
 
 
 class NoStore:
-    """A store that keeps nothing: what is known of a timeline is made anew faster than it is read."""
+    """A store that keeps nothing: computing a timeline's index is faster than reading it."""
 
     def get(self, key: str) -> None:
-        """Nothing."""
+        """Always a miss."""
 
     def put(self, key: str, header: object, arrays: object) -> None:
-        """Kept nowhere."""
-
-
-Intervals = tuple[tuple[float, float], ...]
-Part = Literal["tune", "report", "all"]
+        """Does nothing."""
 
 
 @dataclass(frozen=True)
 class GroundedQuestion:
-    """A question and when its answer can be seen.
+    """A question and the intervals in which its answer is visible.
 
     Attributes:
-        video: A path or an address.
+        video: A path or a URL.
         question: What is asked.
         intervals: (start, end) in seconds from the first frame.
-        moments: Frame numbers, where a benchmark gives those instead; each counts as the second around it
-            either way, once the video's timeline is known.
-        duration: Seconds, for a bare timeline: `video` is then only a name, and there are no pictures.
+        moments: Frame numbers, for benchmarks without intervals; each counts as the second before and after
+            it, once the video's timeline is known.
+        duration: Seconds, for a bare timeline; `video` is then only a name.
 
     Example:
         >>> GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),)).intervals
@@ -101,7 +112,7 @@ class GroundedQuestion:
 
     @property
     def part(self) -> Part:
-        """ "tune" or "report", by a hash of video and question; of a timeline by its video alone.
+        """ "tune" or "report", by a hash of video and question; for a timeline, of the video alone.
 
         >>> GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),)).part
         'report'
@@ -110,10 +121,10 @@ class GroundedQuestion:
         return "report" if _hash(key) % 2 else "tune"
 
     def intervals_in(self, video: Decoder) -> Intervals:
-        """All intervals in seconds, those around `moments` by the frames' own times in the open video."""
+        """All intervals, including those around `moments`, by the frame times of the open video."""
         if any(moment >= video.info.num_frames for moment in self.moments):
             raise ConfigError(
-                f"{self.video}: {self.question!r} refers to frame {max(self.moments)}, and this video has "
+                f"{self.video}: {self.question!r} refers to frame {max(self.moments)}, but this video has "
                 f"{video.info.num_frames} frames; is it the file that was annotated?"
             )
         return self.intervals + tuple(_around(video.seconds[moment]) for moment in sorted(self.moments))
@@ -126,10 +137,10 @@ def load_questions(
 
     Args:
         path: JSON, JSON lines, CSV or Parquet.
-        kind: The file's format, one of READERS, "framenest" by default: a row is {"video", "question",
+        kind: The file's format, one of READERS. The default is "framenest", with rows {"video", "question",
             "intervals": [[start, end], …]} in seconds.
-        videos: The folder of the videos, by default the file's own.
-        part: "tune" or "report": one half of the questions, always the same, by the names in the file.
+        videos: The folder of the videos; by default that of the file.
+        part: "tune" or "report" for a fixed half of the questions, chosen by the names in the file.
 
     Returns:
         The questions that have intervals or moments, with the paths of their videos.
@@ -144,22 +155,20 @@ def load_questions(
         >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
         ((6.0, 8.0),)
     """
-    file = Path(path)
-    if kind not in (None, *READERS):
+    file, kind = Path(path), kind or "framenest"
+    if kind not in READERS:
         raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(READERS)}")
     folder = Path(videos) if videos is not None else file.parent
     try:
-        entries = READERS[kind or "framenest"](read_rows(file))
+        entries = [entry for row in read_rows(file) for entry in READERS[kind](row)]
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ConfigError(
-            f"{file}: not a question set of the kind {kind or 'framenest'} ({error!r})"
-        ) from error
+        raise ConfigError(f"{file}: not a question set of the kind {kind} ({error!r})") from error
     entries = [entry for entry in entries if part in ("all", entry.part)]
     if not entries:
-        which = "" if part == "all" else f" that belong to the part {part}"
-        raise ConfigError(f"{file}: no questions with intervals in this file{which}")
+        which = "" if part == "all" else f" belong to the part {part}"
+        raise ConfigError(f"{file}: no questions with intervals{which}")
     return [
         entry
         if entry.duration is not None or is_remote(entry.video)
@@ -172,92 +181,6 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _own(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """{"video", "question", "intervals": [[start, end], …]}."""
-    return [_question(row["video"], row["question"], row["intervals"]) for row in rows]
-
-
-def _longvideobench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """LongVideoBench: `position` holds the frame number of each moment that the question refers to.
-
-    The file does not tell the frame rate; a row may have it as `fps`, and else the video is asked.
-    """
-    found = []
-    for row in rows:
-        frames = [int(frame) for frame in row["position"]]
-        if frames and "fps" in row:
-            around = tuple(_around(frame / float(row["fps"])) for frame in sorted(frames))
-            found.append(GroundedQuestion(str(row["video_path"]), str(row["question"]), around))
-        elif frames:
-            found.append(GroundedQuestion(str(row["video_path"]), str(row["question"]), (), tuple(frames)))
-    return found
-
-
-def _around(moment: float) -> tuple[float, float]:
-    """The second around a moment either way."""
-    return max(0.0, float(moment) - 1), float(moment) + 1
-
-
-def _lvbench(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """LVBench: one row per video with `qa`, each with `time_reference` "mm:ss-mm:ss"."""
-    found = []
-    for row in rows:
-        video = row.get("video_path") or f"{row['key']}.mp4"
-        for entry in row.get("qa", [row]):
-            reference = entry["time_reference"]
-            if reference:
-                found.append(_question(video, entry["question"], [reference.split("-")]))
-    return found
-
-
-def _nextgqa(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """NExT-GQA: CSV rows with `video_id`, `question` and `location` [[start, end], …]."""
-    found = []
-    for row in rows:
-        where = row["location"]
-        intervals = json.loads(where) if isinstance(where, str) else where
-        found.append(_question(f"{row['video_id']}.mp4", row["question"], intervals))
-    return found
-
-
-def _qvhighlights(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """QVHighlights: JSON lines with `vid`, `query` and `relevant_windows`."""
-    return [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"]) for row in rows]
-
-
-def _m2m(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """Molmo-2 Moments: rows with `video_id`, `question`, `start` and `end`, seconds or "hh:mm:ss.mmm"."""
-    return [
-        _question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]]) for row in rows
-    ]
-
-
-def _timeline(rows: list[dict[str, Any]]) -> list[GroundedQuestion]:
-    """Bare timelines: {"video", "question", "intervals", "duration"}.
-
-    A row without a question holds one question per interval. Where no duration is given, it is drawn, the
-    same every time: as if the intervals lay uniformly in the video, which is at most twice as long as its
-    last interval's end.
-    """
-    found = []
-    for row in rows:
-        name = f"real {row['video']}" if isinstance(row["video"], int) else str(row["video"])
-        intervals, last = row["intervals"], max(seconds_of(end) for _, end in row["intervals"])
-        if row.get("duration") in (None, ""):
-            drawn = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
-            duration = float(row.get("last_end", last) / max(0.5, drawn))
-        else:
-            duration = seconds_of(row["duration"])
-        if last > duration:
-            raise ValueError(f"an interval of {name!r} ends at {last:g} s, and it lasts {duration:g} s")
-        if "question" in row:
-            asked = [_question(name, row["question"], intervals)]
-        else:
-            asked = [_question(name, f"{name} {n}", [one]) for n, one in enumerate(intervals)]
-        found += [replace(one, duration=duration) for one in asked]
-    return found
-
-
 def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
     pairs = tuple((seconds_of(start), seconds_of(end)) for start, end in intervals)
     if not pairs or any(end < start for start, end in pairs):
@@ -265,8 +188,76 @@ def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
     return GroundedQuestion(str(video), str(question), pairs)
 
 
-READERS: dict[str, Callable[[list[dict[str, Any]]], list[GroundedQuestion]]] = {
-    "framenest": _own,
+def _around(moment: float) -> tuple[float, float]:
+    """The second before and the second after a moment."""
+    return max(0.0, float(moment) - 1), float(moment) + 1
+
+
+def _framenest(row: Row) -> list[GroundedQuestion]:
+    return [_question(row["video"], row["question"], row["intervals"])]
+
+
+def _longvideobench(row: Row) -> list[GroundedQuestion]:
+    """`position` holds frame numbers. The frame rate is `fps` if the row has it, otherwise the video's."""
+    frames = tuple(int(frame) for frame in row["position"])
+    if not frames:
+        return []
+    if "fps" not in row:
+        return [GroundedQuestion(str(row["video_path"]), str(row["question"]), (), frames)]
+    around = tuple(_around(frame / float(row["fps"])) for frame in sorted(frames))
+    return [GroundedQuestion(str(row["video_path"]), str(row["question"]), around)]
+
+
+def _lvbench(row: Row) -> list[GroundedQuestion]:
+    """One row per video; each entry of `qa` has a `time_reference` "mm:ss-mm:ss"."""
+    video = row.get("video_path") or f"{row['key']}.mp4"
+    return [
+        _question(video, entry["question"], [entry["time_reference"].split("-")])
+        for entry in row.get("qa", [row])
+        if entry["time_reference"]
+    ]
+
+
+def _nextgqa(row: Row) -> list[GroundedQuestion]:
+    """`location` is [[start, end], …], as JSON in a CSV file."""
+    where = row["location"]
+    intervals = json.loads(where) if isinstance(where, str) else where
+    return [_question(f"{row['video_id']}.mp4", row["question"], intervals)]
+
+
+def _qvhighlights(row: Row) -> list[GroundedQuestion]:
+    return [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"])]
+
+
+def _m2m(row: Row) -> list[GroundedQuestion]:
+    """Molmo-2 Moments: `start` and `end` are seconds or "hh:mm:ss.mmm"."""
+    return [_question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]])]
+
+
+def _timeline(row: Row) -> list[GroundedQuestion]:
+    """A bare timeline: {"video", "question", "intervals", "duration"}.
+
+    A row without a question has one question per interval. A missing duration is drawn at random with a
+    fixed seed, as if the intervals were uniform in the video, and is at most twice the last interval's end.
+    """
+    name = f"real {row['video']}" if isinstance(row["video"], int) else str(row["video"])
+    intervals, last = row["intervals"], max(seconds_of(end) for _, end in row["intervals"])
+    if row.get("duration") in (None, ""):
+        drawn = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
+        duration = float(row.get("last_end", last) / max(0.5, drawn))
+    else:
+        duration = seconds_of(row["duration"])
+    if last > duration:
+        raise ValueError(f"an interval of {name!r} ends at {last:g} s, but it lasts {duration:g} s")
+    if "question" in row:
+        asked = [_question(name, row["question"], intervals)]
+    else:
+        asked = [_question(name, f"{name} {n}", [one]) for n, one in enumerate(intervals)]
+    return [replace(one, duration=duration) for one in asked]
+
+
+READERS: dict[str, Callable[[Row], list[GroundedQuestion]]] = {
+    "framenest": _framenest,
     "longvideobench": _longvideobench,
     "lvbench": _lvbench,
     "nextgqa": _nextgqa,

@@ -1,9 +1,8 @@
-"""`noisy-truth:SNR`: relevance from the true intervals and noise, to compare selectors without a model."""
+"""`noisy-truth:SNR`: relevance made of the true intervals and noise, to compare selectors without a model."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,45 +10,42 @@ from numpy.typing import NDArray
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ScorerError
-from framenest.evaluation.recall import inside
+from framenest.evaluation.grounded_questions import Intervals, inside
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import logistic
 
 STEP = 0.5  # seconds between independent draws
-MEMORY = 8.0  # seconds over which the noise is alike
+MEMORY = 8.0  # standard deviation in seconds of the Gaussian that smooths the noise
 
 
 class NoisyTruthScorer:
-    """Relevance of a scorer of known quality: the truth, times `snr`, plus noise of unit variance.
+    """A scorer of known quality: the truth times `snr`, plus smooth noise of unit variance.
 
-    The truth is 1 inside an interval and 0 outside; the noise changes slowly. It depends on the question
-    and the seed alone, so every selector sees the same scores. They are calibrated like any other score
-    that is no probability.
+    The truth is 1 inside an interval and 0 outside. The noise depends only on the question and the seed, so
+    every selector sees the same scores. They are calibrated like any other score that is not a probability.
 
     Args:
         snr: Signal-to-noise ratio: 0 knows nothing, 4 finds nearly everything.
-        intervals: (start, end) in seconds, where the answer is seen. Without them the scorer cannot match:
-            `framenest evaluate` gives it those of each question with `learn`.
-        seed: Of the noise.
+        intervals: (start, end) in seconds, where the answer is visible. `framenest evaluate` sets those of
+            each question with `learn`; without them the scorer cannot match.
+        seed: Seed of the noise.
 
     Example:
-        >>> NoisyTruthScorer(2, [(7.0, 8.5)]).relevance
+        >>> NoisyTruthScorer(2, ((7.0, 8.5),)).relevance
         'SNR 2, logistic, seed 0'
     """
 
     name = "noisy-truth"
-    version = "1"  # what is encoded is the same for every ratio and seed, so all share one cache
+    version = "1"  # the encoding does not depend on ratio and seed, so all share one cache
     inputs: tuple[ImageSpec, ...] = ()
 
-    def __init__(
-        self, snr: float, intervals: Sequence[tuple[float, float]] | None = None, seed: int = 0
-    ) -> None:
+    def __init__(self, snr: float, intervals: Intervals | None = None, seed: int = 0) -> None:
         self._snr, self._intervals, self._seed = snr, intervals, seed
 
     @property
     def relevance(self) -> str:
-        """How the numbers came into [0, 1]."""
+        """How scores are mapped to [0, 1]."""
         return f"SNR {self._snr:g}, logistic, seed {self._seed}"
 
     @classmethod
@@ -61,12 +57,12 @@ class NoisyTruthScorer:
             return cls(float(checkpoint))
         except ValueError as error:
             given = f"noisy-truth:{checkpoint}"
-            raise ConfigError(f"noisy truth needs its ratio, as in noisy-truth:2, not {given!r}") from error
+            raise ConfigError(f"noisy-truth needs a ratio, as in noisy-truth:2, not {given!r}") from error
 
-    def learn(self, intervals: Sequence[tuple[float, float]], seed: int = 0) -> None:
-        """From now on the truth of another question, with noise of this seed.
+    def learn(self, intervals: Intervals, seed: int = 0) -> None:
+        """Switch to another question's truth, and to the noise of this seed.
 
-        The scorer itself changes, since sessions keep it beside what it encoded.
+        This changes the scorer in place, because a session keeps it together with what it encoded.
         """
         self._intervals, self._seed = intervals, seed
 
@@ -85,14 +81,12 @@ class NoisyTruthScorer:
 
     def _score(self, seconds: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._intervals is None:
-            raise ScorerError(
-                "noisy-truth knows the answers only in `framenest evaluate recall` and ablations"
-            )
+            raise ScorerError("noisy-truth works only in `framenest evaluate`, where answers are known")
         drawn = np.interp(seconds, np.arange(len(noise)) * STEP, noise)
         return np.asarray(self._snr * inside(seconds, self._intervals) + drawn)
 
     def _noise(self, question: str, last: float) -> NDArray[np.float64]:
-        """White noise smoothed by a Gaussian in time, of unit variance; longer videos extend it."""
+        """White noise smoothed by a Gaussian, with unit variance; longer videos extend it."""
         rng = np.random.default_rng([self._seed, zlib.crc32(question.encode())])
         half = int(3 * MEMORY / STEP)
         window = np.exp(-0.5 * (np.arange(-half, half + 1) * STEP / MEMORY) ** 2)

@@ -1,34 +1,41 @@
-"""Recall: how often a selection shows the moment that answers the question."""
+"""Evidence recall: how often a selection shows the moment that answers the question; tables and plots."""
 
 from __future__ import annotations
 
+import csv
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Intervals = Sequence[tuple[float, float]]
+from framenest.config import PRESETS
+from framenest.errors import ConfigError, MissingExtra, StoreError
+from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
+from framenest.evaluation.noisy_truth import NoisyTruthScorer
+from framenest.method import cues
+from framenest.protocols import Decoder, Progress, Scorer
+from framenest.selectors import load_selector, needs_scorer
+from framenest.selectors.by_name import THUMBNAIL
+from framenest.selectors.selection import Selection
+from framenest.session import Session
+
 Floats = NDArray[np.float64]
 
 REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
 """Budgets over which the paper's tables average."""
+HORIZONS = (8, 16, 32, 64, 128, 256)
 BOOTSTRAP, SEED = 1000, 0
 SAME_LOOK = 0.995
-"""Appearance similarity above which two frames are near-duplicates."""
+"""Two frames with a higher appearance similarity are near-duplicates."""
 
-
-def inside(seconds: Floats, intervals: Intervals) -> NDArray[np.bool_]:
-    """(n,) which of the times lie in an interval, its ends included.
-
-    >>> inside(np.array([1.0, 7.5]), [(7.0, 8.0)]).tolist()
-    [False, True]
-    """
-    found = np.zeros(len(seconds), dtype=bool)
-    for start, end in intervals:
-        found |= (start <= seconds) & (seconds <= end)
-    return found
+# The rows of the paper's two ablation tables.
+_NO = [name for name in PRESETS if name.startswith("no-")]
+COMPONENTS = ("uniform", "paper", "static-weights", "evidence-only", *_NO)
+SCHEDULES = ("uniform", *(name for name in PRESETS if name not in (*_NO, "evidence-only", "residual")))
 
 
 def hit(seconds: Floats, intervals: Intervals) -> bool:
@@ -37,24 +44,24 @@ def hit(seconds: Floats, intervals: Intervals) -> bool:
 
 
 def covered(seconds: Floats, intervals: Intervals) -> float:
-    """Share of the intervals that hold a frame."""
-    return sum(hit(seconds, [interval]) for interval in intervals) / len(intervals)
+    """Share of the intervals that contain a frame."""
+    return sum(hit(seconds, (interval,)) for interval in intervals) / len(intervals)
 
 
 def first_hit(seconds_by_rank: Floats, intervals: Intervals) -> int | None:
-    """Rank, from 1, of the first frame in an interval; None where there is none."""
+    """Rank, from 1, of the first frame in an interval; None if there is none."""
     hits = inside(seconds_by_rank, intervals)
     return int(np.argmax(hits)) + 1 if hits.any() else None
 
 
 def largest_gap(seconds: Floats, duration: float) -> float:
-    """The longest stretch of the video without a frame, its ends included, as a share of its length."""
+    """The longest stretch of the video without a frame, as a share of its duration."""
     edges = np.concatenate([[0.0], np.sort(seconds), [duration]])
     return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
 
 
 def most_similar(appearance: NDArray[np.floating[Any]]) -> Floats:
-    """(K,) similarity of each frame to its most similar other; 0 for a lone one.
+    """(K,) similarity of each frame to the most similar other frame; 0 for a single frame.
 
     appearance: (K, d) unit vectors.
     """
@@ -67,25 +74,19 @@ def most_similar(appearance: NDArray[np.floating[Any]]) -> Floats:
     return nearest
 
 
-def redundancy(nearest: Floats) -> float:
-    """Mean similarity of each frame to its most similar other. nearest: (K,) as `most_similar` gives it."""
-    return float(nearest.mean())
-
-
 def near_duplicates(nearest: Floats) -> float:
-    """Share of the frames whose most similar other looks the same. nearest: (K,) as `most_similar` gives."""
+    """Share of the frames that look the same as another. nearest: (K,) from `most_similar`."""
     return float((nearest > SAME_LOOK).mean())
 
 
 def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
-    """Share of the smaller selection's frames that the larger one keeps."""
-    kept = set(larger.tolist())
-    return sum(frame in kept for frame in smaller.tolist()) / len(smaller)
+    """Share of the smaller selection's frames that the larger one contains."""
+    return float(np.isin(smaller, larger).mean())
 
 
 @dataclass
 class RecallOutcome:
-    """What one selector did on one question: measures by budget, and what does not depend on it."""
+    """Measures of one selector on one question, by budget and overall."""
 
     by_budget: dict[int, dict[str, float | None]] = field(default_factory=dict)
     first_hit: int | None = None
@@ -101,7 +102,7 @@ def objective(hits: Mapping[int, float], weights: Mapping[int, float]) -> float:
 
 
 def interval_of_mean(values: Floats) -> tuple[float, float]:
-    """95 % bootstrap interval of a mean over questions; the same draws every time.
+    """95 % bootstrap interval of a mean over questions, with a fixed seed.
 
     For a paired difference, pass the differences.
     """
@@ -111,13 +112,13 @@ def interval_of_mean(values: Floats) -> tuple[float, float]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Over the questions for which there is a value."""
-    there = [value for value in values if value is not None]
-    return float(np.mean(there)) if there else None
+    """Over the values that are not None; None if there are none."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def by_question(outcomes: Sequence[RecallOutcome], budget: int, name: str, seeds: int = 1) -> Floats:
-    """(n,) a measure of each question, the mean over its seeds. outcomes: question by question."""
+    """(n,) a measure of each question, averaged over its seeds. outcomes: question by question."""
     values = np.array([outcome.by_budget[budget][name] for outcome in outcomes], dtype=np.float64)
     means: Floats = values.reshape(-1, seeds).mean(axis=1)
     return means
@@ -131,7 +132,6 @@ def summarise(
     outcomes: question by question, each with all its seeds. Intervals are over questions.
     """
     budgets = list(outcomes[0].by_budget)
-    weights = weights or dict.fromkeys(budgets, 1.0)
     summary: dict[str, Any] = {}
     for budget in budgets:
         rows = [outcome.by_budget[budget] for outcome in outcomes]
@@ -141,17 +141,227 @@ def summarise(
     hits = {budget: summary[str(budget)]["hit"] for budget in budgets}
     ranked = all(outcome.ranked for outcome in outcomes)
     ranks = [outcome.first_hit for outcome in outcomes if outcome.first_hit is not None]
-    regimes = {
-        name: float(np.mean([hits[k] for k in group]))
-        for name, group in REGIMES.items()
-        if all(k in hits for k in group)
-    }
     summary["all"] = {
-        "objective": objective(hits, weights),
-        **regimes,
-        "mean_first_hit": float(np.mean(ranks)) if ranks and ranked else None,
+        "objective": objective(hits, weights or dict.fromkeys(budgets, 1.0)),
+        **{
+            name: float(np.mean([hits[k] for k in group]))
+            for name, group in REGIMES.items()
+            if all(k in hits for k in group)
+        },
+        "mean_first_hit": _mean(ranks) if ranked else None,
         "found": len(ranks) / len(outcomes) if ranked else None,
-        "candidates": float(np.mean([outcome.candidates for outcome in outcomes])),
-        "seconds": float(np.mean([outcome.seconds for outcome in outcomes])),
+        "candidates": _mean([outcome.candidates for outcome in outcomes]),
+        "seconds": _mean([outcome.seconds for outcome in outcomes]),
     }
     return summary
+
+
+def evaluate(
+    questions: Sequence[GroundedQuestion],
+    selectors: Sequence[str],
+    budgets: Sequence[int],
+    session: Session,
+    *,
+    weights: Mapping[int, float] | None = None,
+    seeds: int = 1,
+    progress: Progress = lambda *_: None,
+) -> dict[str, Any]:
+    """Evidence recall of selectors on a question set.
+
+    Args:
+        questions: Questions with known intervals (`load_questions`).
+        selectors: As `load_selector` takes them: "mec", "mec:no-zoom", "aks", "file:PATH", …
+        budgets: Numbers of frames.
+        session: With the scorer.
+        weights: Weight of each budget in the objective; equal by default.
+        seeds: Number of noise draws of `noisy-truth`, averaged for each question.
+        progress: Called as progress(stage, done, total).
+
+    Returns:
+        {"questions": n, "seeds": n, "selectors": {name: summary}}, with the summaries of `summarise`.
+
+    Example:
+        >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
+        >>> found = evaluate([asked], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
+        >>> found["selectors"]["mec"]["8"]["hit"]
+        1.0
+    """
+    specs = {name: name for name in selectors}
+    outcomes = collect(questions, specs, budgets, session, seeds=seeds, progress=progress)
+    return {
+        "questions": len(questions),
+        "seeds": seeds,
+        "selectors": {name: summarise(rows, weights, seeds) for name, rows in outcomes.items()},
+    }
+
+
+def ablations(
+    questions: Sequence[GroundedQuestion], session: Session, *, progress: Progress = lambda *_: None
+) -> dict[str, Any]:
+    """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
+    budgets = [k for group in REGIMES.values() for k in group]
+    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS if name != "residual"}
+    rows = {}
+    for name, outcomes in collect(questions, specs, budgets, session, progress=progress).items():
+        summary = summarise(outcomes)
+        average = float(np.mean([summary[str(k)]["hit"] for k in budgets]))
+        rows[name] = {regime: summary["all"][regime] for regime in REGIMES} | {"average": average}
+    horizons: dict[str, dict[str, float]] = {}
+    for horizon in HORIZONS:
+        served = [k for k in budgets if k <= horizon]
+        spec = {"mec": f"mec:horizon={horizon}"}
+        summary = summarise(collect(questions, spec, served, session, progress=progress)["mec"])
+        horizons[str(horizon)] = {str(k): summary[str(k)]["hit"] for k in served}
+    return {
+        "questions": len(questions),
+        "components": {name: rows[name] for name in COMPONENTS},
+        "schedules": {name: rows[name] for name in SCHEDULES},
+        "horizons": horizons,
+    }
+
+
+def collect(
+    questions: Sequence[GroundedQuestion],
+    specs: Mapping[str, str],
+    budgets: Sequence[int],
+    session: Session,
+    *,
+    seeds: int = 1,
+    progress: Progress = lambda *_: None,
+) -> dict[str, list[RecallOutcome]]:
+    """Measure every selector on every question.
+
+    Args:
+        questions: Questions with known intervals.
+        specs: Selectors by label.
+        budgets: Numbers of frames.
+        session: With the scorer; a `NoisyTruthScorer` learns each question's intervals.
+        seeds: Number of noise draws of `noisy-truth`.
+        progress: Called as progress(stage, done, total).
+
+    Returns:
+        By label, the outcomes in the order of the questions, each with all its seeds.
+
+    Raises:
+        ConfigError: Several seeds for a scorer without noise, or a timeline for a scorer that needs images.
+    """
+    outcomes: dict[str, list[RecallOutcome]] = {name: [] for name in specs}
+    scorer = session.scorer if any(needs_scorer(spec) for spec in specs.values()) else None
+    noisy = scorer if isinstance(scorer, NoisyTruthScorer) else None
+    if seeds > 1 and noisy is None:
+        raise ConfigError("several seeds need noisy truth: --scorer noisy-truth:SNR")
+    if scorer is not noisy and any(asked.duration is not None for asked in questions):
+        raise ConfigError("a timeline has no images to score: use --scorer noisy-truth:SNR")
+    selectors = {name: load_selector(spec, session) for name, spec in specs.items()}
+    previous: str | None = None
+    for done, asked in enumerate(questions):
+        progress("questions", done, len(questions))
+        if asked.duration is not None and asked.video != previous:
+            session.forget()  # making a timeline again is faster than keeping hundreds
+        previous = asked.video
+        video = session.open(asked.source)
+        entry = replace(asked, intervals=asked.intervals_in(video), moments=())
+        for seed in range(seeds):
+            if noisy is not None:
+                noisy.learn(entry.intervals, seed)
+            for name, selector in selectors.items():
+                began = time.perf_counter()
+                selection = selector.select(video, entry.question, budgets)
+                spent = time.perf_counter() - began
+                seen_by = scorer if needs_scorer(specs[name]) else None  # then its frames are decoded already
+                outcomes[name].append(_judge(selection, entry, video, session, seen_by, spent))
+    progress("questions", len(questions), len(questions))
+    return outcomes
+
+
+def _judge(
+    selection: Selection,
+    entry: GroundedQuestion,
+    video: Decoder,
+    session: Session,
+    scorer: Scorer | None,
+    spent: float,
+) -> RecallOutcome:
+    """All measures of one selection; those of appearance are None for a timeline."""
+    outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
+    if entry.duration is None:
+        chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
+        seen = session.features(video, scorer, THUMBNAIL).see(chosen, "selected frames")
+        looks = cues.encode(seen.thumbnails).astype(np.float64)
+    for budget, prefix in selection.prefixes.items():
+        half = selection.prefixes.get(budget // 2)
+        nearest = most_similar(looks[np.isin(seen.frames, prefix.frames)]) if entry.duration is None else None
+        outcome.by_budget[budget] = {
+            "hit": float(hit(prefix.seconds, entry.intervals)),
+            "covered": covered(prefix.seconds, entry.intervals),
+            "largest_gap": largest_gap(prefix.seconds, selection.video.duration),
+            "redundancy": None if nearest is None else float(nearest.mean()),
+            "near_duplicates": None if nearest is None else near_duplicates(nearest),
+            "nesting": nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
+            "frames": float(len(prefix)),
+        }
+    *_, largest = selection.prefixes.values()
+    if largest.ranks is not None:
+        outcome.ranked = True
+        outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
+    return outcome
+
+
+def write_csv(result: dict[str, Any], path: str | Path) -> None:
+    """One row per selector and budget."""
+    rows = [
+        {"selector": name, "budget": budget, **measures}
+        for name, summary in result["selectors"].items()
+        for budget, measures in summary.items()
+        if budget != "all"
+    ]
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def plotting() -> Any:
+    """matplotlib's pyplot. Call it before a long run that ends in a plot."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtra("plots", "matplotlib") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Plot recall over budgets with its confidence band, and recall over seconds, as PNG, SVG or PDF."""
+    pyplot = plotting()
+    figure, (by_budget, by_time) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for name, summary in result["selectors"].items():
+        budgets = [int(k) for k in summary if k != "all"]
+        hits, low, high = ([summary[str(k)][m] for k in budgets] for m in ("hit", "hit_low", "hit_high"))
+        (line,) = by_budget.plot(budgets, hits, marker="o", markersize=4, label=name)
+        by_budget.fill_between(budgets, low, high, color=line.get_color(), alpha=0.08)
+        at = (max(summary["all"]["seconds"], 1e-3), summary["all"]["objective"])
+        by_time.scatter(*at, color=line.get_color(), s=40)
+        by_time.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
+    by_budget.set_xscale("log", base=2)
+    by_budget.set_xticks(budgets, [str(k) for k in budgets])
+    by_budget.set(xlabel="frame budget K", ylabel="questions with a frame in an interval", ylim=(0, 1.02))
+    by_budget.legend(fontsize=8)
+    by_budget.grid(alpha=0.3)
+    by_time.set_xscale("log")
+    by_time.set(xlabel="seconds per question, all budgets", ylabel="mean over budgets", ylim=(0, 1.02))
+    by_time.grid(alpha=0.3)
+    figure.suptitle(f"Evidence recall over {result['questions']} questions")
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be written ({error})") from error
+    finally:
+        pyplot.close(figure)
