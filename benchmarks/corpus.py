@@ -1,24 +1,23 @@
 """Hours of video indexed per core-hour and per second, with 1 and 2 jobs, and what Ray adds.
 
-    python benchmarks/corpus.py FOOTAGE [VIDEOS] [MINUTES]
+    python benchmarks/corpus.py FOOTAGE --videos 4 --minutes 30
 
-The footage's packets are copied into VIDEOS files of MINUTES each, every one begun at another place, so
-that no two are alike; nothing is encoded. No scorer. Core-hours are processor time of all processes, which
-other work on the machine hardly changes; seconds are by the clock and include starting the workers. All
-ways take turns in one run, so that they can be compared where the machine is shared.
+Copies the footage's packets into several files, each from another starting point, so that no two are alike.
+No scorer. Core-hours are CPU time of all processes, which other work on the machine hardly changes; seconds
+are wall-clock time and include starting the workers.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import av
-from machine import write
+from clips import repeat
+from machine import options, write
 
 from framenest import IndexConfig, MECConfig
 from framenest.cache.directory import DirectoryStore
@@ -27,34 +26,8 @@ from framenest.corpus.manifest import index_groups
 from framenest.corpus.process_run import ProcessLimits, run_in_processes
 
 
-def copy_from(footage: Path, path: Path, begin: float, seconds: float) -> None:
-    """The footage's packets from the first key packet after `begin` on, over and over."""
-    with av.open(str(path), "w") as target:
-        stream, offset = None, 0
-        while True:
-            with av.open(str(footage)) as source:
-                video = source.streams.video[0]
-                stream = stream or target.add_stream_from_template(video)
-                first, length = None, 0
-                for packet in source.demux(video):
-                    if packet.dts is None:
-                        continue
-                    if first is None:
-                        if packet.pts * video.time_base < begin or not packet.is_keyframe:
-                            continue
-                        first = packet.dts
-                    length = max(length, packet.pts + packet.duration - first)
-                    packet.pts += offset - first
-                    packet.dts += offset - first
-                    if packet.dts * video.time_base >= seconds and packet.is_keyframe:
-                        return
-                    packet.stream = stream
-                    target.mux(packet)
-                offset, begin = offset + length, 0.0
-
-
 def processor_seconds() -> float:
-    """Of this process and all that come from it, living or not."""
+    """CPU seconds of this process and all its descendants, living or not."""
     ticks, parents = {}, {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -70,8 +43,7 @@ def processor_seconds() -> float:
 
 
 def run(engine: str, jobs: int, job: BatchJob, groups: list[Group]) -> dict[str, Any]:
-    """Wall and processor seconds of one run, and the hours of video it did. A Ray cluster is started
-    before the clock."""
+    """Wall and CPU seconds of one run, and the hours of video it did. Starting Ray is not counted."""
     if engine == "ray":
         import ray
 
@@ -96,7 +68,7 @@ def run(engine: str, jobs: int, job: BatchJob, groups: list[Group]) -> dict[str,
 
 
 def rerun(store: str, config: MECConfig, groups: list[Group]) -> float:
-    """Processor milliseconds per video that is finished already, in one open worker."""
+    """CPU milliseconds per video that is already indexed, in one worker."""
     work = BatchJob(config, root=store).open()
     began = time.process_time()
     for group in groups:
@@ -111,7 +83,7 @@ def main(footage: Path, videos: int, minutes: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{number}.mp4" for number in range(videos)]
         for number, path in enumerate(paths):
-            copy_from(footage, path, length * number / (videos + 1), 60 * minutes)
+            repeat(footage, path, 60 * minutes, begin=length * number / (videos + 1))
         size = sum(path.stat().st_size for path in paths)
         groups, rows = index_groups([str(path) for path in paths]), {}
         for probing in ("uniform", "keyframes"):
@@ -135,5 +107,8 @@ def main(footage: Path, videos: int, minutes: float) -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[2:]
-    main(Path(sys.argv[1]), int(given[0]) if given else 4, float(given[1]) if given[1:] else 30.0)
+    parser = options(__doc__)
+    parser.add_argument("footage", type=Path)
+    parser.add_argument("--videos", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    main(**vars(parser.parse_args()))

@@ -23,7 +23,7 @@ from typing import Any
 
 import av
 import numpy as np
-from machine import write
+from machine import options, write
 from PIL import Image
 from rich.console import Console
 from rich.table import Table
@@ -244,7 +244,10 @@ def main(footage: Path, quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--child":
+    if sys.argv[1:2] == ["--child"]:
         child(*sys.argv[2:])
     else:
-        main(Path(sys.argv[1]), "--quick" in sys.argv)
+        parser = options(__doc__)
+        parser.add_argument("footage", type=Path)
+        parser.add_argument("--quick", action="store_true", help="fewer frames; writes no result")
+        main(**vars(parser.parse_args()))

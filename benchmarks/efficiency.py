@@ -22,14 +22,13 @@ import argparse
 import contextlib
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import facts
+from machine import empty_cache, facts, options
 from rich.console import Console
 from rich.table import Table
 
@@ -63,16 +62,6 @@ class Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         self.seconds = time.perf_counter() - self._began
-
-
-@contextlib.contextmanager
-def empty_cache() -> Iterator[str]:
-    """A cache with the models of the user's own and nothing else."""
-    with tempfile.TemporaryDirectory() as folder:
-        models = DirectoryStore(cache_dir()).root / "models"
-        if models.is_dir():
-            (Path(folder) / "models").symlink_to(models, target_is_directory=True)
-        yield folder
 
 
 def questions_of(given: argparse.Namespace) -> list[Asked]:
@@ -206,7 +195,7 @@ def saved(rows: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("questions", help="a question set, or a benchmark's annotations")
     parser.add_argument("--dataset", choices=list(READERS), help="whose annotations they are")
     parser.add_argument("--category", help="only these, as long")

@@ -9,7 +9,6 @@ the one from an untouched cache. Needs Linux and the extras `server` and `test`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import resource
@@ -22,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from machine import write
+from machine import options, write
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -169,7 +168,7 @@ class Run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()

@@ -1,16 +1,15 @@
-"""What a person waits for on a machine with a GPU, before and after, in one run; BLIP-2 of the real size.
+"""What a user waits for on a machine with a GPU, with BLIP-2 of the real size.
 
-    python benchmarks/gpu_machine.py --before OTHER_CHECKOUT      both trees in turn
-    python benchmarks/gpu_machine.py                              this one alone
+    python benchmarks/gpu_machine.py                              this checkout
+    python benchmarks/gpu_machine.py --before OTHER_CHECKOUT      another one too, in the same run
 
-Weights are random, of the real sizes (benchmarks/scorers.py says why that is fair). The video is made here:
-one minute of drifting soft noise at 1080p, ten times over. Every number is of a process of its own, with file
-caches warm and bytecode written; each tree runs with its own `src` on PYTHONPATH.
+Weights are random. The video is one minute of drifting soft noise at 1080p, ten times over. Every number
+comes from its own process, with warm file caches and bytecode; each checkout runs with its own `src` on
+PYTHONPATH.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -26,8 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trees import environment
-
+# No import of a shared module here: a child must import nothing before its clock starts.
 QUESTIONS = [
     "what does the potter do after the bowls come out of the kiln ?",
     "who opens the window before it begins to rain ?",
@@ -35,9 +33,8 @@ QUESTIONS = [
     "who opens the kiln ?",
     "what comes out of the window after the rain ?",
 ]
-HERE = Path(__file__).resolve().parent
 VIDEOS = 12
-"""In the folder that is indexed."""
+"""Videos in the folder that is indexed."""
 PARTS = ("shell", "server", "load", "session", "encode", "many")
 
 
@@ -47,11 +44,11 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-# ---- what is measured in a process of its own, under either tree
+# ---- children: measured in their own processes, with the code of either checkout
 
 
 def child_imports() -> dict[str, Any]:
-    """Where loading goes: each part in the order in which it is met."""
+    """Seconds of each part of loading."""
     spent = {}
     for name in ("framenest.cli", "torch"):
         spent[f"import {name}"] = timed(lambda name=name: __import__(name))[0]
@@ -62,7 +59,7 @@ def child_imports() -> dict[str, Any]:
 
 
 def child_load(scorer: str, cache: str) -> dict[str, Any]:
-    """A scorer as a command loads it, imports included."""
+    """Loading a scorer, imports included."""
     from framenest.cache.directory import DirectoryStore
     from framenest.config import ScorerConfig
     from framenest.scorers import load_scorer
@@ -73,7 +70,7 @@ def child_load(scorer: str, cache: str) -> dict[str, Any]:
 
 
 def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
-    """One process: the model loaded, a first question, further ones; then new zoom frames by number."""
+    """One process: load the model, ask a first question, further ones; then score new zoom frames."""
     import numpy as np
 
     from framenest import MEC
@@ -122,7 +119,7 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
 
 
 def child_index(model: str, video: str, cache: str) -> dict[str, Any]:
-    """An index with features, beside decoding alone and encoding alone of the same frames."""
+    """Indexing with features, and decoding alone and encoding alone of the same frames."""
     from framenest import MEC, FrameBatch, ImageSpec
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
@@ -151,8 +148,7 @@ def child_index(model: str, video: str, cache: str) -> dict[str, Any]:
 
 
 def child_encode(model: str, cache: str) -> dict[str, Any]:
-    """Encoding alone, of noise, as a share of what a large product of matrices reaches."""
-    sys.path.insert(0, str(HERE))
+    """Encoding noise, as a share of the rate of a large matrix product."""
     import torch
 
     from framenest.cache.directory import DirectoryStore
@@ -177,9 +173,11 @@ def child_encode(model: str, cache: str) -> dict[str, Any]:
 
 
 class Tree:
-    """A checkout of this project whose code runs in processes of its own."""
+    """A checkout of this project, whose code runs in child processes."""
 
     def __init__(self, root: Path, work: Path, model: Path, duals: dict[str, Path]) -> None:
+        from machine import environment
+
         self.work, self.model, self.duals = work, model, duals
         self.work.mkdir()
         self._environment = environment(root) | {"PYTHONWARNINGS": "ignore"}
@@ -215,7 +213,7 @@ class Tree:
         return {"wall": wall, **ranking["stats"]["seconds"], "_ranks": ranks}
 
     def serve(self, videos: Path, port: int = 8641) -> tuple[str, subprocess.Popen[bytes]]:
-        """A server on this machine, once it answers: its address and its process."""
+        """The URL and the process of a server, once it answers."""
         command = [sys.executable, "-m", "framenest", "serve", "--videos", videos, "--port", port,
                    "--scorer", f"blip2:{self.model}", "--cache", self.work / "served",
                    "--data", self.work / "data", "--quiet"]  # fmt: skip
@@ -232,7 +230,7 @@ class Tree:
 
 
 class Load:
-    """The share of the GPU and of the cores that are at work, sampled."""
+    """Sampled utilisation of the GPU and the cores."""
 
     def __enter__(self) -> Load:
         self._gpu: list[float] = []
@@ -263,50 +261,21 @@ class Load:
 
 
 def _busy() -> float:
-    """Seconds of all cores together since the start, of which they were at work."""
+    """CPU seconds of all cores since the machine started."""
     user, nice, system, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def make_videos(folder: Path, minutes: int) -> Path:
-    """One of so many minutes, and a folder `many` of shorter ones, each another file."""
-    import av
-    import numpy as np
-    from PIL import Image
+    """A long video, and a folder `many` of shorter ones, each a different file."""
+    from clips import noise, repeat
 
     minute = folder / "minute.mp4"
-    coarse = np.random.default_rng(0).integers(0, 256, (74, 127, 3), dtype=np.uint8)
-    texture = np.asarray(Image.fromarray(coarse).resize((2032, 1184), Image.Resampling.BICUBIC))
-    with av.open(str(minute), "w") as container:
-        made = container.add_stream("libx264", rate=25)
-        made.width, made.height, made.pix_fmt = 1920, 1080, "yuv420p"
-        made.options = {"preset": "superfast", "crf": "23"}
-        for i in range(25 * 60):
-            left, top = i % 100, (i // 15) % 100
-            picture = np.ascontiguousarray(texture[top : top + 1080, left : left + 1920])
-            container.mux(made.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-        container.mux(made.encode(None))
-
-    def repeated(target: Path, times: int, title: str) -> None:
-        with av.open(str(target), "w") as out:
-            out.metadata["title"] = title
-            stream, offset = None, 0
-            for _ in range(times):
-                with av.open(str(minute)) as source:
-                    video = source.streams.video[0]
-                    stream = stream or out.add_stream_from_template(video)
-                    for packet in source.demux(video):
-                        if packet.dts is None:
-                            continue
-                        packet.pts, packet.dts = (packet.pts or 0) + offset, packet.dts + offset
-                        packet.stream = stream
-                        out.mux(packet)
-                    offset += int(60 / video.time_base)
-
-    repeated(folder / "long.mp4", minutes, "long")
+    noise(minute, (1920, 1080), 25 * 60, blur=16, preset="superfast", crf="23")
+    repeat(minute, folder / "long.mp4", 60 * minutes)
     (folder / "many").mkdir()
     for number in range(VIDEOS):
-        repeated(folder / "many" / f"{number}.mp4", 3, str(number))
+        repeat(minute, folder / "many" / f"{number}.mp4", 180, title=str(number))
     return folder / "long.mp4"
 
 
@@ -326,7 +295,7 @@ class Told(dict[str, Any]):
 
 
 def middle(runs: list[dict[str, Any]], seconds: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
-    """The run whose seconds are the median, with those of all; the first that failed where one did."""
+    """The median run, with the seconds of all; the first failed run if one failed."""
     failed = [run for run in runs if "failed" in run]
     if failed:
         return failed[0]
@@ -383,7 +352,7 @@ def measure(tree: Tree, video: Path, wanted: list[str], rounds: int, result: Tol
 
 
 def compared(before: list[Any], after: list[Any]) -> dict[str, Any]:
-    """How far two rankings of (frame, relevance) agree; kernels of another kind round differently."""
+    """How far two rankings of (frame, relevance) agree; other kernels round differently."""
     one, other = dict(before), dict(after)
     both = one.keys() & other.keys()
     return {
@@ -394,9 +363,9 @@ def compared(before: list[Any], after: list[Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    from machine import HERE, options, write
+
+    parser = options(__doc__)
     parser.add_argument("--before", type=Path, help="another checkout, measured in the same run")
     parser.add_argument("--minutes", type=int, default=10, help="of the video")
     parser.add_argument("--only", default=",".join(PARTS), metavar="A,B")
@@ -405,10 +374,7 @@ def main() -> None:
         "--rounds", type=int, choices=range(1, 10), default=3, help="processes for a first question, an index"
     )
     parser.add_argument("--before-rounds", type=int, choices=range(1, 10), default=1)
-    options = parser.parse_args()
-    sys.path.insert(0, str(HERE))
-    from machine import write
-
+    given = parser.parse_args()
     from scorers import random_blip2, random_dual_encoder
 
     with tempfile.TemporaryDirectory() as folder:
@@ -416,10 +382,10 @@ def main() -> None:
         model = work / "blip2"
         random_blip2(model, 224)
         duals = {name: random_dual_encoder(work / name, name) for name in ("siglip2", "clip")}
-        video = make_videos(work, options.minutes)
-        found: dict[str, Any] = {"video": {"minutes": options.minutes, "size": "1920×1080"}}
-        trees = [("before", options.before, options.before_only, options.before_rounds)]
-        trees = [*(trees if options.before else []), ("after", HERE.parent, options.only, options.rounds)]
+        video = make_videos(work, given.minutes)
+        found: dict[str, Any] = {"video": {"minutes": given.minutes, "size": "1920×1080"}}
+        trees = [("before", given.before, given.before_only, given.before_rounds)]
+        trees = [*(trees if given.before else []), ("after", HERE.parent, given.only, given.rounds)]
         for name, root, wanted, rounds in trees:
             print(name, flush=True)
             found[name] = Told(lambda: write("gpu_machine", found))

@@ -1,47 +1,24 @@
-"""How the time to index grows with the length of the video, with probes on the exact grid and on key frames.
+"""How indexing time grows with the length of a video, with probes on the exact grid and on key frames.
 
     python benchmarks/growth.py FOOTAGE
 
-The footage's packets are copied, again and again, into files of 5 minutes to 4 hours; nothing is encoded.
+Copies the footage's packets again and again into files of 5 minutes to 4 hours.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import av
-from machine import write
+from clips import repeat
+from machine import options, write
 
 from framenest import MEC, IndexConfig, MECConfig
 from framenest.cache.directory import DirectoryStore
 
 MINUTES = (5, 15, 30, 60, 120, 240)
-
-
-def repeat(footage: Path, path: Path, seconds: float) -> None:
-    """Copy the footage's video packets until the file is long enough."""
-    with av.open(str(path), "w") as target:
-        stream, offset = None, 0
-        while True:
-            with av.open(str(footage)) as source:
-                video = source.streams.video[0]
-                stream = stream or target.add_stream_from_template(video)
-                length = 0
-                for packet in source.demux(video):
-                    if packet.dts is None:
-                        continue
-                    length = max(length, packet.pts + packet.duration)
-                    packet.pts += offset
-                    packet.dts += offset
-                    if packet.dts * video.time_base >= seconds and packet.is_keyframe:
-                        return
-                    packet.stream = stream
-                    target.mux(packet)
-                offset += length
 
 
 def main(footage: Path) -> None:
@@ -75,4 +52,6 @@ def main(footage: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = options(__doc__)
+    parser.add_argument("footage", type=Path)
+    main(parser.parse_args().footage)

@@ -12,7 +12,6 @@ empty cache; on a busy machine only its CPU seconds mean something. Writes resul
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -24,10 +23,9 @@ from typing import Any
 
 import av
 import numpy as np
-from machine import write
+from machine import empty_cache, options, write
 
 from framenest import Session, open_video
-from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import GroundedQuestion, NoStore, load_questions
 from framenest.evaluation.recall import collect
@@ -117,9 +115,7 @@ def met(questions: Sequence[GroundedQuestion], duration: float, count: int) -> f
 
 def cost(spec: str, video: str, question: str) -> dict[str, Any]:
     """The first question about the video, from an empty cache, with `tags`; the model is loaded before."""
-    with tempfile.TemporaryDirectory() as folder:
-        models = DirectoryStore(cache_dir()).root / "models"
-        (Path(folder) / "models").symlink_to(models, target_is_directory=True)
+    with empty_cache() as folder:
         session = Session("tags", store=folder)
         session.scorer  # noqa: B018 - loaded before the clock starts
         selector = load_selector(spec, session)
@@ -149,7 +145,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("questions", help="a question set with videos")
     parser.add_argument("--seeds", type=int, default=4, help="draws of the noise of noisy truth")
     parser.add_argument("--file", type=Path, default=Path("two_hours.mp4"), help="where to write the video")

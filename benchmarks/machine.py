@@ -1,11 +1,15 @@
-"""What a result was measured on, and where it is written."""
+"""What the benchmarks share: a result with the machine it was measured on, caches, checkouts, options."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +17,21 @@ import av
 import numpy as np
 
 import framenest
+from framenest.cache.directory import cache_dir
 
-RESULTS = Path(__file__).parent / "results"
-
-
-def processor() -> str:
-    info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
-    return names[0] if names else platform.processor()
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+UNLIKE_USERS = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+"""Variables that are removed: without bytecode, every import compiles its module again."""
 
 
 def facts() -> dict[str, Any]:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    processors = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return {
         "command": "python " + " ".join([sys.argv[0], *(Path(a).name for a in sys.argv[1:])]),
-        "processor": processor() if Path("/proc/cpuinfo").exists() else platform.processor(),
+        "processor": processors[0] if processors else platform.processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -40,3 +45,25 @@ def write(name: str, result: dict[str, Any]) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": facts(), **result}, indent=1) + "\n")
     return path
+
+
+def options(doc: str | None) -> argparse.ArgumentParser:
+    """A parser whose --help shows a script's docstring."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+@contextmanager
+def empty_cache() -> Iterator[str]:
+    """A cache directory with the user's model files and nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = cache_dir() / "models"
+        if models.is_dir():
+            (Path(folder) / "models").symlink_to(models, target_is_directory=True)
+        yield folder
+
+
+def environment(root: Path) -> dict[str, str]:
+    """Variables for a process that runs the code of a checkout of this project."""
+    paths = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
+    inherited = {name: value for name, value in os.environ.items() if name not in UNLIKE_USERS}
+    return inherited | {"PYTHONPATH": paths}

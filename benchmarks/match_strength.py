@@ -11,14 +11,13 @@ with short videos.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import write
+from machine import options, write
 
 from framenest import MEC, Session
 from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
@@ -104,7 +103,7 @@ def verdicts(pairs: list[Pair]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("questions", type=Path)
     parser.add_argument("--videos", help="where the videos lie; default: beside the file")
     parser.add_argument("--scorer", default="tags")

@@ -1,10 +1,9 @@
-"""How much memory one worker takes at the most, from 360p to 4K, and for a day of video at 60 fps.
+"""Peak memory of one worker, from 360p to 4K, and for a day of video at 60 fps.
 
-    python benchmarks/memory.py            without a scorer, and with `tags` where its weights are here
+    python benchmarks/memory.py            without a scorer, and with `tags` if its weights are here
 
 Every number is the peak resident memory of a fresh process that does what a worker of `framenest index`
-does, with one decoder thread. The videos are made here: drifting noise, and for the day one second of tiny
-pictures again and again.
+does, with one decoder thread. The videos are drifting noise; the day is one second of tiny frames, repeated.
 """
 
 from __future__ import annotations
@@ -21,34 +20,19 @@ from typing import Any
 
 import av
 import numpy as np
-from machine import write
+from clips import noise
+from machine import empty_cache, options, write
 
 from framenest import models
-from framenest.cache.directory import DirectoryStore, cache_dir
+from framenest.cache.directory import DirectoryStore
 from framenest.corpus.batch_job import BatchJob, WorkItem
 
 SIZES = {"360p": (640, 360), "720p": (1280, 720), "1080p": (1920, 1080), "4K": (3840, 2160)}
 FRAMES = 300
 
 
-def make(path: Path, width: int, height: int) -> None:
-    """Twelve seconds of drifting noise."""
-    rng = np.random.default_rng(0)
-    texture = rng.integers(0, 256, (height + 64, width + 64, 3), dtype=np.uint8)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=25)
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        stream.options = {"preset": "ultrafast", "crf": "35", "g": "100", "refs": "4"}
-        for i in range(FRAMES):
-            picture = np.ascontiguousarray(texture[i % 64 : i % 64 + height, i // 7 : i // 7 + width])
-            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-            frame.pts, frame.time_base = i, Fraction(1, 25)
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-
-
 def make_long(path: Path, hours: float, fps: int = 60) -> None:
-    """One second of tiny pictures, its packets copied until the video is long enough."""
+    """One second of tiny frames, its packets copied until the video is long enough."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=fps)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
@@ -82,8 +66,7 @@ def child(video: str, store: str, scorer: str) -> None:
 
 
 def measure(video: Path, scorer: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "models").symlink_to(cache_dir() / "models", target_is_directory=True)
+    with empty_cache() as folder:
         command = [sys.executable, __file__, "--child", str(video), folder, scorer]
         environment = os.environ | {"FRAMENEST_THREADS": "1"}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -97,8 +80,8 @@ def main() -> None:
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         video = Path(folder) / "video.mp4"
-        for name, (width, height) in SIZES.items():
-            make(video, width, height)
+        for name, size in SIZES.items():
+            noise(video, size, FRAMES, preset="ultrafast", crf="35", g="100", refs="4")
             rows[name] = {scorer: measure(video, scorer) for scorer in scorers}
             print(name, {scorer: f"{row['peak_mib']:.0f} MiB" for scorer, row in rows[name].items()})
         make_long(video, 24)
@@ -108,4 +91,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    child(*sys.argv[2:]) if sys.argv[1:2] == ["--child"] else main()
+    if sys.argv[1:2] == ["--child"]:
+        child(*sys.argv[2:])
+    else:
+        options(__doc__).parse_args()
+        main()

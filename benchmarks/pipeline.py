@@ -1,17 +1,16 @@
-"""Where the seconds go for a first and a second question, and how much memory is used at the most.
+"""Where the seconds go for a first and a second question, and peak memory.
 
-    python benchmarks/pipeline.py VIDEO                            a long video of one's own
-    python benchmarks/pipeline.py VIDEO --before OTHER_CHECKOUT    both trees in turn, and their ratio
-    python benchmarks/pipeline.py                                  a 1080p video of one minute, made here
+    python benchmarks/pipeline.py VIDEO                            a long video
+    python benchmarks/pipeline.py VIDEO --before OTHER_CHECKOUT    both checkouts in turn, and their ratio
+    python benchmarks/pipeline.py                                  one minute of 1080p noise
 
-Every round is a process of its own with an empty cache but for `models fetch tags`, then another one that
-finds what the first has kept. With --before, each tree runs with its own `src` on PYTHONPATH, the two take
+Every round starts one process with an empty cache, after `models fetch tags`, then another one with the cache
+that the first has filled. With --before, each checkout runs with its own `src` on PYTHONPATH, the two take
 turns, and their rankings are compared bit for bit.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -21,41 +20,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import av
-import numpy as np
-from machine import write
-from trees import environment
+from clips import noise
+from machine import HERE, empty_cache, environment, options, write
 
 from framenest import MEC
-from framenest.cache.directory import DirectoryStore, cache_dir
 
-HERE = Path(__file__).resolve().parent
 QUESTIONS = ("Where is a red laptop on a table?", "When does somebody walk across the lawn?")
 
 
-def make_1080p(path: Path) -> None:
-    """One minute of drifting noise at 1080p: hard to compress, so a heavy file."""
-    rng = np.random.default_rng(0)
-    texture = rng.integers(0, 256, (1180, 2020, 3), dtype=np.uint8)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 1920, 1080, "yuv420p"
-        stream.options = {"preset": "ultrafast", "crf": "35"}
-        for i in range(25 * 60):
-            left, top = i % 100, (i // 15) % 100
-            picture = np.ascontiguousarray(texture[top : top + 1080, left : left + 1920])
-            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-            frame.pts, frame.time_base = i, Fraction(1, 25)
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-
-
 def child(video: str, store: str) -> None:
-    """One process as a user has it: the first question, then the second."""
+    """One process: the first question, then the second."""
     mec = MEC(scorer="tags", store=store)
     questions = []
     for question in QUESTIONS:
@@ -82,14 +59,12 @@ def child(video: str, store: str) -> None:
 
 
 def measure(video: str, tree: Path = HERE.parent) -> dict[str, Any]:
-    """One round of a tree: an empty cache, then the same again with what was kept."""
+    """One round of a checkout: an empty cache, then the same again with a full one."""
     load = os.getloadavg()[0]  # of the last minute, by others
-    with tempfile.TemporaryDirectory() as folder:
-        models = DirectoryStore(cache_dir()).root / "models"
-        (Path(folder) / "models").symlink_to(models, target_is_directory=True)
+    with empty_cache() as folder:
         variables = environment(tree)
         fetch = [sys.executable, "-m", "framenest", "models", "fetch", "tags", "--cache", folder, "--quiet"]
-        subprocess.run(fetch, env=variables, check=True)  # as everybody does first
+        subprocess.run(fetch, env=variables, check=True)  # as every user does first
         command = [sys.executable, __file__, "--child", video, folder]
         first, again = (
             json.loads(subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True).stdout)
@@ -105,7 +80,7 @@ def measure(video: str, tree: Path = HERE.parent) -> dict[str, Any]:
 
 
 def alternate(video: str, before: Path | None, rounds: int) -> dict[str, Any]:
-    """The round with the median first question; with `before`, beside it all rounds of both trees."""
+    """The round with the median first question; with `before`, also a comparison of both checkouts."""
     trees = {"before": before, "after": HERE.parent} if before else {"after": HERE.parent}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in trees}
     for number in range(rounds):
@@ -141,20 +116,18 @@ def _first(run: dict[str, Any]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("video", nargs="?")
     parser.add_argument("--before", type=Path, help="another checkout, measured in the same run")
     parser.add_argument("--rounds", type=int, default=1)
-    options = parser.parse_args()
-    if options.video:
-        print(write("pipeline", alternate(options.video, options.before, options.rounds)))
+    given = parser.parse_args()
+    if given.video:
+        print(write("pipeline", alternate(given.video, given.before, given.rounds)))
         return
     with tempfile.TemporaryDirectory() as folder:
         video = Path(folder) / "made_1080p.mp4"
-        make_1080p(video)
-        print(write("pipeline_1080p", alternate(str(video), options.before, options.rounds)))
+        noise(video, (1920, 1080), 25 * 60, preset="ultrafast", crf="35")
+        print(write("pipeline_1080p", alternate(str(video), given.before, given.rounds)))
 
 
 if __name__ == "__main__":

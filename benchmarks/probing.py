@@ -8,12 +8,11 @@ The file is a list of {"video", "question", "intervals": [[start, end], …]}, v
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import write
+from machine import options, write
 
 from framenest import MEC, IndexConfig, MECConfig, Ranking
 
@@ -44,4 +43,6 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = options(__doc__)
+    parser.add_argument("questions", type=Path)
+    main(parser.parse_args().questions)

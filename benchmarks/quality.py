@@ -8,7 +8,6 @@ results/quality.json, after every question set and scorer anew, and prints the t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -18,7 +17,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from machine import RESULTS, write
+from machine import RESULTS, options, write
 
 from framenest import MEC, Session
 from framenest.evaluation import recall
@@ -151,7 +150,7 @@ def difference(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("questions", help="a question set with videos")
     parser.add_argument("--videos", help="their folder; by default the file's own")
     parser.add_argument("--timelines", help="intervals without videos")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from machine import write
+from machine import options, write
 
 from framenest.config import RankingConfig
 from framenest.method.cues import encode
@@ -92,4 +92,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    options(__doc__).parse_args()
     main()

@@ -1,4 +1,4 @@
-"""What a question costs with each scorer: the first one on a video, and every further one.
+"""What a first and a further question about a video cost with each scorer.
 
     python benchmarks/scorers.py gpu                 BLIP-2 at full size with random weights, on a CUDA GPU
     python benchmarks/scorers.py cpu                 tags and an ONNX SigLIP 2 of base size, on this CPU
@@ -9,7 +9,6 @@ and full forward, batch by batch, once per question. Both get frames already at 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from machine import write
+from machine import options, write
 from PIL import Image
 
 from framenest import FrameBatch
@@ -274,9 +273,7 @@ def cpu() -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("machine", choices=("gpu", "cpu"))
     chosen = parser.parse_args().machine
     result = gpu() if chosen == "gpu" else cpu()

@@ -1,9 +1,9 @@
 """The service under load: cached prefixes with wrk, then 50 users asking on 5 indexed videos with locust.
 
-python benchmarks/serve.py VIDEO [SECONDS]      five parts are cut from VIDEO; users ask for three minutes,
-                                                then memory is watched while they go on for SECONDS (600)
+    python benchmarks/serve.py VIDEO --seconds 600
 
-Needs pip install 'framenest[bench-server]' and wrk. Server, load and wrk share this machine's cores.
+Cuts VIDEO into five parts. Users ask for three minutes, then memory is watched while they go on. Needs
+pip install 'framenest[bench-server]' and wrk. Server, load and wrk share this machine's cores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import av
-from machine import write
+from machine import empty_cache, options, write
 
 USERS, VIDEOS, CONNECTIONS, WRK_SECONDS = 50, 5, 16, 20
 WARMING = 180  # seconds of asking before memory is watched
@@ -135,19 +135,20 @@ def users(seconds: int, folder: Path, pid: int) -> dict[str, Any]:
     watch = Watch(pid)
     watch.start()
     locustfile = Path(__file__).with_name("serve_users.py")
-    command = [
-        sys.executable,
-        "-m",
-        "locust",
-        "-f",
-        str(locustfile),
-        "--headless",
-        "--only-summary",
+    command = [sys.executable, "-m", "locust", "-f", str(locustfile), "--headless", "--only-summary"]
+    whole = WARMING + seconds
+    command += [
         "--host",
         URL,
+        "-u",
+        str(USERS),
+        "-r",
+        "10",
+        "-t",
+        f"{whole}s",
+        "--csv",
+        str(folder / "locust"),
     ]
-    whole = WARMING + seconds
-    command += ["-u", str(USERS), "-r", "10", "-t", f"{whole}s", "--csv", str(folder / "locust")]
     used = sum(map(processor_seconds, family(pid)))
     done = subprocess.run(command, check=False)
     used = sum(map(processor_seconds, family(pid))) - used
@@ -182,36 +183,20 @@ def users(seconds: int, folder: Path, pid: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    video, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 600
-    with tempfile.TemporaryDirectory() as name:
+    parser = options(__doc__)
+    parser.add_argument("video", help="five parts are cut from it")
+    parser.add_argument("--seconds", type=int, default=600, help="how long memory is watched")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, empty_cache() as cache:
         folder = Path(name)
         (folder / "videos").mkdir()
-        length = cut(video, folder / "videos")
-        models = Path(os.environ.get("FRAMENEST_CACHE", Path.home() / ".cache" / "framenest")) / "models"
-        (folder / "cache").mkdir()
-        (folder / "cache" / "models").symlink_to(models, target_is_directory=True)
-        command = [
-            sys.executable,
-            "-m",
-            "framenest",
-            "serve",
-            "--quiet",
-            "--port",
-            str(PORT),
-            "--scorer",
-            "tags",
-        ]
-        command += [
-            "--videos",
-            str(folder / "videos"),
-            "--data",
-            str(folder / "data"),
-            "--cache",
-            str(folder / "cache"),
-        ]
+        length = cut(given.video, folder / "videos")
+        command = [sys.executable, "-m", "framenest", "serve", "--quiet", "--port", str(PORT)]
+        command += ["--scorer", "tags", "--videos", str(folder / "videos")]
+        command += ["--data", str(folder / "data"), "--cache", cache]
         server = subprocess.Popen(command)
         try:
-            result = measure(server.pid, seconds, folder)
+            result = measure(server.pid, given.seconds, folder)
         finally:
             server.terminate()
             server.wait()

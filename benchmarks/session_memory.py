@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import numpy as np
-from machine import write
+from machine import options, write
 
 from framenest import MEC, MECConfig, Session
 from framenest.config import IndexConfig
@@ -55,7 +55,7 @@ def curve(videos: int, memory: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--videos", type=int, default=10_000)
     parser.add_argument("--bound", type=int, help=argparse.SUPPRESS)  # MiB, in a process of its own
     asked = parser.parse_args()

@@ -13,7 +13,6 @@ written afterwards and run once. A transcript holds facts of one part only. Writ
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -23,7 +22,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-from machine import write
+from machine import options, write
 
 from framenest import ScorerConfig, Session
 from framenest.evaluation import recall
@@ -96,7 +95,7 @@ def measured(outcomes: list[recall.RecallOutcome], deaf: list[recall.RecallOutco
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("questions")
     parser.add_argument("--videos")
     parser.add_argument("--scorer", default="tags")

@@ -1,14 +1,13 @@
-"""How small entries become and what that costs: the choice behind `framenest.cache.archive`.
+"""How well cache entries compress, and how long that takes: the choice behind `framenest.cache.archive`.
 
-    python benchmarks/storage.py FOOTAGE      zstd is measured too where the package zstandard is here
+    python benchmarks/storage.py FOOTAGE      also measures zstd if the package zstandard is installed
 
-CPU seconds of this process; sizes as a share of the arrays' own bytes.
+CPU seconds; sizes as a share of the arrays' bytes.
 """
 
 from __future__ import annotations
 
 import lzma
-import sys
 import tempfile
 import time
 import zlib
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import write
+from machine import options, write
 
 from framenest.cache.directory import DirectoryStore
 from framenest.corpus.batch_job import BatchJob, WorkItem
@@ -28,7 +27,7 @@ def plain(array: np.ndarray) -> np.ndarray:
 
 
 def filtered(array: np.ndarray) -> np.ndarray:
-    """What `framenest.cache.archive.squeeze` does before deflating."""
+    """The filter of `framenest.cache.archive`."""
     if array.dtype == np.uint8 and array.ndim == 4:
         return np.diff(array, axis=2, prepend=np.uint8(0))
     return np.ascontiguousarray(array.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T)
@@ -85,4 +84,6 @@ def compare(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = options(__doc__)
+    parser.add_argument("footage", type=Path)
+    main(parser.parse_args().footage)
