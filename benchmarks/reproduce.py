@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from framenest.evaluation.lmms_eval.result_file import ResultFileScores, read_result_files
+from framenest.evaluation.lmms_eval.tasks import ResultFileScores, read_result_files
 from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
 from framenest.evaluation.recall import REGIMES, plotting
 from framenest.evaluation.scores import MAIN_TABLE

@@ -29,7 +29,7 @@ ROW = {
 def fresh(monkeypatch):
     monkeypatch.setattr(atexit, "register", lambda _: None)  # no report at the tests' exit
     hook.manifest_reader.cache_clear()
-    for name in ("SELECTOR", "SCORER", "PRESET", "ON_ERROR", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
+    for name in ("SELECTOR", "SCORER", "ON_ERROR", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
         monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
 
 
@@ -291,11 +291,6 @@ def test_the_yaml_comes_before_the_environment(monkeypatch):
     assert (plain.selector, plain.scorer, plain.on_error) == ("bolt", "tags", "uniform")
     fixed = TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "selector": "aks"}})
     assert fixed.selector == "aks"
-    monkeypatch.delenv("FRAMENEST_SELECTOR")
-    monkeypatch.setenv("FRAMENEST_PRESET", "no-zoom")
-    assert TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}}).full_selector == "mec:no-zoom"
-    both = TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "selector": "mec:horizon=64"}})
-    assert both.full_selector == "mec:no-zoom+horizon=64"
     monkeypatch.setenv("FRAMENEST_FRAMES_AS", "images")
     with pytest.raises(ConfigError, match="FRAMENEST_FRAMES=K"):
         TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}})

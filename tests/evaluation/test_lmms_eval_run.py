@@ -104,10 +104,16 @@ def counted(done):
     return tuple(int(number) for number in found.groups())
 
 
-def test_two_budgets_one_selection(place, capsys):
+@pytest.fixture(scope="module")
+def runs(place):
+    """Two runs of all tasks, with four and then with eight frames."""
     first = evaluate(place, 4)
+    return first, evaluate(place, 8, name="qwen3_5")  # it passes max_frames to qwen-vl-utils, not nframes
+
+
+def test_two_budgets_one_selection(place, runs, capsys):
+    first, second = runs
     assert counted(first) == (QUESTIONS, QUESTIONS, 0)
-    second = evaluate(place, 8, name="qwen3_5")  # it asks qwen-vl-utils for max_frames instead of nframes
     assert counted(second) == (QUESTIONS, AGAIN, RANKED)
     for frames in (4, 8):
         made = scores(place, frames)
@@ -125,6 +131,7 @@ def test_two_budgets_one_selection(place, capsys):
             sys.stdout.write(f"\n--model {model}, max_num_frames={frames}\n" + "\n".join(lines) + "\n")
 
 
+@pytest.mark.usefixtures("runs")
 def test_the_scores_are_those_of_the_answers(place):
     """lmms-eval's log of samples, scored by Framenest's own metrics, gives lmms-eval's numbers."""
     from framenest.evaluation.benchmarks import READERS

@@ -11,7 +11,7 @@ import pytest
 import toy_benchmarks
 
 from framenest import ConfigError, StoreError
-from framenest.evaluation.lmms_eval.result_file import read_result_files
+from framenest.evaluation.lmms_eval.tasks import read_result_files
 from framenest.evaluation.qa_results import QaResults
 from media import numbered_video
 from scripted_server import ScriptedServer

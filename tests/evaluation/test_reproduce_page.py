@@ -23,8 +23,7 @@ import toy_benchmarks
 from framenest.cli import main
 from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval import hook, tasks
-from framenest.evaluation.lmms_eval.result_file import METRICS
-from framenest.evaluation.lmms_eval.tasks import SELECTORS, TASKS, task_name
+from framenest.evaluation.lmms_eval.tasks import METRICS, SELECTORS, TASKS, task_name
 from framenest.evaluation.scores import SCORES
 from framenest.models import CATALOGUE
 from media import numbered_video

@@ -25,7 +25,7 @@ def tasks(
 ) -> None:
     """Write the task files, and print their folder for --include_path.
 
-    K is the model's own frame argument. $FRAMENEST_SCORER, $FRAMENEST_PRESET, $FRAMENEST_ON_ERROR and
+    K is the model's own frame argument. $FRAMENEST_SCORER, $FRAMENEST_SELECTOR, $FRAMENEST_ON_ERROR and
     others set the rest (docs/lmms-eval.md).
 
     \b

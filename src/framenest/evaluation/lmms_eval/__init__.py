@@ -1,5 +1,5 @@
-"""MEC and its rivals inside lmms-eval, without a fork.
+"""MEC and other selectors inside lmms-eval, without a fork.
 
-lmms-eval finds `hook.register` through the entry point `lmms_eval.models`; the tasks that
-`framenest lmms-eval tasks` writes name the functions of `task_functions`.
+lmms-eval finds `hook.register` through the entry point `lmms_eval.models`. `framenest lmms-eval tasks` writes
+task files that name the functions of `tasks`.
 """

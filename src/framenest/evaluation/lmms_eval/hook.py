@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
@@ -28,12 +27,17 @@ from framenest.lmm.times import Pairing, sent_places, video_metadata
 from framenest.method.prefix import Prefix
 
 SUFFIX = ".framenest.json"
+MARK = "framenest"
+Element = Mapping[str, Any]
+Reader = Callable[[Element], Any]
 
 
 @dataclass(frozen=True)
 class VideoManifest:
-    """video: a path. text: what relevance is scored for. selector, scorer, on_error and
-    pairing: as in TaskSettings."""
+    """A file that stands for a video in a message: which frames of which video to show.
+
+    video: a path. text: what relevance is scored for. The other fields are as in `TaskSettings`.
+    """
 
     video: str
     text: str
@@ -43,7 +47,7 @@ class VideoManifest:
     pairing: Pairing = "pairs"
 
     def write(self) -> Path:
-        """Write it into the cache; the same manifest is always the same file."""
+        """Write it into the cache; equal manifests share one file."""
         data = asdict(self)
         name = digest(data)
         path = DirectoryStore().root / "lmms-eval" / name[:2] / f"{name}{SUFFIX}"
@@ -53,7 +57,7 @@ class VideoManifest:
 
     @classmethod
     def read(cls, path: str | Path) -> VideoManifest:
-        """A manifest that `write` wrote."""
+        """Read a manifest that `write` wrote."""
         try:
             return cls(**json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass")))
         except (OSError, ValueError, TypeError) as error:
@@ -61,9 +65,9 @@ class VideoManifest:
 
 
 class ManifestReader:
-    """Frames of manifests, selected once and kept; counts what it did.
+    """Selects the frames of manifests, through the selection cache.
 
-    counts: requests by how they were served, "made", "found" or "uniform".
+    counts: requests by how they were served: "made", "found" or "uniform".
     """
 
     def __init__(self) -> None:
@@ -74,8 +78,7 @@ class ManifestReader:
     def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
         """The frames of a manifest at a budget; one thread selects at a time.
 
-        A selection that fails ends the run, or is replaced by uniform frames and counted where the
-        manifest says on_error = uniform.
+        If selection fails, raises the error, or returns uniform frames if the manifest says so.
         """
         with self._lock:
             kept = self._kept.setdefault(manifest.scorer, SelectionCache(manifest.scorer))
@@ -92,7 +95,7 @@ class ManifestReader:
             return prefix
 
     def report(self) -> None:
-        """Say on stderr what was done, in one line; nothing where nothing was."""
+        """Print one line of counts to stderr, if there were requests."""
         made, found, uniform = (self.counts[name] for name in ("made", "found", "uniform"))
         if self.counts:
             replaced = f"; {uniform} REPLACED BY UNIFORM FRAMES" if uniform else ""
@@ -104,7 +107,7 @@ class ManifestReader:
 
 @cache
 def manifest_reader() -> ManifestReader:
-    """The reader of this process, which lmms-eval's functions share; it reports at exit."""
+    """The reader of this process; it reports at exit."""
     reader = ManifestReader()
     atexit.register(reader.report)
     return reader
@@ -114,20 +117,18 @@ def _say(text: str) -> None:
     print(f"framenest: {text}", file=sys.stderr)  # noqa: T201 - lmms-eval's own terminal
 
 
-Element = Mapping[str, Any]
-Reader = Callable[[Element], Any]
-MARK = "framenest"
-
-
 def register() -> list[Any]:
-    """Entry point `lmms_eval.models`: hook every reader of qwen-vl-utils; no models of its own."""
+    """Entry point `lmms_eval.models`: hook every reader of qwen-vl-utils. Registers no models."""
     if (vision_process := _vision_process()) is not None:
-        hook_readers(vision_process)
+        readers = vision_process.VIDEO_READER_BACKENDS
+        for name, reader in readers.items():
+            if not hasattr(reader, MARK):
+                readers[name] = with_manifests(reader)
     return []
 
 
 def _vision_process() -> ModuleType | None:
-    """None without qwen-vl-utils: models that do not use it still run; a task of Framenest asks for it."""
+    """None without qwen-vl-utils: models that do not use it still run."""
     try:
         from qwen_vl_utils import vision_process
     except ImportError:
@@ -136,27 +137,18 @@ def _vision_process() -> ModuleType | None:
     return found
 
 
-def hook_readers(vision_process: ModuleType) -> None:
-    """Put `with_manifests` before every reader, whichever of them is in force now or later."""
-    readers: MutableMapping[str, Reader] = vision_process.VIDEO_READER_BACKENDS
-    for name, reader in readers.items():
-        if not hasattr(reader, MARK):
-            readers[name] = with_manifests(reader)
-
-
 def is_hooked() -> bool:
-    """Whether a manifest in a message will be understood."""
+    """Whether every reader of qwen-vl-utils understands manifests."""
     found = _vision_process()
     return found is not None and all(hasattr(r, MARK) for r in found.VIDEO_READER_BACKENDS.values())
 
 
 @contextmanager
 def ending_the_run() -> Iterator[None]:
-    """Errors leave as SystemExit.
+    """Turn errors into SystemExit.
 
-    qwen-vl-utils answers any Exception of a reader by trying torchvision's, and lmms-eval answers one by
-    going on to its end with exit code 0. A failed selection is neither a reason to read other frames nor
-    a success.
+    After an Exception in a reader, qwen-vl-utils tries torchvision's reader, and lmms-eval goes on and exits
+    with 0. A failed selection must do neither.
     """
     try:
         yield
@@ -167,7 +159,7 @@ def ending_the_run() -> Iterator[None]:
 
 
 def with_manifests(reader: Reader) -> Reader:
-    """A reader that also reads manifests."""
+    """Wrap a reader so that it also reads manifests."""
 
     @functools.wraps(reader)
     def read(element: Element) -> Any:
@@ -182,7 +174,7 @@ def with_manifests(reader: Reader) -> Reader:
 
 
 def budget_of(element: Element) -> int:
-    """K: the model's own frame argument, as it reaches the reader.
+    """K: the model's own frame argument, as the reader receives it.
 
     >>> budget_of({"video": "…", "max_frames": 32, "fps": 2.0})
     32
@@ -191,27 +183,23 @@ def budget_of(element: Element) -> int:
         if element.get(name):
             return int(element[name])
     raise BudgetError(
-        "the model does not say how many frames it takes; set the model's frame argument: max_num_frames=K, "
-        "or nframes=K"
+        "the number of frames is unknown; set the model's frame argument: max_num_frames=K, or nframes=K"
     )
 
 
 def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
-    """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return.
+    """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return them.
 
-    Frames come twice where the pairing wants it: a lone one always, since a Qwen3-VL processor refuses one.
+    The pairing may repeat frames. A single frame is always repeated, because Qwen3-VL's processor refuses
+    a video of one frame.
     """
     import torch
 
     manifest = VideoManifest.read(element["video"])
     prefix = manifest_reader().frames(manifest, budget_of(element))
     places = sent_places(manifest.pairing, prefix.seconds.tolist())
-    pictures = np.stack([np.asarray(picture) for picture in pictures_of(prefix, manifest.video)])
-    frames = torch.from_numpy(np.ascontiguousarray(pictures[places].transpose(0, 3, 1, 2)))
+    # A cached ranking may name an older path of the video.
+    images = np.stack([np.asarray(image) for image in prefix.images(video=manifest.video, progress=False)])
+    frames = torch.from_numpy(np.ascontiguousarray(images[places].transpose(0, 3, 1, 2)))
     metadata = video_metadata(prefix, places) | {"video_backend": MARK}
     return frames, metadata, len(frames) / max(prefix.video.duration, 1e-6)
-
-
-def pictures_of(prefix: Prefix, video: str) -> list[Image.Image]:
-    """The original frames, in time order. A kept ranking may name another place than the video's own."""
-    return prefix.images(video=video, progress=False)

@@ -1,4 +1,4 @@
-"""lmms-eval tasks per selector and budget."""
+"""lmms-eval tasks: their settings, the functions that their yaml names, and the scores in result files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -16,47 +16,44 @@ import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.errors import ConfigError, MissingExtra
+from framenest.errors import ConfigError, MissingExtra, StoreError
 from framenest.evaluation.benchmarks import READERS, QueryText
-from framenest.evaluation.lmms_eval.hook import (
-    VideoManifest,
-    ending_the_run,
-    is_hooked,
-    manifest_reader,
-    pictures_of,
-)
+from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, is_hooked, manifest_reader
 from framenest.lmm.times import Pairing, marker
 from framenest.selectors import check_selector
 
-ON_ERROR = ("stop", "uniform")
-AS = ("video", "frames", "images")
+Row = Mapping[str, Any]
 NATIVE = "native"
-"""The whole video, read as the model itself reads it: for comparison, with the same prompt."""
-PAIRINGS = ("pairs", "auto", "duplicate")
+"""The whole video, read by the model's own code: for comparison, with the same prompt."""
+SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
+DURATIONS = ("short", "medium", "long")
+_ALLOWED = {
+    "benchmark": tuple(READERS),
+    "on_error": ("stop", "uniform"),
+    "pairing": ("pairs", "auto", "duplicate"),
+    "frames_as": ("video", "frames", "images"),
+}
 
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """One field per key below `framenest:` in a task's yaml; $FRAMENEST_<FIELD> where the yaml is silent.
+    """Settings of a task: the keys below `framenest:` in its yaml, or else $FRAMENEST_<KEY>.
 
-    benchmark: whose rows they are. selector: "mec", "mec:no-zoom", "aks", …, "native". preset: of MEC.
-    scorer: by name. query: the text that relevance is scored for, also by selector
-    ("question,wfs-sb=question+options"). on_error: "stop" ends the run with a message, "uniform" takes
-    evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5 fuse two frames under one
-    time; "duplicate" sends each twice, so that each keeps its own. frames_as: "video" leaves decoding to
-    the reader in qwen-vl-utils, which takes K from the model's own argument; "frames" and "images" put
-    `frames` pictures into the message, for models that read videos otherwise.
-    scorer: by name. query: the text that relevance is scored for. on_error: "stop" ends the run with a
-    message, "uniform" takes evenly spread frames instead and counts it. pairing: Qwen3-VL and Qwen3.5
-    fuse two frames under one time, all of them with "pairs", as in the paper; "auto" only those within two
-    seconds; "duplicate" sends each twice, so that each keeps its own. frames_as:
-    "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own argument;
-    "frames" and "images" put `frames` pictures into the message, for models that read videos otherwise.
+    Attributes:
+        benchmark: whose rows the task has.
+        selector: "mec", "mec:no-zoom", "aks", …, or "native".
+        scorer: by name.
+        query: the text that relevance is scored for, also by selector ("question,wfs-sb=question+options").
+        on_error: "stop" ends the run with a message, "uniform" uses uniform frames instead and counts them.
+        pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
+            only within two seconds with "auto", never with "duplicate".
+        frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
+            argument. "frames" and "images" put `frames` images into the message, for other models.
+        frames: K, if frames_as is not "video".
     """
 
     benchmark: str
     selector: str = "mec"
-    preset: str = ""
     scorer: str = "auto"
     query: str = "question"
     on_error: str = "stop"
@@ -66,7 +63,7 @@ class TaskSettings:
 
     @classmethod
     def of_task(cls, kwargs: Mapping[str, Any] | None) -> TaskSettings:
-        """From `lmms_eval_specific_kwargs`; what the yaml says comes before the environment.
+        """From `lmms_eval_specific_kwargs`; the yaml takes precedence over the environment.
 
         >>> TaskSettings.of_task({"framenest": {"benchmark": "videomme", "selector": "aks"}}).selector
         'aks'
@@ -83,12 +80,7 @@ class TaskSettings:
         return cls(**given)
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("benchmark", tuple(READERS)),
-            ("on_error", ON_ERROR),
-            ("pairing", PAIRINGS),
-            ("frames_as", AS),
-        ):
+        for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
         QueryText.parse(self.query)
@@ -99,32 +91,21 @@ class TaskSettings:
         if self.frames_as != "video" and self.frames < 1:
             raise ConfigError(f"frames_as = {self.frames_as} needs the budget: set FRAMENEST_FRAMES=K")
         if self.selector != NATIVE:
-            check_selector(self.full_selector)
-
-    @property
-    def full_selector(self) -> str:
-        """The selector with MEC's preset."""
-        name, _, own = self.selector.partition(":")
-        if not self.preset or name != "mec":
-            return self.selector
-        return "mec:" + "+".join(filter(None, (self.preset, own)))
-
-
-Row = Mapping[str, Any]
-Messages = list[dict[str, Any]]
-DURATIONS = ("short", "medium", "long")
+            check_selector(self.selector)
 
 
 @ending_the_run()
-def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> Messages:
-    """`doc_to_messages`: the frames' manifest and the question, as one turn of the user."""
-    kwargs = lmms_eval_specific_kwargs
+def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dict[str, Any]]:
+    """`doc_to_messages`: one user turn with the frames' manifest and the question."""
+    kwargs = lmms_eval_specific_kwargs or {}
     settings = TaskSettings.of_task(kwargs)
     question = READERS[settings.benchmark](doc)
+    module, _, name = str(kwargs["video_of"]).rpartition(".")  # lmms-eval's own function knows the path
+    (video,) = getattr(importlib.import_module(module), name)(doc)
     manifest = VideoManifest(
-        video=_video(doc, kwargs),
+        video=str(video),
         text=question.query(QueryText.parse(settings.query), settings.selector),
-        selector=settings.full_selector,
+        selector=settings.selector,
         scorer=settings.scorer,
         on_error=settings.on_error,
         pairing=settings.pairing,
@@ -132,7 +113,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = Non
     if settings.selector == NATIVE:
         shown = [{"type": "video", "url": manifest.video}]
     elif settings.frames_as != "video":
-        shown = _pictures(manifest, settings.frames, settings.frames_as)
+        shown = _images(manifest, settings.frames, settings.frames_as)
     elif is_hooked():
         shown = [{"type": "video", "url": str(manifest.write())}]
     else:
@@ -140,96 +121,67 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = Non
     return [{"role": "user", "content": [*shown, {"type": "text", "text": question.prompt}]}]
 
 
-def _video(doc: Row, kwargs: Mapping[str, Any] | None) -> str:
-    """Where lmms-eval keeps this row's video: its own task knows."""
-    module, _, name = str((kwargs or {})["video_of"]).rpartition(".")
-    (video,) = getattr(importlib.import_module(module), name)(doc)
-    return str(video)
-
-
-def _pictures(manifest: VideoManifest, budget: int, how: str) -> list[dict[str, Any]]:
-    """The frames themselves: as one video without times, or as images, each after its second."""
+def _images(manifest: VideoManifest, budget: int, frames_as: str) -> list[dict[str, Any]]:
+    """The frames themselves: as one video without times, or as images, each after its time."""
     prefix = manifest_reader().frames(manifest, budget)
-    pictures = pictures_of(prefix, manifest.video)
-    if how == "frames":
-        return [{"type": "video", "url": pictures}]
+    images = prefix.images(video=manifest.video, progress=False)
+    if frames_as == "frames":
+        return [{"type": "video", "url": images}]
     shown: list[dict[str, Any]] = []
-    for second, picture in zip(prefix.seconds.tolist(), pictures, strict=True):
-        shown += [{"type": "text", "text": marker(second)}, {"type": "image", "url": picture}]
+    for second, image in zip(prefix.seconds.tolist(), images, strict=True):
+        shown += [{"type": "text", "text": marker(second)}, {"type": "image", "url": image}]
     return shown
 
 
-def text(doc: Row, lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
-    """`doc_to_text`: question, choices and the paper's post-prompt."""
+def text(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> str:
+    """`doc_to_text`: question, options and the paper's instruction."""
     return READERS[TaskSettings.of_task(lmms_eval_specific_kwargs).benchmark](doc).prompt
 
 
 def no_visual(_doc: Row) -> list[Any]:
-    """`doc_to_visual` is what models without chat messages use: they would see other frames."""
+    """`doc_to_visual` serves models without chat messages, which would see other frames."""
     raise SystemExit("framenest: this task needs a chat model; leave out --force_simple")
 
 
-def short(dataset: Any) -> Any:
-    """`process_docs`: Video-MME's short videos."""
-    return _only(dataset, "short")
+def _only(part: str) -> Callable[[Any], Any]:
+    def process_docs(dataset: Any) -> Any:
+        return dataset.filter(lambda row: row["duration"] == part)
+
+    return process_docs
 
 
-def medium(dataset: Any) -> Any:
-    """`process_docs`: Video-MME's medium videos."""
-    return _only(dataset, "medium")
-
-
-def long(dataset: Any) -> Any:
-    """`process_docs`: Video-MME's long videos."""
-    return _only(dataset, "long")
-
-
-def _only(dataset: Any, part: str) -> Any:
-    return dataset.filter(lambda row: row["duration"] == part)
+short, medium, long = map(_only, DURATIONS)
+"""`process_docs`: Video-MME's short, medium and long videos."""
 
 
 def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
-    """`process_results` of Video-MME: lmms-eval's own, kept for each duration as well."""
+    """`process_results` of Video-MME: lmms-eval's own result, repeated for each duration."""
     made: dict[str, Any] = dict(_videomme().videomme_process_results(doc, results))
     (score,) = made.values()
     return made | {f"videomme_{part}": score for part in DURATIONS}
 
 
-def videomme_short(results: list[Mapping[str, Any]]) -> float:
-    """Aggregation: lmms-eval's own, over the short videos."""
-    return _of_duration(results, "short")
+def _mean_of(part: str) -> Callable[[list[Row]], float]:
+    def aggregation(results: list[Row]) -> float:
+        return float(_videomme().videomme_aggregate_results([r for r in results if r["duration"] == part]))
+
+    return aggregation
 
 
-def videomme_medium(results: list[Mapping[str, Any]]) -> float:
-    """Aggregation over the medium videos."""
-    return _of_duration(results, "medium")
-
-
-def videomme_long(results: list[Mapping[str, Any]]) -> float:
-    """Aggregation over the long videos."""
-    return _of_duration(results, "long")
-
-
-def _of_duration(results: list[Mapping[str, Any]], part: str) -> float:
-    return float(_videomme().videomme_aggregate_results([r for r in results if r["duration"] == part]))
+videomme_short, videomme_medium, videomme_long = map(_mean_of, DURATIONS)
+"""Aggregations: lmms-eval's own, over the videos of one duration."""
 
 
 def _videomme() -> Any:
     return importlib.import_module("lmms_eval.tasks.videomme.utils")
 
 
-ROWS = "framenest.evaluation.lmms_eval.tasks"
-UPSTREAM = "lmms_eval.tasks"
-SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
-
-
 @dataclass(frozen=True)
 class Task:
     """A task of lmms-eval with our frames.
 
-    name: ours is framenest_<name>. file: lmms-eval's, below its tasks, in a folder whose `utils` has
-    `video_of`, the function from a row to the video. only: a function of `task_functions` that keeps a
-    part of the data set.
+    name: ours is framenest_<name>. file: lmms-eval's yaml; the module `utils` beside it has `video_of`, the
+    function from a row to the video. only: a function of this module that keeps part of the dataset.
     """
 
     name: str
@@ -252,7 +204,7 @@ TASKS = (
 
 
 def task_name(task: Task, selector: str) -> str:
-    """What a task is called in lmms-eval.
+    """The task's name in lmms-eval.
 
     >>> task_name(TASKS[0], "mec"), task_name(TASKS[-1], "wfs-sb")
     ('framenest_videomme', 'framenest_mlvu_test_wfs_sb')
@@ -263,33 +215,32 @@ def task_name(task: Task, selector: str) -> str:
 
 
 def task_yaml(task: Task, selector: str, upstream: Path) -> str:
-    """The yaml of one task. JSON is yaml, so every value is written as JSON."""
+    """The yaml of one task. JSON is valid yaml, so values are written as JSON."""
     settings: dict[str, Any] = {"benchmark": task.benchmark}
-    if selector != "mec":  # the plain tasks are MEC's, unless the environment names another selector
+    if selector != "mec":  # the plain tasks use MEC, unless the environment names another selector
         settings["selector"] = selector
     lines = [
         f"task: {task_name(task, selector)}",
         f"include: {json.dumps(str(upstream / task.file))}",
-        f"doc_to_messages: !function {ROWS}.messages",
-        f"doc_to_text: !function {ROWS}.text",
-        f"doc_to_visual: !function {ROWS}.no_visual",
+        f"doc_to_messages: !function {__name__}.messages",
+        f"doc_to_text: !function {__name__}.text",
+        f"doc_to_visual: !function {__name__}.no_visual",
         "lmms_eval_specific_kwargs:",
         "  default:",
-        f"    video_of: {UPSTREAM}.{Path(task.file).parent}.utils.{task.video_of}",
+        f"    video_of: lmms_eval.tasks.{Path(task.file).parent}.utils.{task.video_of}",
         f"    framenest: {json.dumps(settings)}",
     ]
     if task.only:
-        lines.append(f"process_docs: !function {ROWS}.{task.only}")
+        lines.append(f"process_docs: !function {__name__}.{task.only}")
     elif task.benchmark == "videomme":  # one run, all four columns of the paper
-        lines += [f"process_results: !function {ROWS}.videomme_results", "metric_list:"]
-        lines += _metric("videomme_perception_score", f"{UPSTREAM}.videomme.utils.videomme_aggregate_results")
-        for part in DURATIONS:
-            lines += _metric(f"videomme_{part}", f"{ROWS}.videomme_{part}")
+        own = "lmms_eval.tasks.videomme.utils.videomme_aggregate_results"
+        metrics = {"videomme_perception_score": own}
+        metrics |= {f"videomme_{part}": f"{__name__}.videomme_{part}" for part in DURATIONS}
+        lines += [f"process_results: !function {__name__}.videomme_results", "metric_list:"]
+        for name, aggregation in metrics.items():
+            lines += [f"  - metric: {name}", f"    aggregation: !function {aggregation}"]
+            lines.append("    higher_is_better: true")
     return "\n".join(lines) + "\n"
-
-
-def _metric(name: str, aggregation: str) -> list[str]:
-    return [f"  - metric: {name}", f"    aggregation: !function {aggregation}", "    higher_is_better: true"]
 
 
 def write_tasks(store: DirectoryStore, selectors: Sequence[str] = SELECTORS) -> Path:
@@ -304,6 +255,92 @@ def write_tasks(store: DirectoryStore, selectors: Sequence[str] = SELECTORS) -> 
     folder = store.root / "lmms-eval-tasks" / digest(parts)[:12]
     for task in TASKS:
         for selector in selectors:
-            text = task_yaml(task, selector, upstream)
-            write_atomic(folder / f"{task_name(task, selector)}.yaml", text.encode())
+            yaml = task_yaml(task, selector, upstream)
+            write_atomic(folder / f"{task_name(task, selector)}.yaml", yaml.encode())
     return folder
+
+
+RESULT_FILES = "*_results.json"
+BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_target_canvas")
+"""Names of the argument K among lmms-eval's models."""
+METRICS: dict[str, dict[str, tuple[str, float]]] = {
+    "videomme": {
+        "overall": ("videomme_perception_score", 1),
+        **{part: (f"videomme_{part}", 1) for part in DURATIONS},
+    },
+    "videomme-v2": {
+        "nonlinear": ("videomme_v2_overall_score", 1),
+        "micro": ("videomme_v2_overall_acc", 1),
+    },
+    "longvideobench": {"overall": ("lvb_acc", 100)},
+    "mlvu": {"macro": ("mlvu_percetion_score", 1)},  # lmms-eval's spelling
+}
+"""Our scores by benchmark: lmms-eval's name, and the factor that makes it percent."""
+
+
+@dataclass(frozen=True)
+class ResultFileScores:
+    """One task of a result file: scores in percent, named as in `SCORES`."""
+
+    model: str
+    thinking: bool
+    selector: str
+    budget: int
+    dataset: str
+    scores: Mapping[str, float]
+
+
+def read_result_files(path: str | Path) -> list[ResultFileScores]:
+    """The scores of our tasks in a result file of lmms-eval, or in all below a folder, latest first.
+
+    The selector is the task's own: lmms-eval's file does not say what $FRAMENEST_SELECTOR was.
+
+    Raises:
+        StoreError: There is no such file, or no result file in the folder.
+        ConfigError: It is not a result file of lmms-eval.
+    """
+    place, files = Path(path), [Path(path)]
+    if place.is_dir():
+        files = sorted(place.rglob(RESULT_FILES), key=lambda file: file.name, reverse=True)
+    if not files:
+        raise StoreError(f"{path}: no result files of lmms-eval in this folder ({RESULT_FILES})")
+    return [scores for file in files for scores in _read_scores(file)]
+
+
+def _read_scores(file: Path) -> Iterator[ResultFileScores]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        arguments = data["config"]["model_args"] or ""
+        results, configs = data["results"], data["configs"]
+        if not isinstance(arguments, Mapping):
+            arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{file}: not a result file of lmms-eval ({error!r})") from error
+    budget = next((int(arguments[name]) for name in BUDGETS if arguments.get(name)), None)
+    thinking = str(arguments.get("enable_thinking", False)).lower() == "true"
+    model = str(arguments.get("pretrained") or arguments.get("model") or data["config"]["model"])
+    for task, numbers in results.items():
+        settings = _settings(configs.get(task, {}).get("lmms_eval_specific_kwargs"))
+        dataset = settings.get("benchmark")
+        if dataset not in READERS or budget is None:
+            continue
+        plain = {name.partition(",")[0]: value for name, value in numbers.items()}
+        part = next((part for part in DURATIONS if f"_videomme_{part}" in f"_{task}"), None)
+        found = {
+            (part if part and score == "overall" else score): factor * plain[metric]
+            for score, (metric, factor) in METRICS[dataset].items()
+            if isinstance(plain.get(metric), (int, float))
+        }
+        yield ResultFileScores(model, thinking, settings.get("selector", "mec"), budget, dataset, found)
+
+
+def _settings(kwargs: Any) -> Mapping[str, Any]:
+    """The settings below `framenest` in our task's yaml, wherever lmms-eval put them."""
+    if not isinstance(kwargs, Mapping):
+        return {}
+    if isinstance(kwargs.get("framenest"), Mapping):
+        found: Mapping[str, Any] = kwargs["framenest"]
+        return found
+    return next((inner for value in kwargs.values() if (inner := _settings(value))), {})
