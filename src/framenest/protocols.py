@@ -185,53 +185,6 @@ class Store(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class StoreEntry:
-    """One value in a store. `size` in bytes; `idle`: seconds since its last use, by the store's own clock."""
-
-    key: str
-    size: int
-    idle: float
-
-
-@runtime_checkable
-class ManagedStore(Store, Protocol):
-    """A store that can also be listed and cleaned, for `framenest index` and `framenest cache`."""
-
-    @property
-    def location(self) -> str:
-        """Directory or URL, for messages."""
-        ...
-
-    def has(self, key: str) -> bool:
-        """Whether a key has a value, without reading it."""
-        ...
-
-    def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
-        """All entries, or those of one kind, in no particular order."""
-        ...
-
-    def check(self, key: str) -> str | None:
-        """What is wrong with the value of a key; None if its checksum matches."""
-        ...
-
-    def remove(self, key: str) -> bool:
-        """Remove a value unless it is in use; returns whether it is gone."""
-        ...
-
-    def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        """Remove what killed processes left behind; returns the number of files and bytes."""
-        ...
-
-    def size(self) -> dict[str, tuple[int, int]]:
-        """Number of files and bytes of each kind."""
-        ...
-
-    def clear(self, kinds: tuple[str, ...]) -> int:
-        """Remove all values of some kinds; returns the bytes freed."""
-        ...
-
-
 @runtime_checkable
 class FrameEmbedder(Protocol):
     """A scorer that has a vector for each frame, for selectors that compare frames with one another."""

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, Store, open_video
-from framenest.cache.directory import DamagedEntry, DirectoryStore, entry_name
+from framenest.cache.directory import DamagedEntry, DirectoryStore, ManagedStore, entry_name
 from framenest.cache.eviction import collect, verify
 from framenest.cache.remote import RemoteStore
-from framenest.protocols import ManagedStore
 from media import encode_video
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))

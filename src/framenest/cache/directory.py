@@ -1,4 +1,4 @@
-"""DirectoryStore: the cache on disk."""
+"""DirectoryStore, the cache on disk, and ManagedStore, what it shares with RemoteStore."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import mmap
 import os
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from platformdirs import user_cache_path
 
@@ -19,7 +21,7 @@ from framenest.cache.files import remove_unused, share, write_atomic
 from framenest.cache.hashes import file_hash, known_hash
 from framenest.errors import CacheWarning, StoreError, VideoError
 from framenest.frames import Array
-from framenest.protocols import Store, StoreEntry
+from framenest.protocols import Store
 
 SUFFIX = ".safetensors"
 DOWNLOADS = "remote/"
@@ -49,26 +51,13 @@ def cache_dir() -> Path:
 
 
 def entry_name(key: str) -> str:
-    """Path of a key's file below the root of a store.
+    """Path of a key's file below the root of a store; downloads keep their name.
 
     >>> entry_name("index/3f2a9c")
     'index/3f/3f2a9c.safetensors'
     """
-    kind, name = key.split("/")
-    return f"{kind}/{name[:2]}/{name}{SUFFIX}"
-
-
-def unpack_or_warn(
-    data: bytes | mmap.mmap, key: str, where: str
-) -> tuple[dict[str, Any], dict[str, Array]] | None:
-    """The value of an entry; None if another version wrote it, or, with a warning, if it is damaged."""
-    try:
-        return unpack(data, key=key)
-    except OtherFormat:
-        return None
-    except DamagedFile as error:
-        warnings.warn(f"{where}: damaged cache entry, recomputing: {error}", DamagedEntry, stacklevel=3)
-        return None
+    kind, _, name = key.partition("/")
+    return key if key.startswith(DOWNLOADS) else f"{kind}/{name[:2]}/{name}{SUFFIX}"
 
 
 def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -79,14 +68,125 @@ def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str,
         warnings.warn(f"not cached for the next run: {error}", UnwritableCache, stacklevel=2)
 
 
-def _contents(file: BinaryIO) -> bytes | mmap.mmap:
-    if os.fstat(file.fileno()).st_size < MAPPED:
-        return file.read()
-    share(file)  # lasts as long as the memory map, and so as the arrays in it
-    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+@dataclass(frozen=True)
+class StoreEntry:
+    """A value in a store: its key, bytes, and seconds since its last use."""
+
+    key: str
+    size: int
+    idle: float
 
 
-class DirectoryStore:
+class ManagedStore(ABC):
+    """A store of files that can be listed and cleaned, for `framenest index` and `framenest cache`.
+
+    Subclasses say how a file is read, written, listed and removed; its path is relative to `location`.
+    """
+
+    location: str
+    """Directory or URL."""
+
+    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        data = self._read(entry_name(key), use=True)
+        try:
+            return None if data is None else unpack(data, key=key)
+        except OtherFormat:
+            return None
+        except DamagedFile as error:
+            text = f"{self.location}/{entry_name(key)}: damaged cache entry, recomputing: {error}"
+            warnings.warn(text, DamagedEntry, stacklevel=2)
+            return None
+
+    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        self._write(entry_name(key), pack_pieces(header, arrays, key=key))
+
+    def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
+        """All entries and downloads, or those of one kind, in no particular order."""
+        for path, size, idle in self._list(kind):
+            folder, _, name = path.partition("/")
+            key = f"{folder}/{PurePosixPath(name).stem}" if name.endswith(SUFFIX) else path
+            if path == entry_name(key) and not name.endswith(PART):
+                yield StoreEntry(key, size, idle)
+
+    def check(self, key: str) -> str | None:
+        """What is wrong with the value of a key; None if its checksum matches."""
+        try:
+            data = None if key.startswith(DOWNLOADS) else self._read(entry_name(key), use=False)
+            if data is not None:
+                unpack(data, key=key)
+        except (DamagedFile, StoreError) as error:
+            return str(error)
+        except OtherFormat:
+            return None
+        return None
+
+    def remove(self, key: str) -> bool:
+        """Remove a value unless it is in use; returns whether it is gone."""
+        return self._remove(entry_name(key))
+
+    def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
+        """Remove what killed processes left behind, and fingerprints of files that no longer exist.
+
+        Returns:
+            The number of files and their bytes.
+        """
+        count, freed = 0, 0
+        for path, size, idle in self._list():
+            name = path.rpartition("/")[2]
+            partial = path.startswith(DOWNLOADS) and name.endswith(PART)
+            if partial or (name.startswith(".") and name.endswith(".tmp")):
+                useless = idle >= ABANDONED
+            else:
+                useless = path.startswith("fingerprints/") and self._is_stale(path)
+            if useless and (dry_run or self._remove(path)):
+                count, freed = count + 1, freed + size
+        return count, freed
+
+    def size(self) -> dict[str, tuple[int, int]]:
+        """Number of files and bytes of each kind."""
+        files, sizes = Counter[str](), Counter[str]()
+        for path, size, _ in self._list():
+            kind = path.partition("/")[0]
+            files[kind] += 1
+            sizes[kind] += size
+        return {kind: (files[kind], sizes[kind]) for kind in sorted(files)}
+
+    @abstractmethod
+    def has(self, key: str) -> bool:
+        """Whether a key has a value, without reading it."""
+
+    @abstractmethod
+    def clear(self, kinds: tuple[str, ...]) -> int:
+        """Remove all values of some kinds; returns the bytes freed."""
+
+    @abstractmethod
+    def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
+        """The content of a file, None if it does not exist. `use`: whether this counts as using it."""
+
+    @abstractmethod
+    def _write(self, path: str, pieces: list[bytes | memoryview]) -> None:
+        """Write a file atomically."""
+
+    @abstractmethod
+    def _list(self, kind: str | None = None) -> Iterator[tuple[str, int, float]]:
+        """(path, bytes, seconds since its last use) of all files, or of those of one kind."""
+
+    @abstractmethod
+    def _remove(self, path: str) -> bool:
+        """Remove a file unless it is in use; returns whether it is gone."""
+
+    def _is_stale(self, path: str) -> bool:
+        """Whether a fingerprint's file no longer exists, or the fingerprint itself is damaged."""
+        try:
+            data = self._read(path, use=False)
+            return data is not None and not Path(unpack(data)[0]["seen"][0]).exists()
+        except (DamagedFile, KeyError, IndexError, TypeError):
+            return True
+        except (OSError, StoreError):  # no access: cannot tell
+            return False
+
+
+class DirectoryStore(ManagedStore):
     """One file per key below a directory, in 256 folders per kind; many processes may share it.
 
     Writes are atomic. No process waits for another, and a killed one leaves no lock behind. A file that is
@@ -103,105 +203,25 @@ class DirectoryStore:
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.root = Path(root).expanduser() if root is not None else cache_dir()
-
-    @property
-    def location(self) -> str:
-        return str(self.root)
+        self.location = str(self.root)
 
     def path(self, key: str) -> Path:
         """The file of an entry or a download."""
-        return self.root / (key if key.startswith(DOWNLOADS) else entry_name(key))
-
-    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        path = self.path(key)
-        try:
-            with path.open("rb") as file:
-                data = _contents(file)
-                if not 0 <= time.time() - os.fstat(file.fileno()).st_mtime < TOUCHED:
-                    with suppress(OSError):  # read-only, or not ours
-                        os.utime(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
-        return unpack_or_warn(data, key, str(path))
-
-    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        write_atomic(self.path(key), *pack_pieces(header, arrays, key=key))
+        return self.root / entry_name(key)
 
     def has(self, key: str) -> bool:
         return self.path(key).is_file()
 
-    def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
-        now = time.time()
-        for folder, path, stat in self._files(None if kind is None else (kind,)):
-            used = stat.st_mtime
-            if path.suffix == SUFFIX and path.relative_to(self.root / folder).parts[:-1] == (path.name[:2],):
-                key = f"{folder}/{path.stem}"
-            elif f"{folder}/" == DOWNLOADS and path.suffix != PART:
-                key, used = f"{DOWNLOADS}{path.name}", max(used, stat.st_atime)
-            else:
-                continue
-            yield StoreEntry(key, stat.st_size, max(0.0, now - used))
-
-    def check(self, key: str) -> str | None:
-        if key.startswith(DOWNLOADS):  # a video, which has no checksum
-            return None
-        try:
-            with self.path(key).open("rb") as file:
-                unpack(_contents(file), key=key)
-        except (FileNotFoundError, OtherFormat):  # removed meanwhile, or another version's
-            return None
-        except DamagedFile as error:
-            return str(error)
-        except OSError as error:
-            return f"cannot be read ({error.strerror})"
-        return None
-
-    def remove(self, key: str) -> bool:
-        return remove_unused(self.path(key))
-
-    def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        """Remove what killed processes left behind, and fingerprints of files that no longer exist."""
-        now, count, freed = time.time(), 0, 0
-        for kind, path, stat in self._files():
-            temporary = path.name.startswith(".") and path.suffix == ".tmp"
-            if temporary or (f"{kind}/" == DOWNLOADS and path.suffix == PART):
-                useless = now - stat.st_mtime >= ABANDONED
-            else:
-                useless = kind == "fingerprints" and path.suffix == SUFFIX and _is_stale(path)
-            if useless and (dry_run or remove_unused(path)):
-                count, freed = count + 1, freed + stat.st_size
-        return count, freed
-
-    def size(self) -> dict[str, tuple[int, int]]:
-        files, sizes = Counter[str](), Counter[str]()
-        for kind, _, stat in self._files():
-            files[kind] += 1
-            sizes[kind] += stat.st_size
-        return {kind: (files[kind], sizes[kind]) for kind in sorted(files)}
-
     def clear(self, kinds: tuple[str, ...]) -> int:
-        own = [kind for kind in kinds if not (self.root / kind).is_symlink()]  # a link leads elsewhere
-        freed = sum(stat.st_size for _, path, stat in self._files(own) if remove_unused(path))
-        for kind in own:
+        freed = 0
+        for kind in kinds:
+            if (self.root / kind).is_symlink():  # leads elsewhere
+                continue
+            freed += sum(size for path, size, _ in self._list(kind) if self._remove(path))
             for folder, _, _ in os.walk(self.root / kind, topdown=False):
                 with suppress(OSError):  # not empty
                     Path(folder).rmdir()
         return freed
-
-    def _files(self, kinds: Iterable[str] | None = None) -> Iterator[tuple[str, Path, os.stat_result]]:
-        """(kind, path, stat) of all files, or of those of some kinds, even if folders vanish meanwhile."""
-        if kinds is None:
-            kinds = sorted(path.name for path in self.root.iterdir()) if self.root.is_dir() else []
-        for kind in kinds:
-            for folder, _, names in os.walk(self.root / kind):
-                for path in (Path(folder) / name for name in sorted(names)):
-                    try:
-                        stat = path.stat()
-                    except OSError:
-                        continue
-                    yield kind, path, stat
 
     def fingerprint(self, path: str) -> str:
         """Hash of a video's whole content, cached. VideoError if it cannot be read."""
@@ -212,6 +232,38 @@ class DirectoryStore:
         """The cached fingerprint; None if the video would have to be read."""
         with _unreadable_as_video_error(path):
             return known_hash(path, self)
+
+    def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
+        try:
+            with (self.root / path).open("rb") as file:
+                stat = os.fstat(file.fileno())
+                if use and not 0 <= time.time() - stat.st_mtime < TOUCHED:
+                    with suppress(OSError):  # read-only, or not ours
+                        os.utime(self.root / path)
+                if stat.st_size < MAPPED:
+                    return file.read()
+                share(file)  # lasts as long as the memory map, and so as the arrays in it
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreError(f"{self.root / path}: cannot be read ({error.strerror})") from error
+
+    def _write(self, path: str, pieces: list[bytes | memoryview]) -> None:
+        write_atomic(self.root / path, *pieces)
+
+    def _list(self, kind: str | None = None) -> Iterator[tuple[str, int, float]]:
+        now = time.time()
+        kinds = [kind] if kind else sorted(p.name for p in self.root.iterdir()) if self.root.is_dir() else []
+        for folder, _, names in (row for each in kinds for row in os.walk(self.root / each)):
+            for path in (Path(folder) / name for name in sorted(names)):
+                with suppress(OSError):  # removed meanwhile
+                    stat = path.stat()
+                    used = stat.st_mtime if path.suffix == SUFFIX else max(stat.st_atime, stat.st_mtime)
+                    yield path.relative_to(self.root).as_posix(), stat.st_size, max(0.0, now - used)
+
+    def _remove(self, path: str) -> bool:
+        return remove_unused(self.root / path)
 
 
 @contextmanager
@@ -225,13 +277,3 @@ def _unreadable_as_video_error(path: str) -> Iterator[None]:
 def local_directory(store: Store | None) -> DirectoryStore:
     """This machine's own directory: the store itself if it is a directory, otherwise the user's cache."""
     return store if isinstance(store, DirectoryStore) else DirectoryStore()
-
-
-def _is_stale(note: Path) -> bool:
-    """Whether a fingerprint's file no longer exists, or the fingerprint itself is damaged."""
-    try:
-        return not Path(unpack(note.read_bytes())[0]["seen"][0]).exists()
-    except (DamagedFile, KeyError, IndexError, TypeError):
-        return True
-    except OSError:  # no access to the folder: cannot tell
-        return False

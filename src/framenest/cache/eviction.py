@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from framenest.cache.directory import DirectoryStore, UnwritableCache
+from framenest.cache.directory import DirectoryStore, ManagedStore, StoreEntry, UnwritableCache
 from framenest.errors import CacheWarning
 from framenest.processes import FEATURES_VARIABLE, limit_in
-from framenest.protocols import ManagedStore, Progress, Store, StoreEntry
+from framenest.protocols import Progress, Store
 from framenest.text import size_text
 
 

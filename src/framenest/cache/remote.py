@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from framenest.cache.archive import DamagedFile, OtherFormat, pack, unpack
-from framenest.cache.directory import SUFFIX, DirectoryStore, entry_name, unpack_or_warn
+from framenest.cache.directory import DirectoryStore, ManagedStore, entry_name
 from framenest.errors import FramenestError, MissingExtra, StoreError
-from framenest.frames import Array
-from framenest.protocols import StoreEntry
 from framenest.text import one_line
 
 ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
@@ -26,7 +22,7 @@ YOUNG = 86400.0
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 
-class RemoteStore:
+class RemoteStore(ManagedStore):
     """Entries at a URL that many machines share; all else stays in each machine's own cache directory.
 
     >>> store = RemoteStore("memory://library")
@@ -36,19 +32,28 @@ class RemoteStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+        self.location = url.rstrip("/")
 
-    @property
-    def location(self) -> str:
-        return self.url
+    def has(self, key: str) -> bool:
+        with self._failing("read", entry_name(key)):
+            return bool(self._system.isfile(entry_name(key)))
 
-    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        data = self._read(key)
-        return None if data is None else unpack_or_warn(data, key, f"{self.url}/{entry_name(key)}")
+    def clear(self, kinds: tuple[str, ...]) -> int:
+        sizes = {kind: size for kind, (_, size) in self.size().items() if kind in kinds}
+        with self._failing("cleared"):
+            for kind in sizes:
+                self._system.rm(kind, recursive=True)
+        return sum(sizes.values())
 
-    def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        path, data = entry_name(key), pack(header, arrays, key=key)
-        with self._failing("written", key):
+    def _read(self, path: str, *, use: bool) -> bytes | None:
+        with self._failing("read", path), suppress(FileNotFoundError, NotADirectoryError):
+            data: bytes = self._system.cat_file(path)
+            return data
+        return None
+
+    def _write(self, path: str, pieces: list[bytes | memoryview]) -> None:
+        data = b"".join(pieces)
+        with self._failing("written", path):
             protocols = self._system.fs.protocol
             if ATOMIC.intersection([protocols] if isinstance(protocols, str) else protocols):
                 self._system.pipe_file(path, data)
@@ -64,94 +69,41 @@ class RemoteStore:
                     self._system.rm_file(temporary)
                 raise
 
-    def has(self, key: str) -> bool:
-        with self._failing("read", key):
-            return bool(self._system.isfile(entry_name(key)))
+    def _list(self, kind: str | None = None) -> Iterator[tuple[str, int, float]]:
+        now, found = time.time(), {}
+        with self._failing("listed"), suppress(FileNotFoundError):
+            found = self._system.find(kind or "", detail=True)
+        for path, info in found.items():
+            yield path, int(info["size"]), max(0.0, now - _written(info))
 
-    def entries(self, kind: str | None = None) -> Iterator[StoreEntry]:
-        now = time.time()
-        for path, info in self._find(kind or ""):
-            folder, _, name = path.rpartition(SUFFIX)[0].partition("/")
-            key = f"{folder}/{name.rpartition('/')[2]}"
-            if name and path == entry_name(key):  # not a temporary file
-                yield StoreEntry(key, int(info["size"]), max(0.0, now - _written(info)))
-
-    def check(self, key: str) -> str | None:
-        try:
-            data = self._read(key)
-            if data is not None:
-                unpack(data, key=key)
-        except OtherFormat:  # never read
-            return None
-        except (DamagedFile, StoreError) as error:
-            return str(error)
-        return None
-
-    def remove(self, key: str) -> bool:
-        path = entry_name(key)
-        with self._failing("removed", key), suppress(FileNotFoundError):
+    def _remove(self, path: str) -> bool:
+        with self._failing("removed", path), suppress(FileNotFoundError):
             if time.time() - _written(self._system.info(path)) < YOUNG:
                 return False
             self._system.rm_file(path)
         return True
 
-    def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        count, freed = 0, 0
-        for path, info in self._find():
-            if path.endswith(".tmp") and time.time() - _written(info) >= YOUNG:
-                if not dry_run:
-                    with self._failing("cleaned"):
-                        self._system.rm_file(path)
-                count, freed = count + 1, freed + int(info["size"])
-        return count, freed
-
-    def size(self) -> dict[str, tuple[int, int]]:
-        files, sizes = Counter[str](), Counter[str]()
-        for entry in self.entries():
-            kind = entry.key.split("/")[0]
-            files[kind] += 1
-            sizes[kind] += entry.size
-        return {kind: (files[kind], sizes[kind]) for kind in sorted(files)}
-
-    def clear(self, kinds: tuple[str, ...]) -> int:
-        sizes = {kind: size for kind, (_, size) in self.size().items() if kind in kinds}
-        with self._failing("cleared"):
-            for kind in sizes:
-                self._system.rm(kind, recursive=True)
-        return sum(sizes.values())
-
     @cached_property
     def _system(self) -> Any:
         """The file system below the URL."""
-        system, path = file_system(self.url)
+        system, path = file_system(self.location)
         from fsspec.implementations.dirfs import DirFileSystem
 
         return DirFileSystem(path.rstrip("/"), system)
 
     @contextmanager
-    def _failing(self, done: str, key: str | None = None) -> Iterator[None]:
-        """Turns whatever the file system raises into a StoreError that names the entry."""
+    def _failing(self, done: str, path: str = "") -> Iterator[None]:
+        """Turns whatever the file system raises into a StoreError that names the file."""
         try:
             yield
         except StoreError:
             raise
         except Exception as error:
-            where = f"{self.url}/{entry_name(key)}" if key else self.url
+            where = f"{self.location}/{path}" if path else self.location
             raise StoreError(f"{where}: cannot be {done} ({one_line(error)})") from error
 
-    def _read(self, key: str) -> bytes | None:
-        with self._failing("read", key), suppress(FileNotFoundError, NotADirectoryError):
-            data: bytes = self._system.cat_file(entry_name(key))
-            return data
-        return None
-
-    def _find(self, below: str = "") -> list[tuple[str, Mapping[str, Any]]]:
-        with self._failing("listed"), suppress(FileNotFoundError):
-            return list(self._system.find(below, detail=True).items())
-        return []
-
     def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
-        return RemoteStore, (self.url,)
+        return RemoteStore, (self.location,)
 
 
 def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any, str]:

@@ -118,7 +118,7 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
     cache = common.cache
     # At an address, every machine has a directory of its own for what is not shared.
     if isinstance(cache, RemoteStore):
-        settings["url"] = cache.url
+        settings["url"] = cache.location
     else:
         settings["root"] = str(common.local.root.absolute())
     return BatchJob(scorer=None if scorer == "none" else scorer, **video_options.settings, **settings)

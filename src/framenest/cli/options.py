@@ -22,9 +22,9 @@ from framenest.progress import Bars
 from framenest.text import bytes_of, seconds_of
 
 if TYPE_CHECKING:
-    from framenest.cache.directory import DirectoryStore
+    from framenest.cache.directory import DirectoryStore, ManagedStore
     from framenest.frames import VideoInfo
-    from framenest.protocols import Decoder, ManagedStore
+    from framenest.protocols import Decoder
 
 SERVER = "server"
 """A setting that is left to the server: nothing is sent."""

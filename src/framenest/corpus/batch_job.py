@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from framenest.cache.directory import DirectoryStore, UnwritableCache, local_directory
+from framenest.cache.directory import DirectoryStore, ManagedStore, UnwritableCache, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.late_write import finish_writes
 from framenest.cache.remote import RemoteStore
@@ -23,7 +23,7 @@ from framenest.method.indexing import index_key
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, WorkerLost
-from framenest.protocols import Decoder, ManagedStore, Progress, Scorer
+from framenest.protocols import Decoder, Progress, Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_store import LargeFeatures, features_key
 from framenest.session import Session
