@@ -122,7 +122,7 @@ def test_a_full_disk_stops_a_run_that_can_keep_nothing(clip, tmp_path, monkeypat
         command = [sys.executable, "-m", "framenest", "index", *videos, "--scorer", "none", "--cache", disk]
         done = subprocess.run([*command, "--failures", failures], capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert "stopped, since nothing more can be kept" in done.stderr
+        assert "stopped because results cannot be stored" in done.stderr
         assert said in done.stderr
         assert "Traceback" not in done.stderr
         assert json.loads(failures.read_text().splitlines()[0])["error"] == "StoreError"
@@ -182,12 +182,12 @@ def test_a_clock_that_jumps_does_not_matter(clip, tmp_path):
         when = time.time() + (decade if number % 2 else -decade)
         os.utime(path, (when, when))
     again, _ = python(JUMPED, folder, store, decade).communicate()
-    assert "2 were there already" in again
+    assert "2 already done" in again
     kept = DirectoryStore(store)
     assert all(entry.idle >= 0 for entry in kept.entries())
     collect(kept, older_than=20 * 365 * 86400)
     assert not verify(kept).damaged
-    assert "2 were there already" in python(JUMPED, folder, store, 0).communicate()[0]
+    assert "2 already done" in python(JUMPED, folder, store, 0).communicate()[0]
 
 
 def test_a_read_only_cache_serves_reads(clip, tmp_path):

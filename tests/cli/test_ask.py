@@ -84,7 +84,7 @@ def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_nam
         even = json.loads(out)
         _, out, err_named = run(capsys, *common, "--selector", "mec")
         best = json.loads(out)
-    assert f"{said}frames are spread evenly" in err
+    assert f"{said}sending frames at even intervals" in err
     assert (even["selector"], [f["frame"] for f in even["frames"]]) == ("uniform", [0, 100, 199, 299])
     assert f"{said}these are the best frames there are" in err_named
     assert best["selector"] == "mec"
@@ -240,7 +240,7 @@ def test_max_tokens_becomes_a_budget(capsys, clip):
         _, out, _ = run(capsys, "ask", clip, "What?", *given, "--tokens-per-frame", 20)
         assert json.loads(out)["budget"] == 15
         tight = run(capsys, "ask", clip, "What?", *given[2:], "--max-tokens", 50)
-    assert "not even 1 frame fits" in tight[2]
+    assert "1 frame does not fit into 50 tokens" in tight[2]
 
 
 def test_times_can_be_left_out(capsys, clip):
@@ -297,11 +297,12 @@ def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
         assert said in err
         assert err.splitlines()[-1].startswith("error: ")
         assert SECRET not in out + err
-    note = "lists scripted; trying other all the same"
+    note = "lists scripted; trying other anyway"
     assert note in err
     code, _, err = run(capsys, "ask", clip, "What?", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
     assert (code, "cannot connect" in err) == (2, True)
-    assert "not several" in run(capsys, "ask", clip, "What?", "-k", 2, *LADDER, "http://127.0.0.1:9/v1")[2]
+    twice = run(capsys, "ask", clip, "What?", "-k", 2, *LADDER, "http://127.0.0.1:9/v1")[2]
+    assert "give only one of -k" in twice
 
 
 def test_the_key_is_in_no_file(capsys, clip, tmp_path, cache):

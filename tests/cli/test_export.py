@@ -77,7 +77,7 @@ def test_max_tokens_becomes_a_budget(capsys, ranking):
     assert "nothing was written; give -o FILE" in err
     code, _, err = run(capsys, "export", ranking, *fit, "100")
     assert code == 2
-    assert "not even 1 frame fits into 100 tokens" in err
+    assert "1 frame does not fit into 100 tokens" in err
     code, out, _ = run(capsys, "export", ranking, *fit, "1400", "--tokens-per-frame", "64")
     assert out.startswith("internvl: 18 frames")
     assert "not both" in run(capsys, "export", ranking, *fit, "1400", "-k", "3")[2]
@@ -91,9 +91,9 @@ def test_a_selection_fits_by_its_own_budgets(capsys, clip, tmp_path):
 
 
 def test_refusals(capsys, ranking, clip, tmp_path):
-    assert "say how many frames: -k K, or --max-tokens" in run(capsys, "export", ranking)[2]
+    assert "give the number of frames, -k K, or --max-tokens" in run(capsys, "export", ranking)[2]
     assert "takes one ranking, not 2" in run(capsys, "export", ranking, ranking, "-k", "2")[2]
-    assert "say where it goes" in run(capsys, "export", ranking, "-k", "2", "--style", "aks")[2]
+    assert "needs an output; give -o" in run(capsys, "export", ranking, "-k", "2", "--style", "aks")[2]
     free = tmp_path / "free.json"
     run(capsys, "rank", clip, "--no-question", "-o", free, *FAST)
     assert "give one with --question" in run(capsys, "export", free, "-k", "2")[2]

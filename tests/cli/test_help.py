@@ -9,7 +9,7 @@ import rich_click as click
 import framenest
 from command_line import commands, run
 from framenest.cli import app
-from framenest.cli.model_options import AnsweringModel
+from framenest.cli.option_groups import AnsweringModel
 from framenest.config import PRESETS
 from framenest.evaluation.lmms_eval.tasks import TaskSettings
 from framenest.evaluation.qa_run import QaSettings
@@ -113,12 +113,16 @@ WITHOUT_EFFECT = [
     (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (ASK, ("--ladder", "continue"), "without --budget-ladder"),
     ((*ASK, "--budget-ladder", "8"), ("--ladder", "resend"), "without --budget-ladder"),
-    (ASK, ("--pairing", "pairs"), "style openai fuse no frames"),
+    (ASK, ("--pairing", "pairs"), "style openai does not fuse frames"),
     (ASK, ("--transcript-tokens", "99"), "without --with-transcript"),
     (ASK, ("--tokens-per-frame", "99"), "for --max-tokens only"),
-    ((*QA, "--selectors", "uniform"), ("--pairing", "auto"), "style openai fuse no frames"),
+    ((*QA, "--selectors", "uniform"), ("--pairing", "auto"), "style openai does not fuse frames"),
     *(
-        ((*EXPORT, "--style", style, "-o", "-"), ("--pairing", "pairs"), f"style {style} fuse no frames")
+        (
+            (*EXPORT, "--style", style, "-o", "-"),
+            ("--pairing", "pairs"),
+            f"style {style} does not fuse frames",
+        )
         for style in ("openai", "hf-video", "internvl", "llava-onevision", "aks", "vlmevalkit")
     ),
     (EXPORT, ("--transcript-tokens", "99"), "without --with-transcript"),

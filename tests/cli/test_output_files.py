@@ -8,13 +8,7 @@ import pytest
 from command_line import commands, run
 from framenest.cache.files import write_atomic
 from framenest.cli import app
-from framenest.cli.exports import (
-    LONGEST,
-    OutputFile,
-    OutputFolder,
-    check_writable,
-    check_writable_folder,
-)
+from framenest.cli.option_types import Parsed, check_writable, check_writable_folder
 from framenest.errors import StoreError
 
 RECALL = ("evaluate", "recall", "no-questions.json", "--scorer", "tags")
@@ -64,16 +58,16 @@ def refused(capsys, command, name):
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(capsys, command):
     ending = next(Path(word).suffix for word in command if word.startswith("{}"))
     Path(f"folder{ending}").mkdir()
-    assert "(not a folder)" in refused(capsys, command, "file/below")
+    assert "(Not a directory)" in refused(capsys, command, "file/below")
     assert "is a directory" in refused(capsys, command, "folder")
-    assert "name is too long" in refused(capsys, command, "x" * 300)
+    assert "File name too long" in refused(capsys, command, "x" * 300)
 
 
 @pytest.mark.parametrize("command", FOLDERS.values(), ids=FOLDERS)
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(capsys, command):
-    assert "(not a folder)" in refused(capsys, command, "file")
-    assert "(not a folder)" in refused(capsys, command, "file/below")
-    assert "name is too long" in refused(capsys, command, "x" * 300)
+    assert "(Not a directory)" in refused(capsys, command, "file")
+    assert "(Not a directory)" in refused(capsys, command, "file/below")
+    assert "File name too long" in refused(capsys, command, "x" * 300)
 
 
 def test_every_option_for_a_file_is_tried_here():
@@ -84,12 +78,13 @@ def test_every_option_for_a_file_is_tried_here():
         tried.add((words[:2] if words[0] in ("evaluate", "models") else words[:1], words[place - 1]))
     for path, command in commands(app):
         for option in command.params:
-            if isinstance(option.type, (OutputFile, OutputFolder)) and option.param_type_name == "option":
+            writes = isinstance(option.type, Parsed) and option.type.name in ("FILE", "DIR")
+            if writes and option.param_type_name == "option":
                 assert any((path, flag) in tried for flag in option.opts), (path, option.opts)
 
 
 def test_the_longest_name_that_passes_can_be_written(tmp_path):
-    for length in range(LONGEST - 16, LONGEST + 2):
+    for length in range(239, 257):
         file = tmp_path / ("x" * length)
         try:
             check_writable(file)
@@ -106,7 +101,7 @@ def test_what_a_link_names_is_what_counts(tmp_path):
     (tmp_path / "bad").symlink_to(tmp_path / "file" / "below.json")
     assert check_writable(tmp_path / "good") == tmp_path / "good"
     for check in (check_writable, check_writable_folder):
-        with pytest.raises(StoreError, match=r"bad: cannot be written \(not a folder\)"):
+        with pytest.raises(StoreError, match=r"bad: cannot be written \(Not a directory\)"):
             check(tmp_path / "bad")
     assert not (tmp_path / "new").exists()
     assert check_writable(Path(os.devnull)) == Path(os.devnull)
@@ -115,10 +110,10 @@ def test_what_a_link_names_is_what_counts(tmp_path):
 def test_a_file_system_that_refuses_is_asked(tmp_path, monkeypatch):
     """Permissions allow everything to root; a read-only or foreign file system refuses all the same."""
 
-    def refuse(dir):  # noqa: A002
+    def refuse(**_):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("framenest.cli.exports.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("framenest.cli.option_types.tempfile.NamedTemporaryFile", refuse)
     with pytest.raises(StoreError, match=r"r.json: cannot be written \(Read-only file system\)"):
         check_writable(tmp_path / "r.json")
 

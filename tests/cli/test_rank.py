@@ -157,10 +157,10 @@ def bad_inputs(tmp_path, clip):
         "K too large": ([clip, "--no-question", "-k", "21", *FAST], "give horizon=21 (--horizon 21)"),
         "empty question": ([clip, ""], "the question is empty"),
         "no question": ([clip], "the question is empty"),
-        "two questions": ([clip, "x", "--no-question"], "not several of them"),
+        "two questions": ([clip, "x", "--no-question"], "give only one of"),
         "no questions in file": ([clip, "--questions", empty], "no questions in this file"),
         "output name too long": ([clip, "--no-question", "-o", tmp_path / ("x" * 300)], "too long"),
-        "questions not in UTF-8": ([clip, "--questions", latin], "not a text in UTF-8"),
+        "questions not in UTF-8": ([clip, "--questions", latin], "not UTF-8 text"),
         "questions not a list": ([clip, "--questions", listed], "not a JSON list of questions"),
         "unwritable output": ([clip, "--no-question", "-o", unwritable / "r.json"], "cannot be written"),
         "output is a folder": ([clip, "--no-question", "-o", folder], "is a directory"),
@@ -337,7 +337,7 @@ def test_quiet_prints_results_only(capsys, clip, table, ranking, tmp_path):
 
 def test_the_scorer_is_not_mentioned_where_none_is_used(capsys, clip, monkeypatch):
     chosen = ("table", "scorer table, the best one")
-    monkeypatch.setattr("framenest.scorers.choose", lambda _: chosen)
+    monkeypatch.setattr("framenest.cli.option_groups.choose", lambda _: chosen)
     for selector, said in (("uniform", 0), ("aks", 1)):
         _, _, err = run(capsys, "select", clip, "Where?", "--selector", selector, "-k", 4)
         assert err.count("scorer table, the best one") == said

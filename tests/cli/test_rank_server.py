@@ -124,7 +124,7 @@ def test_what_the_server_cannot_be_told_is_refused_before_any_request(capsys, cl
     code, _, err = run(capsys, "rank", clip, "Where?", "--server", "http://127.0.0.1:9", *given)
     assert (code, err) == (
         2,
-        f"error: {named}: not for --server, which ranks its own way; --server '' ranks here\n",
+        f"error: {named}: not possible with --server; --server '' ranks here\n",
     )
 
 

@@ -139,7 +139,7 @@ def test_frames_of_another_budget_are_not_mixed_in_unless_forced(capsys, ranking
     assert run(capsys, *extract, 7)[0] == 0  # a larger prefix holds the smaller
     before = sorted(folder.iterdir())
     code, _, err = run(capsys, *extract, 3)
-    assert (code, f"{folder}: holds 4 other frames already, as f0" in err, "--force" in err) == (
+    assert (code, f"{folder}: already holds 4 other frames, such as f0" in err, "--force" in err) == (
         2,
         True,
         True,

@@ -69,7 +69,7 @@ def test_one_file_is_not_that_of_many_videos(capsys, place):
         capsys, "index", "kiln.mp4", "other.mp4", "--scorer", "none", "--subtitles", "kiln.srt"
     )
     assert code == 2
-    assert "one subtitle file cannot be that of several videos" in err
+    assert "--subtitles FILE is for one video" in err
 
 
 def test_index_says_what_it_found(capsys, place, tags_store):

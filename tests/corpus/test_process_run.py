@@ -175,7 +175,7 @@ def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):
     }
     again = framenest("index", videos, "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
     assert again.returncode == 0
-    assert "0 videos done; 6 were there already" in again.stdout
+    assert "0 videos done; 6 already done" in again.stdout
     assert not (tmp_path / "failures.jsonl").exists()
 
 
@@ -241,7 +241,7 @@ def test_killed_in_the_middle_a_rerun_does_only_what_is_missing(videos, tmp_path
     assert 1 <= done < 12
     again = framenest("index", many, "--jobs", "2", *settings, cwd=tmp_path)
     assert again.returncode == 0
-    assert f"{done} were there already" in again.stdout
+    assert f"{done} already done" in again.stdout
     assert len(finished(store)) == 12
     kept = [key for key in there if key.startswith(("finished/", "index/"))]
     assert all(store.path(key).stat().st_mtime_ns == before[key] for key in kept)
@@ -273,12 +273,12 @@ def test_rank_manifest_as_a_user_has_it(videos, tmp_path):
     assert listed[2]["ranking"] is None
     assert json.loads((tmp_path / "failures.jsonl").read_text())["question"] == "Who?"
     again = framenest(*command, cwd=tmp_path)
-    assert "0 rankings done; 2 were there already; 1 failed" in again.stdout
+    assert "0 rankings done; 2 already done; 1 failed" in again.stdout
     other = framenest(*command, "--horizon", "16", cwd=tmp_path)
     assert "2 rankings done" in other.stdout
     where, when = (tmp_path / "out" / row["ranking"] for row in listed[:2])
     shutil.copy(where, when)  # a ranking of this video in the place of another question's
-    assert "1 were there already" in framenest(*command, cwd=tmp_path).stdout
+    assert "1 already done" in framenest(*command, cwd=tmp_path).stdout
     assert Ranking.load(when).question == "When?"
 
 

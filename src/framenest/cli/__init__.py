@@ -9,18 +9,7 @@ import rich_click as click
 
 import framenest
 from framenest.cache.late_write import finish_writes
-from framenest.cli import (
-    ask,
-    cache,
-    evaluate,
-    exports,
-    index,
-    lmms_eval,
-    models,
-    rank,
-    select,
-    serve,
-)
+from framenest.cli import ask, cache, evaluate, exports, many_videos, models, rank, select, serve
 from framenest.cli.terminal import fail, set_level, warnings_as_notes
 from framenest.errors import FramenestError
 from framenest.processes import loading
@@ -28,7 +17,7 @@ from framenest.processes import loading
 __all__ = ["app", "main"]
 
 
-# a blank line between paragraphs of help, and before its examples
+# A blank line between paragraphs of help, and before the examples.
 @click.rich_config({"text_paragraph_linebreaks": "\n\n", "padding_helptext_first_line": (0, 0, 1, 0)})
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
@@ -48,17 +37,28 @@ def app() -> None:
     """
 
 
-# In the order of --help.
-for _module, _name in (
-    (rank, "rank"), (exports, "show"), (exports, "report"), (exports, "extract"), (exports, "export"),
-    (ask, "ask"), (index, "index"), (select, "select"), (evaluate, "evaluate"),
-    (lmms_eval, "lmms_eval"), (serve, "serve"), (serve, "mcp"), (models, "models"), (cache, "cache"),
-):  # fmt: skip
-    app.add_command(getattr(_module, _name))
+COMMANDS = [
+    rank.rank,
+    exports.show,
+    exports.report,
+    exports.extract,
+    exports.export,
+    ask.ask,
+    many_videos.index,
+    select.select,
+    evaluate.evaluate,
+    evaluate.lmms_eval,
+    serve.serve,
+    serve.mcp,
+    models.models,
+    cache.cache,
+]
+for command in COMMANDS:  # --help lists them in this order
+    app.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; errors are one line on stderr and exit code 2."""
+    """Run the command line. An error is one line on stderr and exit code 2."""
     given = sys.argv[1:] if arguments is None else arguments
     code = 2
     set_level(0)
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
             try:
                 result = app.main(given, prog_name="framenest", standalone_mode=False)
             finally:
-                finish_writes()  # what warns then is told as a note, too
+                finish_writes()  # inside warnings_as_notes, since it may warn
         sys.exit(result if isinstance(result, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted")

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import rich_click as click
 
-from framenest.cli import model_options, options
-from framenest.cli.exports import OutputFile
-from framenest.cli.model_options import AnsweringModel, PictureOptions, SpokenLines, TokenBudget
-from framenest.cli.options import (
+from framenest.cli import options
+from framenest.cli.option_groups import (
     CHOICES,
-    Budgets,
-    ChoicesCommand,
+    AnsweringModel,
     Common,
-    SelectorName,
+    Descriptions,
+    ImageOptions,
+    ScorerChoice,
+    TokenBudget,
+    TranscriptOptions,
     VideoOptions,
-    argument,
-    option,
+    check_server,
+    refuse_pairing,
 )
+from framenest.cli.option_types import Budgets, OutputFile, SelectorName
+from framenest.cli.options import argument, option
 from framenest.cli.printing import NO_MATCH, AnswerPrinter, print_asked
-from framenest.cli.scorer_options import Descriptions, ScorerChoice
 from framenest.cli.terminal import confirm, note, print_json
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
+from framenest.frames import VideoInfo
 from framenest.lmm.ask import LADDERS, Ladder
-from framenest.lmm.ask import ask as ask_with
-from framenest.lmm.ask import rewrite as rewritten
+from framenest.lmm.ask import ask as ask_model
+from framenest.lmm.ask import rewrite as write_descriptions
+from framenest.lmm.client import Client
 from framenest.lmm.messages import check_style
 from framenest.lmm.prompt import CITE, prompt
 from framenest.method.discovery import LookFor
@@ -39,24 +43,20 @@ from framenest.selectors.by_name import MecSelector
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 
-MOST = RankingConfig().horizon
+DEFAULT_BUDGET = 16
 
 
-@click.command(cls=ChoicesCommand)
-@click.option_panel("Options")
-@click.option_panel(model_options.MODEL_PANEL)
-@click.option_panel(options.SCORER_PANEL)
-@options.from_parameters
+@options.command()
 def ask(
     *,
     video: str = argument(),
     question: str = argument(),
-    budget: int | None = option("How many frames. [default: 16]", short="-k"),
-    budget_ladder: list[int] | None = option(
-        "8,16,32: ask with the fewest, and with more only if the model cannot tell.", type=Budgets()
+    budget: int | None = option(f"Number of frames. [default: {DEFAULT_BUDGET}]", "-k"),
+    budget_ladder: Budgets | None = option(
+        "Such as 8,16,32: ask with the fewest frames, and with more if the model cannot tell."
     ),
     ladder: Ladder = option(
-        "Send each larger prefix whole, in time order, or only its new frames as another turn.",
+        "resend: send all frames of a larger budget. continue: send only the new ones as another turn.",
         type=click.Choice(LADDERS),
         default="resend",
     ),
@@ -64,29 +64,26 @@ def ask(
     choices: tuple[str, ...] = CHOICES,
     descriptions: Descriptions,
     rewrite: bool = option(
-        "First have the model write two to four descriptions of what to look for: one short call without "
-        "pictures. They come beside those of --look-for."
+        "First let the model write two to four descriptions of what to look for, in addition to --look-for: "
+        "one short call without images."
     ),
-    output: Path | None = option(
-        "Also write the ranking here as JSON, for show, report and extract.", short="-o", type=OutputFile()
-    ),
-    as_json: bool = option("Print one JSON object instead of streaming.", flag="--json"),
+    output: OutputFile | None = option("Also write the ranking as JSON, for show, report and extract.", "-o"),
+    as_json: bool = option("Print one JSON object instead of streaming.", "--json"),
     model: AnsweringModel,
-    selector: str | None = option(
-        "What chooses the frames. [default: mec; uniform where nothing in the video clearly matches]",
-        type=SelectorName(),
+    selector: SelectorName | None = option(
+        "Frame selector. [default: mec; uniform if nothing in the video clearly matches]"
     ),
-    pictures: PictureOptions,
-    spoken: SpokenLines,
+    images: ImageOptions,
+    transcript: TranscriptOptions,
     video_options: VideoOptions,
     scorer: ScorerChoice,
     common: Common,
 ) -> None:
-    """Ask a multimodal model a QUESTION about VIDEO: choose the frames, send them with their times.
+    """Ask a multimodal model a QUESTION about VIDEO: select the frames, send them with their times.
 
-    The server is any that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, Ollama, hosted ones. The
-    answer is streamed; the frames whose times it cites are listed below it. The API key is read from the
-    environment and written nowhere.
+    Works with any OpenAI-compatible server: vLLM, SGLang, llama.cpp, Ollama, hosted ones. The answer is
+    streamed; the frames whose times it cites are listed below it. The API key is read from the environment
+    and never written anywhere.
 
     \b
     framenest ask kiln.mp4 "What happens after firing?" -k 16 -o kiln.json \\
@@ -97,37 +94,34 @@ def ask(
       --rewrite --with-transcript --base-url …
     """
     if sum(given is not None for given in (budget, budget_ladder, token_budget.max_tokens)) > 1:
-        raise ConfigError("give one of -k, --budget-ladder and --max-tokens, not several")
-    check_style(model.style, pictures.pairing, grows=ladder == "continue" and len(budget_ladder or ()) > 1)
-    if len(budget_ladder or ()) < 2:
+        raise ConfigError("give only one of -k, --budget-ladder and --max-tokens")
+    climbs = len(budget_ladder or ()) > 1
+    check_style(model.style, images.pairing, grows=ladder == "continue" and climbs)
+    if not climbs:
         options.refuse("frames are sent once without --budget-ladder 8,16,32", "ladder")
-    model_options.refuse_pairing(model.style)
-    budgets = budget_ladder or [16 if budget is None else budget]
+    if rewrite and selector not in (None, MecSelector.name):
+        raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
+    refuse_pairing(model.style)
+    budgets = budget_ladder or [DEFAULT_BUDGET if budget is None else budget]
     printer = AnswerPrinter()
     with model.client(may_think=False) as client:
-        model_options.greet(client)
+        check_server(client)
         with common.bars() as bars:
             opened = video_options.open(video, common)
             if token_budget.max_tokens is not None:
-                text = "\n".join([prompt(question, choices), *([] if choices else [CITE])]) + spoken.room
-                every = range(1, MOST + 1)
-                budgets = [token_budget.frames(opened.info, model.style, pictures, every, text)]
+                text = prompt(question, choices) + ("" if choices else f"\n{CITE}") + transcript.placeholder
+                possible = range(1, RankingConfig().horizon + 1)
+                budgets = [token_budget.frames(opened.info, model.style, images, possible, text)]
             session = scorer.session(common, bars, [selector or "mec"])
-            said = spoken.settings(session.transcript(opened) if spoken.with_transcript else None)
-            look_for = descriptions.given()
-            if rewrite and selector not in (None, MecSelector.name):
-                raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
-            if rewrite:
-                written = rewritten(client, opened.info, question, choices)
-                texts = (*descriptions.look_for, *written.texts)
-                look_for = replace(written, texts=texts)
-                note(f"looking for: {'; '.join(texts)}")
-            chosen = _choose(selector, session, opened, question, budgets, look_for)
+            sent = transcript.settings(session.transcript(opened) if transcript.with_transcript else None)
+            given = (opened.info, question, choices, descriptions)
+            look_for = _rewrite(client, *given) if rewrite else descriptions.given()
+            selected = _select(selector, session, opened, question, budgets, look_for)
         if output is not None:
-            chosen.save(output)
-        asked = ask_with(
+            selected.save(output)
+        asked = ask_model(
             client,
-            chosen,
+            selected,
             question,
             budgets,
             options=choices,
@@ -137,22 +131,36 @@ def ask(
             progress=common.bars(),
             on_text=None if as_json else printer,
             on_step=printer.end,
-            **pictures.settings,
-            **said,
+            **images.settings,
+            **sent,
         )
     if as_json:
-        who = "mec" if isinstance(chosen, Ranking) else chosen.selector
-        about = {"video": opened.info.path, "selector": who, "scorer": chosen.scorer}
-        where: dict[str, object] = {"base_url": client.base_url, "options": list(choices)}
-        where |= {} if look_for is None else {"look_for": look_for.to_json()}
-        print_json(json.dumps(asked.to_json() | about | where, ensure_ascii=False) + "\n")
-    else:
-        print_asked(asked)
-        if output is not None:
-            confirm("written to", str(output))
+        data = asked.to_json() | {
+            "video": opened.info.path,
+            "selector": "mec" if isinstance(selected, Ranking) else selected.selector,
+            "scorer": selected.scorer,
+            "base_url": client.base_url,
+            "options": list(choices),
+            **({} if look_for is None else {"look_for": look_for.to_json()}),
+        }
+        print_json(json.dumps(data, ensure_ascii=False) + "\n")
+        return
+    print_asked(asked)
+    if output is not None:
+        confirm("written to", str(output))
 
 
-def _choose(
+def _rewrite(
+    client: Client, video: VideoInfo, question: str, choices: Sequence[str], given: Descriptions
+) -> LookFor:
+    """Let the model write descriptions, and add them to those of --look-for."""
+    written = write_descriptions(client, video, question, choices)
+    texts = (*given.look_for, *written.texts)
+    note(f"looking for: {'; '.join(texts)}")
+    return replace(written, texts=texts)
+
+
+def _select(
     name: str | None,
     session: Session,
     video: Decoder,
@@ -160,10 +168,10 @@ def _choose(
     budgets: list[int],
     look_for: LookFor | None,
 ) -> Ranking | Selection:
-    """The frames to send; MEC's are a ranking.
+    """Select the frames to send; MEC returns a ranking.
 
-    Where nothing clearly matches, MEC's first ranks are the best of noise, and a model is better served
-    with an overview; who names a selector gets that one.
+    If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
+    selector that the user names is always used.
     """
     selector = load_selector(name or MecSelector.name, session)
     if not isinstance(selector, MecSelector):
@@ -176,5 +184,5 @@ def _choose(
     if name is not None:
         note(NO_MATCH)
         return ranking
-    note("nothing in this video clearly matches the question; frames are spread evenly")
+    note("nothing in this video clearly matches the question; sending frames at even intervals")
     return load_selector("uniform", session).select(video, question, budgets)

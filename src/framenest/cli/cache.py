@@ -7,73 +7,62 @@ from collections import Counter
 import rich_click as click
 from rich.table import Table
 
-from framenest.cache import eviction as upkeep
+from framenest.cache import eviction
 from framenest.cli import options
-from framenest.cli.options import Common, Duration, Size, option
+from framenest.cli.option_groups import Common
+from framenest.cli.option_types import Duration, Size
+from framenest.cli.options import option
 from framenest.cli.terminal import note, out, say, table
 from framenest.models import CATALOGUE, DAMAGED
 from framenest.models.downloads import ModelFile, damaged
 from framenest.text import size_text
 
 KINDS = (
-    "index",
-    "features",
-    "timeline",
-    "transcripts",
-    "finished",
-    "fingerprints",
-    "remote",
-    "selections",
-    "lmms-eval",
-    "lmms-eval-tasks",
-)
+    "index", "features", "timeline", "transcripts", "finished", "fingerprints", "remote", "selections",
+    "lmms-eval", "lmms-eval-tasks",
+)  # fmt: skip
+MODEL_KINDS = ("models", "text")
 
 
 @click.group()
 def cache() -> None:
-    """Where indexes and features are kept, how large they are, whether they are whole, how to clear them."""
+    """Where indexes and features are cached, their size, checksums, and how to remove them."""
 
 
-@cache.command("where")
-@options.from_parameters
+@options.command(cache)
 def where(*, common: Common) -> None:
-    """Print the cache directory or address."""
+    """Print the cache directory or URL."""
     say(common.cache.location)
 
 
-@cache.command("size")
-@options.from_parameters
+@options.command(cache)
 def size(*, common: Common) -> None:
-    """Files and bytes of each kind of entry."""
+    """Print the number and size of files of each kind."""
     rows = table("kind", "files", "size", left=["kind"])
     for kind, (files, total) in common.cache.size().items():
         rows.add_row(kind, f"{files:,}", size_text(total))
     out.print(rows)
 
 
-@cache.command("clear")
-@options.from_parameters
-def clear(
-    *, with_models: bool = option("Remove fetched model files too.", flag="--models"), common: Common
-) -> None:
-    """Remove all that is kept of videos; it is made again when needed."""
-    kinds = (*KINDS, "models", "text") if with_models else KINDS
+@options.command(cache)
+def clear(*, with_models: bool = option("Also remove model files.", "--models"), common: Common) -> None:
+    """Remove everything cached about videos. It is recomputed when needed."""
+    kinds = (*KINDS, *MODEL_KINDS) if with_models else KINDS
     freed = common.cache.clear(kinds)
     left = sum(size for kind, (_, size) in common.cache.size().items() if kind in kinds)
-    stays = f"; {size_text(left)} could not go: in use, or not yours" if left else ""
-    say(f"{size_text(freed)} freed in {common.cache.location}{stays}")
+    kept = f"; {size_text(left)} could not be removed: in use, or not yours" if left else ""
+    say(f"{size_text(freed)} freed in {common.cache.location}{kept}")
 
 
-@cache.command("verify")
-@options.from_parameters
+@options.command(cache)
 def verify(
     *,
-    remove: bool = option("Remove what is damaged; entries are made again, models fetched again."),
+    remove: bool = option("Remove damaged files; they are recomputed or fetched again when needed."),
     common: Common,
 ) -> int:
-    """Read every entry and model file and compare it with its checksum. Exit code 1 where one is damaged."""
+    """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
-        found = upkeep.verify(common.cache, progress=bars)
+        found = eviction.verify(common.cache, progress=bars)
     rows = table("kind", "entries", "size", "damaged", left=["kind"])
     bad = Counter(key.split("/")[0] for key in found.damaged)
     for kind, count in sorted(found.entries.items()):
@@ -87,51 +76,48 @@ def verify(
         left += not remove
         note(f"{file.path}: {DAMAGED}; run: framenest models fetch {scorer}{' (removed)' if remove else ''}")
     for key, wrong in found.damaged.items():
-        gone = remove and common.cache.remove(key)
-        left += not gone
-        note(f"{key}: {wrong}{' (removed)' if gone else ''}")
+        removed = remove and common.cache.remove(key)
+        left += not removed
+        note(f"{key}: {wrong}{' (removed)' if removed else ''}")
     return int(left > 0)
 
 
 def _verify_models(rows: Table, common: Common) -> dict[ModelFile, str]:
-    """Damaged files of the scorers' weights on this machine, with the scorer of each."""
+    """Check the model files of this machine. Returns the damaged ones with their scorers."""
     files: dict[ModelFile, str] = {}
     for name, entry in CATALOGUE.items():
         files |= {file: name for source in entry.sources for file in source.files(common.local)}
-    if files:
-        found = damaged(list(files), common.local, anew=True)
-        size = size_text(sum(file.path.stat().st_size for file in files))
-        rows.add_row("models", f"{len(files):,}", size, str(len(found)))
-        return {file: files[file] for file in found}
-    return {}
+    if not files:
+        return {}
+    found = damaged(list(files), common.local, anew=True)
+    total = size_text(sum(file.path.stat().st_size for file in files))
+    rows.add_row("models", f"{len(files):,}", total, str(len(found)))
+    return {file: files[file] for file in found}
 
 
-@cache.command("gc")
-@options.from_parameters
+@options.command(cache)
 def gc(
     *,
-    older_than: float | None = option(
-        "Remove what has not been used (at an address: written) for so long: 12h, 30d.", type=Duration()
+    older_than: Duration | None = option(
+        "Remove what was not used (in a remote cache: written) for this long: 12h, 30d."
     ),
-    max_size: float | None = option(
-        "Then remove what was unused for longest, until this much is left: 500MB, 2TB.", type=Size()
-    ),
-    dry_run: bool = option("Only say what would go."),
+    max_size: Size | None = option("Then remove the least recently used, down to this size: 500MB, 2TB."),
+    dry_run: bool = option("Only print what would be removed."),
     common: Common,
 ) -> None:
-    """Remove what was not used for long, what is over a size, and what killed processes left behind.
+    """Remove old entries, entries over a size limit, and files left by killed processes.
 
-    Never removed is what a running process has read or written last (at an address, where nobody can tell:
-    whatever is younger than a day). Models stay. What is removed is made again when needed.
+    Keeps what running processes use (in a remote cache, where that is unknown: everything younger than a
+    day) and models. What is removed is recomputed when needed.
 
     \b
     framenest cache gc --older-than 90d --max-size 200GB --dry-run
     """
-    done = upkeep.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
+    done = eviction.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
     would = "would be " if dry_run else ""
     for reason, count in done.removed.items():
         if count:
             out.print(f"{count:,} {would}removed: {reason}")
-    used = f"; {done.in_use:,} in use stay" if done.in_use else ""
+    used = f"; {done.in_use:,} in use were kept" if done.in_use else ""
     freed, kept = size_text(done.freed), size_text(done.kept)
     say(f"{freed} {would}freed, {kept} kept in {common.cache.location}{used}")

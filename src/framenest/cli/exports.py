@@ -1,11 +1,9 @@
-"""Commands that read a ranking file: show, extract, export, report"""
+"""Commands that read a ranking file: show, extract, export, report."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,25 @@ import rich_click as click
 
 from framenest import extraction, lmm
 from framenest.cache.files import write_atomic
-from framenest.cli import model_options, options
-from framenest.cli.model_options import PictureOptions, SpokenLines, TokenBudget
-from framenest.cli.options import CHOICES, ChoicesCommand, Common, KnownVideo, argument, option
+from framenest.cli import options
+from framenest.cli.option_groups import (
+    CHOICES,
+    Common,
+    ImageOptions,
+    RankedVideo,
+    TokenBudget,
+    TranscriptOptions,
+    refuse_pairing,
+)
+from framenest.cli.option_types import (
+    ImageFile,
+    OutputFile,
+    OutputFolder,
+    PlotFile,
+    check_writable,
+    check_writable_folder,
+)
+from framenest.cli.options import argument, option
 from framenest.cli.printing import print_facts, print_prefix, print_ranks
 from framenest.cli.terminal import confirm, note, out, print_json, say, say_labelled
 from framenest.errors import ConfigError, StoreError
@@ -33,223 +47,123 @@ from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
 
-LONGEST = 255
-"""Bytes of a file's name."""
-BESIDE = len("..01234567.tmp")
-"""What the name of a file takes more while it is written."""
 
-
-class OutputFile(click.ParamType[Path]):
-    """A file that can be written."""
-
-    name = "FILE"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
-        return check_writable(Path(value))
-
-
-class OutputFolder(click.ParamType[Path]):
-    """A folder that is there, or can be made, and can be written into."""
-
-    name = "DIR"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
-        return check_writable_folder(Path(value))
-
-
-class PictureFile(OutputFile):
-    """A picture file that can be written, of a kind that can be encoded."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
-        from framenest.images import FORMATS
-
-        file = super().convert(value, param, ctx)
-        if file.suffix.lower()[1:] not in FORMATS:
-            raise StoreError(f"{file}: a picture is a .png, .jpg or .webp file")
-        return file
-
-
-class PlotFile(OutputFile):
-    """A plot that can be written, of a kind that can be drawn."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
-        file = super().convert(value, param, ctx)
-        if file.suffix.lower() not in (".png", ".svg", ".pdf"):
-            raise StoreError(f"{file}: a plot is a .png, .svg or .pdf file")
-        return file
-
-
-def check_writable(file: Path) -> Path:
-    """Refuse an output file that could not be written."""
-    target = Path(os.path.realpath(file))  # a link stays a link: what it names is written
-    why = _obstacle(target.parent, target)
-    if why is not None:
-        raise StoreError(f"{file}: {why}")
-    return file
-
-
-def check_writable_folder(folder: Path) -> Path:
-    """Refuse a folder that could not be made or written into."""
-    why = _obstacle(Path(os.path.realpath(folder)))
-    if why is not None:
-        raise StoreError(f"{folder}: {why}")
-    return folder
-
-
-def _obstacle(folder: Path, file: Path | None = None) -> str | None:
-    """Why nothing can be written into a folder, which may have to be made first, or not this file."""
-    beside = 0 if file is None else len(os.fsencode(file.name)) + BESIDE
-    if max(beside, *(len(os.fsencode(part)) for part in folder.parts)) > LONGEST:
-        return "cannot be written (the name is too long)"
-    try:
-        if file is not None and file.is_dir():
-            return "is a directory; give a file name"
-        if file is not None and file.exists():
-            if not os.access(file, os.W_OK):
-                return "cannot be written (no permission)"
-            if not file.is_file():  # a device or a pipe: nothing is made beside it
-                return None
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        if not there.is_dir():
-            return "cannot be written (not a folder)"
-        if not os.access(there, os.W_OK | os.X_OK):
-            return "cannot be written (no permission)"
-        with tempfile.TemporaryFile(dir=there):  # for file systems that refuse what permissions allow
-            return None
-    except OSError as error:
-        return f"cannot be written ({error.strerror})"
-
-
-def write_json_file(file: Path | None, data: Any) -> None:
-    """Write data as JSON, where a file is given."""
-    if file is not None:
-        write_atomic(file, (json.dumps(data, indent=1) + "\n").encode())
-
-
-@click.command()
-@options.from_parameters
+@options.command()
 def show(
     *,
     ranking: str = argument(),
-    budget: int | None = option("How many ranks to show. [default: 16, or all if fewer]", short="-k"),
-    as_csv: bool = option(
-        "Print CSV instead: rank, frame, seconds and what each was ranked by; all ranks unless -k is given.",
-        flag="--csv",
-    ),
+    budget: int | None = option("Ranks to show. [default: 16, or all if fewer]", "-k"),
+    as_csv: bool = option("Print CSV with all scores; all ranks unless -k is given.", "--csv"),
     common: Common,
 ) -> None:
-    """Show a RANKING file: the first ranks, their times and why they were chosen.
+    """Show a RANKING file: its first ranks, their times and why they were chosen.
 
     \b
     framenest show kiln.json -k 32
     framenest show kiln.json --csv > kiln.csv
     """
-    loaded = load_result(ranking)
+    result = load_result(ranking)
+    if isinstance(result, Ranking):
+        if as_csv:
+            _print_ranking_csv(result, len(result) if budget is None else len(result.prefix(budget)))
+            return
+        prefix = result.prefix(min(16, len(result)) if budget is None else budget)
+        print_facts(result)
+        print_ranks(result, len(prefix))
+        print_prefix(prefix)
+        return
+    prefixes = list(result.prefixes.values()) if budget is None else [result.prefix(budget)]
     if as_csv:
-        _print_csv(loaded, budget)
-        return
-    if isinstance(loaded, Selection):
-        say_labelled("selector", loaded.selector, "scorer", loaded.scorer)
-        for chosen in loaded.prefixes.values() if budget is None else [loaded.prefix(budget)]:
-            print_prefix(chosen)
-        return
-    prefix = loaded.prefix(min(16, len(loaded)) if budget is None else budget)
-    print_facts(loaded)
-    print_ranks(loaded, len(prefix))
-    print_prefix(prefix)
-
-
-def _print_csv(result: Ranking | Selection, budget: int | None) -> None:
-    write = csv.writer(out.file, lineterminator="\n").writerow
-    if isinstance(result, Selection):
+        write = csv.writer(out.file, lineterminator="\n").writerow
         write(["budget", "rank", "frame", "seconds"])
-        for chosen in result.prefixes.values() if budget is None else [result.prefix(budget)]:
-            for rank, second, frame in chosen:
-                write([chosen.budget, rank, frame, f"{second:.3f}"])
+        for prefix in prefixes:
+            for rank, second, frame in prefix:
+                write([prefix.budget, rank, frame, f"{second:.3f}"])
         return
-    columns: dict[str, Any] = {"evidence": result.evidence, **result.cues, **result.terms}
+    say_labelled("selector", result.selector, "scorer", result.scorer)
+    for prefix in prefixes:
+        print_prefix(prefix)
+
+
+def _print_ranking_csv(ranking: Ranking, count: int) -> None:
+    columns: dict[str, Any] = {"evidence": ranking.evidence, **ranking.cues, **ranking.terms}
+    write = csv.writer(out.file, lineterminator="\n").writerow
     write(["rank", "frame", "seconds", "from", *columns])
-    for i in range(len(result) if budget is None else len(result.prefix(budget))):
-        where = [i + 1, int(result.frames[i]), f"{result.seconds[i]:.3f}"]
+    for i in range(count):
+        origin = "zoom" if ranking.is_zoom[i] else "probe"
         values = (f"{float(column[i]):.6g}" for column in columns.values())
-        write([*where, "zoom" if result.is_zoom[i] else "probe", *values])
+        write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values])
 
 
-@click.command()
-@options.from_parameters
+@options.command()
 def extract(
     *,
     ranking: str = argument(),
-    budget: int = option("How many frames.", short="-k", required=True),
-    folder: Path = option("Where the images go.", flag="--to", type=OutputFolder(), required=True),
-    kind: str = option(
-        "Format of the image files.", flag="--format", type=click.Choice(extraction.FORMATS), default="jpg"
-    ),
-    sheet: Path | None = option(
-        "Also draw all frames with ranks and times on one picture.", type=PictureFile()
-    ),
-    force: bool = option("Write into the folder also where it holds frames of another budget or ranking."),
-    known: KnownVideo,
+    budget: int = option("Number of frames.", "-k", required=True),
+    folder: OutputFolder = option("Folder for the images.", "--to", required=True),
+    kind: str = option("Image format.", "--format", type=click.Choice(extraction.FORMATS), default="jpg"),
+    sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
+    force: bool = option("Write even if the folder holds frames of another budget or ranking."),
+    video: RankedVideo,
     common: Common,
 ) -> None:
     """Write the K frames of a RANKING as images: original size, in time order.
 
-    File names carry frame, seconds and rank. Refuses when the video has changed since it was ranked.
+    File names contain frame, seconds and rank. Fails if the video has changed since it was ranked.
 
     \b
     framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
     """
-    loaded = load_result(ranking)
-    prefix = loaded.prefix(budget)
+    result = load_result(ranking)
+    prefix = result.prefix(budget)
     others = extraction.other_frames(prefix, folder, kind)
     if others and not force:
         raise StoreError(
-            f"{folder}: holds {len(others)} other frames already, as {others[0].name}; give another folder, "
-            "or --force to write beside them"
+            f"{folder}: already holds {len(others)} other frames, such as {others[0].name}; give another "
+            "folder, or --force"
         )
-    decoder = known.reopen(loaded.video, common)
+    decoder = video.reopen(result.video, common)
     with common.bars() as bars:
         files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
-    if prefix.complete:
-        note(f"this short video has only {len(prefix)} candidate frames; all of them are here")
+    _note_if_complete(prefix)
     confirm(f"{len(files)} frames in", str(folder))
     if sheet is not None:
         batches = prefix.batches(decoder, ImageSpec.short_side(240))
-        pictures = [picture for batch in batches for picture in batch.pixels[0]]
-        drawn = contact_sheet(prefix, pictures, title=loaded.question)
+        images = [image for batch in batches for image in batch.pixels[0]]
+        drawn = contact_sheet(prefix, images, title=result.question)
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
         confirm("contact sheet in", str(sheet))
+
+
+def _note_if_complete(prefix: Prefix) -> None:
+    if prefix.complete:
+        note(f"this short video has only {len(prefix)} candidate frames; these are all of them")
 
 
 LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
 
 
-@click.command(cls=ChoicesCommand)
-@options.from_parameters
+@options.command()
 def export(
     *,
     rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
-    budget: int | None = option("How many frames.", short="-k"),
+    budget: int | None = option("Number of frames.", "-k"),
     style: str = option(
         "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
         "For other tools: aks, wfs-sb, vlmevalkit.",
         type=click.Choice([*lmm.STYLES, *LISTS, FOLDER]),
         default="openai",
     ),
-    output: str | None = option(
-        "Where it goes (- is stdout); a folder for vlmevalkit.", short="-o", metavar="FILE"
-    ),
+    output: str | None = option("Output file (- is stdout); a folder for vlmevalkit.", "-o", metavar="FILE"),
     question: str | None = option("Ask this instead of the ranking's question."),
     choices: tuple[str, ...] = CHOICES,
-    pictures: PictureOptions,
-    spoken: SpokenLines,
     token_budget: TokenBudget,
-    model: str | None = option("Write this model into the request.", metavar="NAME"),
-    rows: str | None = option(
-        "aks, wfs-sb: the dataset's rows, as many as rankings, to add frames to.", metavar="FILE"
-    ),
-    known: KnownVideo,
+    images: ImageOptions,
+    transcript: TranscriptOptions,
+    model: str | None = option("Model to name in the request.", metavar="NAME"),
+    rows: str | None = option("aks, wfs-sb: dataset rows to add frames to, one per ranking.", metavar="FILE"),
+    video: RankedVideo,
     common: Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.
@@ -266,17 +180,24 @@ def export(
       --rows videomme.json -o wfs_32.json
     """
     if output is not None and output != "-":
-        (check_writable_folder if style == FOLDER else check_writable)(Path(output))
-    model_options.refuse_pairing(style)
+        (check_writable_folder if style == FOLDER else check_writable)(output)
+    refuse_pairing(style)
     loaded = [load_result(path) for path in rankings]
+    if output is None and style in (*LISTS, FOLDER):
+        raise ConfigError(f"style {style} needs an output; give -o")
     if style in LISTS:
-        _write_list(style, loaded, budget, rows, _needed(output))
+        _write_list(style, loaded, budget, rows, str(output))
         return
     if len(loaded) > 1:
         raise ConfigError(f"style {style} takes one ranking, not {len(loaded)}")
     result = loaded[0]
     if style == FOLDER:
-        _write_folder(result, budget, _needed(output), known, common)
+        folder = check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
+        name, prefix = extraction.vlmevalkit_name, _prefix(result, budget)
+        decoder = video.reopen(result.video, common)
+        with common.bars() as bars:
+            files = extraction.extract(prefix, folder, name=name, video=decoder, progress=bars)
+        confirm(f"{len(files)} frames in", str(folder))
         return
     asked = question or result.question
     if not asked:
@@ -288,20 +209,26 @@ def export(
             raise ConfigError("give -k or --max-tokens, not both")
         served = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
         times = {k: result.prefix(k).seconds.tolist() for k in served}
-        text = prompt(asked, choices) + spoken.room
-        budget = token_budget.frames(result.video, style, pictures, served, text, times.__getitem__)
+        text = prompt(asked, choices) + transcript.placeholder
+        budget = token_budget.frames(result.video, style, images, served, text, times.__getitem__)
     with common.bars() as bars:
         request = lmm.messages(
             _prefix(result, budget),
             asked,
             style,
             options=choices,
-            video=known.reopen(result.video, common),
+            video=video.reopen(result.video, common),
             progress=bars,
-            **pictures.settings,
-            **spoken.settings(result.transcript if isinstance(result, Ranking) else None),
+            **images.settings,
+            **transcript.settings(result.transcript if isinstance(result, Ranking) else None),
         )
     _write_request(request, output, model)
+
+
+def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:
+    if budget is None:
+        raise ConfigError("give the number of frames, -k K, or --max-tokens")
+    return result.prefix(budget)
 
 
 def _write_request(request: lmm.Request, output: str | None, model: str | None) -> None:
@@ -309,10 +236,9 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
         print_json(request.dumps(model=model))
         return
     tokens = request.tokens
-    if request.prefix.complete:
-        note(f"this short video has only {len(request.prefix)} candidate frames; all of them are here")
+    _note_if_complete(request.prefix)
     say(f"{request.style}: {len(request.prefix)} frames, about {tokens.total:,} tokens")
-    say(f"  pictures {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}")
+    say(f"  images {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}")
     if request.pairing is not None:
         say(f"  {request.pairing}")
     say(f"  times the model reads: {' '.join(request.markers) or 'none'}")
@@ -324,27 +250,19 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
     confirm(f"{size} written to", output)
 
 
-def _write_folder(
-    result: Ranking | Selection, budget: int | None, output: str, known: KnownVideo, common: Common
-) -> None:
-    folder = check_writable_folder(Path(output) / Path(result.video.path).stem)
-    decoder = known.reopen(result.video, common)
-    with common.bars() as bars:
-        files = extraction.extract(
-            _prefix(result, budget), folder, name=extraction.vlmevalkit_name, video=decoder, progress=bars
-        )
-    confirm(f"{len(files)} frames in", str(folder))
-
-
 def _write_list(
-    style: str, loaded: Sequence[Ranking | Selection], budget: int | None, rows_file: str | None, output: str
+    style: str,
+    results: Sequence[Ranking | Selection],
+    budget: int | None,
+    rows_file: str | None,
+    output: str,
 ) -> None:
-    prefixes = [_prefix(result, budget) for result in loaded]
+    prefixes = [_prefix(result, budget) for result in results]
     rows = None if rows_file is None else frame_lists.read_rows(rows_file)
-    questions = [result.question for result in loaded]
-    made = (
-        frame_lists.aks(prefixes, rows) if style == "aks" else frame_lists.wfs_sb(prefixes, questions, rows)
-    )
+    if style == "aks":
+        made = frame_lists.aks(prefixes, rows)
+    else:
+        made = frame_lists.wfs_sb(prefixes, [result.question for result in results], rows)
     text = json.dumps(made, ensure_ascii=False) + "\n"
     if output == "-":
         print_json(text)
@@ -353,35 +271,21 @@ def _write_list(
     confirm(f"{len(made)} rows written to", output)
 
 
-def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:
-    if budget is None:
-        raise ConfigError("say how many frames: -k K, or --max-tokens")
-    return result.prefix(budget)
-
-
-def _needed(output: str | None) -> str:
-    if output is None:
-        raise ConfigError("say where it goes: -o")
-    return output
-
-
-@click.command()
-@options.from_parameters
+@options.command()
 def report(
     *,
     rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
-    output: Path | None = option("The page. [default: report.html]", short="-o", type=OutputFile()),
-    figure: Path | None = option(
-        "Draw the paper's figure instead, for budgets 8, 16 and 32: a .png, .svg or .pdf file.",
-        type=PlotFile(),
+    output: OutputFile | None = option("The page. [default: report.html]", "-o"),
+    figure: PlotFile | None = option(
+        "Draw the paper's figure instead, for budgets 8, 16 and 32: a .png, .svg or .pdf file."
     ),
-    known: KnownVideo,
+    video: RankedVideo,
     common: Common,
 ) -> None:
-    """Write a page to look at RANKINGS: timeline, budget slider, frames, and why each was chosen.
+    """Write a page about RANKINGS: timeline, budget slider, frames, and why each was chosen.
 
-    One HTML file that needs nothing else and sends nothing anywhere. Several rankings or selections of
-    one video stand side by side on one time axis.
+    The page is one HTML file that works offline and sends nothing anywhere. Several rankings or selections
+    of one video are shown side by side on one time axis.
 
     \b
     framenest report kiln.json -o kiln.html
@@ -390,9 +294,9 @@ def report(
     """
     results = [load_result(ranking) for ranking in rankings]
     if output is None and figure is None:
-        output = check_writable(Path("report.html"))
+        output = check_writable("report.html")
     made = document(results, names=[Path(ranking).stem for ranking in rankings])
-    decoder = known.reopen(results[0].video, common)
+    decoder = video.reopen(results[0].video, common)
     if figure is not None:
         frames = figure_frames(results)
         with common.bars() as bars:

