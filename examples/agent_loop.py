@@ -3,8 +3,8 @@
     python examples/agent_loop.py kiln.mp4 "What does the potter do after firing?" \
         --base-url http://localhost:8000/v1
 
-Any server with OpenAI's protocol and function calling will do. Tools reply with texts and pictures; a tool's
-message may hold texts only, so the pictures follow as a message of the user.
+Any OpenAI-compatible server with function calling works. Tools reply with text and images, but a tool message
+may hold only text, so the images follow in a user message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_STEPS = 8
 
 
 async def answer(service: Service, client: openai.OpenAI, model: str, video: str, question: str) -> str:
-    """What the model says once it calls no more tools."""
+    """Return the model's answer once it stops calling tools."""
     server = mcp_server(service)
     tools: list[Any] = [
         {
@@ -47,16 +47,16 @@ async def answer(service: Service, client: openai.OpenAI, model: str, video: str
         seen: list[Any] = []
         for call in said.tool_calls:
             print(f"{call.function.name} {call.function.arguments}")
-            texts, pictures = await use(server, call.function.name, call.function.arguments)
+            texts, images = await use(server, call.function.name, call.function.arguments)
             turns.append({"role": "tool", "tool_call_id": call.id, "content": "\n".join(texts)})
-            seen += pictures
+            seen += images
         if seen:
             turns.append({"role": "user", "content": [{"type": "text", "text": "The frames:"}, *seen]})
     return f"(no answer after {MOST_STEPS} steps)"
 
 
 async def use(server: Any, name: str, arguments: str) -> tuple[list[str], list[Any]]:
-    """The texts and pictures of a tool's reply; what went wrong is a text that the model can act on."""
+    """Return the text and images of a tool's reply; an error is text that the model can act on."""
     try:
         parts = (await server.call_tool(name, json.loads(arguments))).content
     except Exception as error:

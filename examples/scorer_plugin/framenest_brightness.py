@@ -1,4 +1,4 @@
-"""An example scorer: how bright a frame is, or how dark with `brightness:dark`. It reads no question."""
+"""An example scorer: how bright a frame is, or with `brightness:dark` how dark. It ignores the question."""
 
 import numpy as np
 
@@ -17,15 +17,15 @@ class BrightnessScorer:
 
     @classmethod
     def load(cls, checkpoint, store, config, progress) -> "BrightnessScorer":  # noqa: ANN001
-        """What follows the name: `brightness` gives "", `brightness:dark` gives "dark"."""
+        """Make the scorer. `checkpoint` is what follows the name: "" for `brightness`, "dark" for `brightness:dark`."""
         if checkpoint not in ("", "dark"):
             raise ScorerError(f"brightness:{checkpoint}: only dark can follow the name")
         return cls(dark=checkpoint == "dark")
 
     def encode(self, frames: FrameBatch) -> dict[str, np.ndarray]:
-        """What does not depend on the question; kept per video, name and version."""
+        """Return what does not depend on the question; cached by video, name and version."""
         return {"brightness": frames.pixels[0].mean(axis=(1, 2, 3)).astype(np.float32) / 255}
 
     def match(self, encoded, question, *, reference=None) -> np.ndarray:  # noqa: ANN001
-        """(n,) relevance in [0, 1]."""
+        """Return (n,) relevance in [0, 1]."""
         return 1 - encoded["brightness"] if self._dark else encoded["brightness"]

@@ -1,4 +1,4 @@
-"""An example selector: frames from the middle of the video outwards. It looks at nothing, but it ranks."""
+"""An example selector that ranks frames from the middle of the video outwards, without looking at them."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from framenest import Prefix, Selection, Session
 
 
 class MiddleOutSelector:
-    """Frames by their distance from the middle; ties go to the earlier."""
+    """Ranks frames by their distance from the middle; ties go to the earlier frame."""
 
     name = "middle-out"
 
@@ -16,7 +16,7 @@ class MiddleOutSelector:
         self._session = session  # opens videos, and has the scorer: session.scorer
 
     def select(self, video: str, question: str | None, budgets: Sequence[int]) -> Selection:
-        """One ranking; every budget is a prefix of it."""
+        """Rank once; every budget is a prefix of the ranking."""
         decoder = self._session.open(video)
         info = decoder.info
         middle = info.num_frames // 2
