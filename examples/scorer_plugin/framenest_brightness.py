@@ -17,7 +17,7 @@ class BrightnessScorer:
 
     @classmethod
     def load(cls, checkpoint, store, config, progress) -> "BrightnessScorer":  # noqa: ANN001
-        """Make the scorer. `checkpoint` is what follows the name: "" for `brightness`, "dark" for `brightness:dark`."""
+        """Make the scorer; `checkpoint` is "dark" for `brightness:dark` and "" for `brightness`."""
         if checkpoint not in ("", "dark"):
             raise ScorerError(f"brightness:{checkpoint}: only dark can follow the name")
         return cls(dark=checkpoint == "dark")
