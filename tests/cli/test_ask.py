@@ -86,7 +86,7 @@ def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_nam
         best = json.loads(out)
     assert f"{said}sending frames at even intervals" in err
     assert (even["selector"], [f["frame"] for f in even["frames"]]) == ("uniform", [0, 100, 199, 299])
-    assert f"{said}these are the best frames there are" in err_named
+    assert f"{said}these are the best frames" in err_named
     assert best["selector"] == "mec"
     assert any(150 <= f["frame"] < 160 for f in best["frames"])
 

@@ -28,7 +28,7 @@ def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
     assert (code, err) == (0, "")
     assert "Where is it?" in out
     assert "looked at  24 probes + " in out
-    assert "at a stretch, between probes" in out
+    assert "s between two probes" in out
     lines = [line.split() for line in out.splitlines() if line.startswith("K=")]
     assert [(name, len(times)) for name, *times in lines] == [("K=2", 2), ("K=4", 4), ("K=8", 8)]
     saved = Ranking.load(output)

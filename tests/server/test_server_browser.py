@@ -146,7 +146,7 @@ def test_progress_is_shown_and_work_can_be_cancelled(visit, live):
     page.locator("#video").select_option(label="long.mp4")
     live.at_work()
     with standing_still(children(live.process.pid)):  # the work would be over too soon
-        page.get_by_text(re.compile(r"looking at probes, \d+ of \d+")).wait_for(timeout=60_000)
+        page.get_by_text(re.compile(r"scoring probes, \d+ of \d+")).wait_for(timeout=60_000)
         page.locator("#cancel").click()  # and felt at once, though the process does not hear of it
         page.get_by_role("alert").filter(has_text="this was cancelled").wait_for(timeout=60_000)
         assert not page.locator("#work").is_visible()
@@ -164,12 +164,12 @@ def test_the_queue_says_what_runs_and_what_waits_for_it(visit, live):
         page.locator("#question").fill("And in the slow one?")
         page.get_by_role("button", name="Ask", exact=True).click()
         page.locator("#stage").filter(
-            has_text=re.compile(r"the video is indexed first: looking at probes, \d+ of \d+")
+            has_text=re.compile(r"the video is indexed first: scoring probes, \d+ of \d+")
         ).wait_for(timeout=60_000)
         queued = page.locator("#queue li")
         queued.nth(1).wait_for()
         texts = queued.all_inner_texts()
-        assert re.search(r"Index slow.mp4\s+looking at probes, \d+ of \d+", texts[0])
+        assert re.search(r"Index slow.mp4\s+scoring probes, \d+ of \d+", texts[0])
         assert "And in the slow one?" in texts[1]
         assert "waiting for the index" in texts[1]
         row(page, "slow.mp4").locator(".state").filter(has_text=re.compile(r"indexing \d+ %")).wait_for()
@@ -240,12 +240,12 @@ def test_a_changed_file_is_offered_again(visit, live, films):
         shutil.copy(films / "mine.mp4", file)
         page = visit(live).page
         both = row(page, "changing.mp4")
-        assert both.locator(".state").all_inner_texts() == ["file changed or gone", "not indexed"]
+        assert both.locator(".state").all_inner_texts() == ["file changed or missing", "not indexed"]
         both.last.get_by_role("button", name="Index").click()
         both.locator(".state").filter(has_text="ready").wait_for(timeout=60_000)
-        both.filter(has_text="gone").get_by_role("button", name="Delete changing.mp4").click()
-        both.filter(has_text="gone").get_by_role("button", name="Delete", exact=True).click()
-        both.filter(has_text="gone").wait_for(state="detached")
+        both.filter(has_text="missing").get_by_role("button", name="Delete changing.mp4").click()
+        both.filter(has_text="missing").get_by_role("button", name="Delete", exact=True).click()
+        both.filter(has_text="missing").wait_for(state="detached")
         assert both.count() == 1
     finally:
         file.unlink()

@@ -79,7 +79,7 @@ def print_asked(asked: Asked) -> None:
     out.print(costs)
 
 
-NO_MATCH = "nothing in this video clearly matches the question; these are the best frames there are"
+NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
 WIDE_GAP = 5.0
 """Seconds between probes from which a smaller gap is suggested."""
 
@@ -106,7 +106,7 @@ def print_facts(ranking: Ranking) -> None:
         facts.add_row("speech", escape(f"{len(said.lines):,} lines of {said.source}{weighed}"))
     read = f"; text read on {stats.read} of them" if stats.read is not None else ""
     facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
-    facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s at a stretch, between probes")
+    facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s between two probes")
     frames = {"encode": stats.decoded, "match": stats.candidates}
     spent = ", ".join(
         f"{stage} {value:.2f}" + (f" ({frames[stage] / value:.0f} frames/s)" if frames.get(stage) else "")

@@ -98,7 +98,7 @@ class Rule(ABC):
 UTILITY = Term(
     "utility",
     "utility",
-    "What the ranking maximises, rank by rank: the frame with the most of it comes next.",
+    "What the ranking maximises: the frame with the highest utility comes next.",
 )
 
 
@@ -188,8 +188,8 @@ class PaperRule(Rule):
     )
     joins = "sum"
     terms = (
-        Term("coverage", "cover.", "How far in time the frame is from all frames with a better rank."),
-        Term("diversity", "divers.", "How unlike it looks to all frames with a better rank."),
+        Term("coverage", "cover.", "How far the frame is in time from every frame with a better rank."),
+        Term("diversity", "divers.", "How different the frame looks from every frame with a better rank."),
         UTILITY,
     )
 
@@ -392,12 +392,12 @@ class ResidualRule(Rule):
         Term(
             "same_event",
             "event",
-            "The share of its evidence that a better-ranked frame near in time shows already.",
+            "The share of its evidence that a better-ranked frame near in time already shows.",
         ),
         Term(
             "same_look",
             "look",
-            "The share of its evidence that a better-ranked frame of the same look shows already.",
+            "The share of its evidence that a better-ranked frame with the same look already shows.",
         ),
         Term(
             "shown_by",
@@ -426,7 +426,7 @@ class ResidualRule(Rule):
             ),
             UtilityPart(
                 "look not shown yet",
-                "The share of its evidence that no better-ranked frame of the same look shows.",
+                "The share of its evidence that no better-ranked frame with the same look shows.",
                 1.0 - terms["same_look"],
             ),
         ]
@@ -435,7 +435,7 @@ class ResidualRule(Rule):
         _, event, look = (float(part.values[rank - 1]) for part in parts)
         shown_by = int(terms["shown_by"][rank - 1])
         if not shown_by or 1 - event * look < 0.005:
-            return "Its evidence is not shown by any frame before it."
+            return "No earlier rank shows its evidence."
         how = "looks the same" if look < event else "is near in time"
         new = f"{100 * event * look:.0f} % of its evidence is new"
         return f"{new}; rank {shown_by}, which {how}, shows the rest."

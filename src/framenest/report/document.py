@@ -180,7 +180,7 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
             }
             for part in parts
         ],
-        "because": ["First of all, because it has the most evidence.", *later],
+        "because": ["First, because it has the most evidence.", *later],
     }
 
 

@@ -82,7 +82,7 @@ const inTime = (frames) => frames.sort((a, b) => a.frame - b.frame);
 
 /** One line on what the budget holds: "16 frames: 8 kept from budget 8, 8 new". */
 export function summary(result, at) {
-  if (!at.held) return `no list for so few frames; its smallest budget is ${budgetsOf(result)[0]}`;
+  if (!at.held) return `no list for this budget; its smallest budget is ${budgetsOf(result)[0]}`;
   const text = `${at.frames.length} ${at.frames.length === 1 ? "frame" : "frames"}`;
   const list = result.kind === "selection" ? `, its list for ${at.held}` : "";
   if (!at.before) return text + list;

@@ -60,7 +60,7 @@ export function detail(view) {
         : reasons(result, place),
     );
     if (place !== null && result.said?.[place])
-      parts.push(el("p", { class: "quiet" }, "Said while it is on: "), el("q", {}, result.said[place]));
+      parts.push(el("p", { class: "quiet" }, "Said at this time: "), el("q", {}, result.said[place]));
     return parts;
   }
 

@@ -49,7 +49,7 @@ function made(result, number) {
 /** As the command line says it. */
 function matchText({ verdict }) {
   if (verdict !== "none") return el("span", {}, term("match"), ` ${verdict}`);
-  const none = "nothing in this video clearly matches the question; these are the best frames there are";
+  const none = "nothing in this video clearly matches the question; these are the best frames";
   return el("span", {}, term("match", none));
 }
 
@@ -88,7 +88,7 @@ function oneMaking(result, data) {
       "looked at",
       [lookedAtText(stats), stats.decoded ? `, ${count(stats.decoded)} decoded for it` : ", all known before"],
     ]);
-    rows.push(["not seen", `up to ${stats.largest_gap_seconds.toFixed(2)} s at a stretch, between probes`]);
+    rows.push(["not seen", `up to ${stats.largest_gap_seconds.toFixed(2)} s between two probes`]);
     rows.push(["ranks", plural(result.ranks.frames.length, "frame")]);
   } else {
     rows.push(["budgets", Object.keys(result.budgets).join(", ")]);

@@ -5,16 +5,16 @@ import { TERMS } from "./terms.js";
 /** {root, open()} */
 export function help(plays, data) {
   const keys = [
-    [["+", "−"], "one frame more, one less"],
-    [["←", "→"], "the same, on the slider; from frame to frame, among the frames"],
-    [["Page Up", "Page Down"], "the next of the budgets with a button, on the slider"],
-    [["Home", "End"], "the smallest and the largest budget; the first and the last frame"],
-    [["Enter"], "keep a frame in the detail"],
+    [["+", "−"], "one frame more or less"],
+    [["←", "→"], "on the slider: one frame more or less; in the frames: the next frame"],
+    [["Page Up", "Page Down"], "on the slider: the next budget with a button"],
+    [["Home", "End"], "the smallest or largest budget; the first or last frame"],
+    [["Enter"], "pin a frame"],
     [["Esc"], "let it go"],
     [["?"], "this"],
   ];
   const gestures = [
-    ["Drag", "over the timeline to look closer"],
+    ["Drag", "over the timeline to zoom in"],
     ...(plays ? [["Double click", "on a frame to play the video from there"]] : []),
   ];
   const root = el(

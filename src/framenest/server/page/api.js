@@ -33,7 +33,7 @@ export function upload(file, tell) {
     const request = new XMLHttpRequest(); // fetch does not say how far an upload is
     request.open("POST", `/videos/upload?name=${encodeURIComponent(file.name.slice(-255))}`);
     request.upload.onprogress = (event) => tell(event.loaded / Math.max(1, event.total));
-    request.onerror = () => failed(new Refused(0, "the upload broke off"));
+    request.onerror = () => failed(new Refused(0, "the upload was interrupted"));
     request.onload = () => {
       try {
         done(said(request.status, request.responseText, request.getResponseHeader("retry-after")));
@@ -55,7 +55,7 @@ export async function over(job, tell) {
   if (job.state !== "done") throw new Refused(409, job.error ?? `this was ${job.state}`);
 }
 
-const DOING = { probes: "looking at probes", zoom: "zooming in" };
+const DOING = { probes: "scoring probes", zoom: "zooming in" };
 
 /** What a job does, in words, and how far it is, from 0 to 1; null where that is not known. */
 export function progressOf(job) {

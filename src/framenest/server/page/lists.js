@@ -76,7 +76,7 @@ const STATES = {
   indexing: "indexing",
   ready: "ready",
   failed: "failed",
-  gone: "file changed or gone",
+  gone: "file changed or missing",
 };
 
 /**

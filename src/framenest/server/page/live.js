@@ -177,7 +177,7 @@ async function choose(still) {
 async function take(still) {
   const [file] = at("file").files;
   if (!file) return;
-  const tell = (share) => still() && progress(`uploading, ${Math.round(100 * share)} of 100`, share);
+  const tell = (share) => still() && progress(`uploading, ${Math.round(100 * share)} %`, share);
   const made = await upload(file, tell);
   at("file").value = "";
   await list(`id:${made.video.id}`);

@@ -12,7 +12,7 @@ export function player(root, address, { fps, codec }) {
     root.hidden = true;
   };
   video.onerror = () => {
-    said.textContent = `This browser cannot play this file (${codec}); its frames are shown all the same.`;
+    said.textContent = `This browser cannot play this file (${codec}), but its frames are shown.`;
   };
   return (frame, seconds) => {
     root.hidden = false;
