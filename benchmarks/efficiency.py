@@ -42,7 +42,7 @@ from framenest.lmm import messages
 from framenest.lmm.client import Client
 from framenest.scorers import load_scorer
 from framenest.selectors import load_selector
-from framenest.selectors.by_name import THUMBNAIL, MecSelector, RuleSelector
+from framenest.selectors.built_in import THUMBNAIL, MecSelector, RuleSelector
 
 BUDGETS = (8, 16, 32, 64, 128, 256)
 SELECTORS = ("mec", "aks", "wfs-sb")
@@ -83,7 +83,7 @@ def preprocess(selector: Any, session: Session, video: str) -> None:
         MEC(session=session).index(video)
     decoder = session.open(video)
     if isinstance(selector, RuleSelector):
-        grid = selector.grid(decoder.info.num_frames, decoder.info.fps)
+        grid = selector.rule.grid(decoder.info.num_frames, decoder.info.fps)
         session.features(decoder, session.scorer, THUMBNAIL).see(grid, "candidates")
 
 

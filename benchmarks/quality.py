@@ -24,7 +24,7 @@ from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import NoStore, load_questions
 from framenest.evaluation.recall import collect
 from framenest.method.discovery import zoom
-from framenest.selectors.by_name import every_second
+from framenest.selectors.built_in import every_second
 
 BUDGETS = (2, 4, 8, 16, 32, 64, 128, 256)
 SELECTORS = {

@@ -163,9 +163,9 @@ def test_lists_that_do_not_fit_are_refused(capsys, ranking, clip, tmp_path):
     file = tmp_path / "lists.json"
     for data, said in [
         ([[1], [2]], "2 lists without questions; say which"),
-        ([[5, 300]], "lists frame 300, and this video has 300 frames"),
+        ([[5, 300]], "lists frame 300, but this video has 300 frames"),
         ([[]], "lists no frame"),
-        ([["a"]], "no list of frame numbers"),
+        ([["a"]], "has no list of frames"),
     ]:
         file.write_text(json.dumps(data))
         assert said in chosen(capsys, clip, f"file:{file}", 4, tmp_path)

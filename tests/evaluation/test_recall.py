@@ -271,7 +271,7 @@ def test_keyframes_of_toolmerge_are_found_by_their_seconds(question_set, clip, t
     assert result["selectors"][spec]["2"]["covered"] == 0.75
     rows[0]["timestamps_used"] = [99.0]
     (tmp_path / "keyframes.json").write_text(json.dumps(rows))
-    with pytest.raises(VideoError, match=r"lists 99 s, and this video's last frame is at 11\.96 s"):
+    with pytest.raises(VideoError, match=r"lists 99 s, but this video's last frame is at 11\.96 s"):
         load_selector(spec, Session(None)).select(clip, "First?", [2])
 
 

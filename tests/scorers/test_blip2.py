@@ -184,7 +184,7 @@ def test_frame_vectors_are_the_class_tokens_of_its_own_vision_model(checkpoint):
 
 def test_wfs_sb_compares_frames_by_blip2s_own_features(checkpoint, clip, tmp_path):
     from framenest.selectors import load_selector
-    from framenest.selectors.rules import wfs_sb
+    from framenest.selectors.published_rules import wfs_sb
     from framenest.session import Session
 
     _, weights = checkpoint

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from framenest.selectors import rules
+from framenest.selectors import published_rules as rules
 
 HERE = json.loads(Path(__file__).with_name("golden.json").read_text())
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "vectors"

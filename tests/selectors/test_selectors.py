@@ -5,14 +5,14 @@ import pytest
 
 from framenest import PRESETS, BudgetError, ConfigError, MECConfig, ScorerError, Selection, Selector, Session
 from framenest.selectors import check_selector, load_selector, mec_config, needs_scorer, selector_names
-from framenest.selectors.by_name import (
+from framenest.selectors.built_in import (
     ScoredCandidates,
     every_second,
     exactly,
     nearest_seconds,
     whole_seconds,
 )
-from framenest.selectors.rules import wfs_sb
+from framenest.selectors.published_rules import wfs_sb
 from framenest.selectors.selection import load_result
 from framenest.testing import TableScorer
 from plugin_packages import install_example
@@ -107,7 +107,9 @@ def test_top_k_takes_the_most_relevant(session, clip):
 
 def test_mdp3_refuses_a_scorer_without_vectors(clip):
     selector = load_selector("mdp3", Session(TableScorer(SCORES)))
-    with pytest.raises(ScorerError, match="mdp3 needs frame and text vectors, which scorer 'table' has not"):
+    with pytest.raises(
+        ScorerError, match="mdp3 needs frame and text vectors, which scorer 'table' does not have"
+    ):
         selector.select(clip, "Where?", [4])
 
 

@@ -39,7 +39,7 @@ from framenest.method.discovery import LookFor
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
 from framenest.selectors import load_selector
-from framenest.selectors.by_name import MecSelector
+from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 

@@ -258,7 +258,7 @@ def _write_list(
     output: str,
 ) -> None:
     prefixes = [_prefix(result, budget) for result in results]
-    rows = None if rows_file is None else frame_lists.read_rows(rows_file)
+    rows = None if rows_file is None else frame_lists.read_entries(rows_file)
     if style == "aks":
         made = frame_lists.aks(prefixes, rows)
     else:

@@ -19,7 +19,7 @@ from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import cues
 from framenest.protocols import Decoder, Progress, Scorer
 from framenest.selectors import load_selector, needs_scorer
-from framenest.selectors.by_name import THUMBNAIL
+from framenest.selectors.built_in import THUMBNAIL
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 

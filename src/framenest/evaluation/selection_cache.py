@@ -21,7 +21,7 @@ from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.protocols import Progress, Store
 from framenest.scorers import identity
 from framenest.selectors import FILE, load_selector, mec_config, needs_scorer
-from framenest.selectors.by_name import MecSelector
+from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
 from framenest.transcript import NONE, transcript_files

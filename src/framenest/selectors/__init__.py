@@ -1,12 +1,13 @@
 """Frame selectors behind one protocol: MEC, its rivals, and yours.
 
-A selector is a class that is made with a Session and follows `selection.Selector`. Framenest's own are
-found as anybody's are: through the entry-point group `framenest.selectors`.
+A selector is made with a Session and follows `selection.Selector`. All are found through the entry-point
+group `framenest.selectors`, Framenest's own included.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -21,22 +22,13 @@ from framenest.text import seconds_of
 GROUP = "framenest.selectors"
 FILE = "file:"
 ORDER = (
-    "mec",
-    "min-gap",
-    "uniform",
-    "top-k",
-    "aks",
-    "aks-released",
-    "wfs-sb",
-    "bolt",
-    "mdp3",
-    "mdp3-segments",
-    "facility-location",
+    *("mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt"),
+    *("mdp3", "mdp3-segments", "facility-location"),
 )
 
 
 def selector_names() -> list[str]:
-    """Selectors that are installed, Framenest's own first."""
+    """The installed selectors, Framenest's own first."""
     return list(plugins(GROUP, ORDER))
 
 
@@ -44,17 +36,16 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
     """A selector by name, ready to select.
 
     Args:
-        spec: A name of `selector_names()`; `mec:SETTINGS`, MEC with a preset, settings, or both
-            (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); or `file:PATH`, frames that were
-            chosen before.
-        session: The open videos, the scorer and the store that the selector uses.
-        config: What the SETTINGS of `mec` are applied to, by default the paper's configuration.
+        spec: a name of `selector_names()`; `mec:SETTINGS`, MEC with a preset, settings, or both
+            (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); or `file:PATH`, frames chosen before.
+        session: the open videos, the scorer and the store that the selector uses.
+        config: what SETTINGS of `mec` change; by default the paper's configuration.
 
     Returns:
         A selector with `select(video, question, budgets)`.
 
     Raises:
-        ConfigError: There is no such selector, preset or setting.
+        ConfigError: there is no such selector, preset or setting.
 
     Example:
         >>> selector = load_selector("mec:no-zoom", Session("table:scores.csv"))
@@ -80,22 +71,21 @@ def check_selector(spec: str, budget: int = 0) -> None:
         if horizon < budget:
             raise BudgetError(
                 f"{spec} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
-                f"horizon, as mec:horizon={budget}"
+                f"horizon, as in mec:horizon={budget}"
             )
     elif not (name == "file" and argument) and spec not in selector_names():
         raise ConfigError(f"there is no selector {spec!r}; choose from {', '.join(selector_names())}")
 
 
 def served_budgets(spec: str, budgets: Sequence[int]) -> list[int]:
-    """Those of the budgets that a selector serves: MEC up to its horizon, the others all.
+    """The budgets that a selector serves: for MEC those up to its horizon, for others all.
 
     >>> served_budgets("mec:horizon=16", [8, 16, 32]), served_budgets("aks", [8, 512])
     ([8, 16], [8, 512])
     """
     name, _, argument = spec.partition(":")
-    if name != "mec":
-        return list(budgets)
-    return [budget for budget in budgets if budget <= mec_config(argument).ranking.horizon]
+    horizon = mec_config(argument).ranking.horizon if name == "mec" else math.inf
+    return [budget for budget in budgets if budget <= horizon]
 
 
 def needs_scorer(spec: str) -> bool:
@@ -104,7 +94,7 @@ def needs_scorer(spec: str) -> bool:
 
 
 def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
-    """MEC's configuration from what follows "mec:": presets and settings, joined by "+".
+    """MEC's configuration from the part after "mec:": presets and settings, joined by "+".
 
     >>> mec_config("no-zoom+horizon=64").ranking.horizon
     64
@@ -122,7 +112,7 @@ def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
 
 
 def _value(text: str) -> object:
-    """A number or a truth value as JSON writes it; seconds of a clock time; any other text as it is."""
+    """A number or boolean in JSON, a clock time in seconds, or the string itself."""
     for read in (json.loads, seconds_of):
         with suppress(ValueError):
             return read(text)

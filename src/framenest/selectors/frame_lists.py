@@ -1,4 +1,4 @@
-"""Frame lists from files, as AKS and WFS-SB write them."""
+"""Frame lists of other tools: written for AKS and WFS-SB, read from AKS, WFS-SB and ToolMerge."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder
+from framenest.records import Amount, BadField, Whole, convert
 from framenest.selectors.selection import Selection, check_budgets, load_result, prefix_of
 from framenest.session import Session, Video
 
 Row = dict[str, Any]
 KEYS = ("keyframe_indices", "frame_idx")
-"""Where rows hold the frames: WFS-SB's name, then AKS's."""
+"""The field of a row that holds the frames: WFS-SB's name, then AKS's."""
 SECONDS = "timestamps_used"
-"""Where ToolMerge holds them, in seconds; its `frames_used` number the frames of a sampled video."""
+"""The field in which ToolMerge holds seconds; its `frames_used` number the frames of a sampled video."""
 
 
 def aks(prefixes: Sequence[Prefix], rows: Sequence[Row] | None = None) -> list[Any]:
     """AKS: a list of lists in the order of the dataset, or the dataset's rows with frame_idx added.
 
-    use_topk tells its loader to take the listed frames instead of a uniform grid.
+    use_topk makes its loader take the listed frames instead of a uniform grid.
     """
-    lists = [prefix.frames.tolist() for prefix in prefixes]
     if rows is None:
-        return lists
+        return [prefix.frames.tolist() for prefix in prefixes]
     return [
-        {**row, "frame_idx": frames, "frame_num": prefix.budget, "use_topk": True}
-        for row, frames, prefix in zip(_as_many(rows, prefixes), lists, prefixes, strict=True)
+        {**row, "frame_idx": prefix.frames.tolist(), "frame_num": prefix.budget, "use_topk": True}
+        for row, prefix in _paired(rows, prefixes)
     ]
 
 
@@ -46,13 +46,18 @@ def wfs_sb(
             {"video": Path(prefix.video.path).stem, "question": question}
             for prefix, question in zip(prefixes, questions, strict=True)
         ]
-    return [
-        {**row, "keyframe_indices": prefix.frames.tolist()}
-        for row, prefix in zip(_as_many(rows, prefixes), prefixes, strict=True)
-    ]
+    return [{**row, "keyframe_indices": prefix.frames.tolist()} for row, prefix in _paired(rows, prefixes)]
 
 
-def read_rows(path: str | Path) -> list[Any]:
+def _paired(rows: Sequence[Row], prefixes: Sequence[Prefix]) -> list[tuple[Row, Prefix]]:
+    if len(rows) != len(prefixes):
+        raise ConfigError(f"{len(rows)} dataset rows for {len(prefixes)} rankings; give one row per ranking")
+    if not all(isinstance(row, dict) for row in rows):
+        raise ConfigError("the dataset's rows must be JSON objects")
+    return list(zip(rows, prefixes, strict=True))
+
+
+def read_entries(path: str | Path) -> list[Any]:
     """The entries of a JSON list, or of a file with one JSON value per line."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -77,11 +82,17 @@ def find_frames(
     where: str,
     row: int | None = None,
 ) -> list[int]:
-    """The frames listed for a question about a video.
+    """The frames that a file lists for a question about a video.
 
-    Rows are found by their question, and by the video's name where several ask the same; `row` picks one
-    by number. A lone list needs neither. times: (N,) seconds of the video's frames, for files that list
-    seconds: each stands for the nearest frame.
+    Args:
+        entries: what the file holds. A single list is taken as it is; rows are found by their question, and
+            by the video's name if several ask the same.
+        question: the question.
+        video: the video's path.
+        times: (N,) seconds of the video's frames. For a file that lists seconds, each means the nearest
+            frame.
+        where: the file, for error messages.
+        row: the number of the row to take instead.
 
     >>> find_frames([[5, 2, 2]], None, "kiln.mp4", np.arange(9) / 25, where="aks.json")
     [2, 5]
@@ -95,27 +106,19 @@ def find_frames(
     elif len(entries) == 1 and not isinstance(entries[0], dict):
         found = entries[0]
     else:
-        found = _asked(entries, question, video, where)
-    if isinstance(found, Mapping) and SECONDS in found:
-        return _nearest(found[SECONDS], times, where)
-    if isinstance(found, Mapping):
-        found = next((found[key] for key in KEYS if key in found), None)
-    if not isinstance(found, list) or not all(isinstance(n, int) and n >= 0 for n in found):
-        raise StoreError(f"{where}: holds no list of frame numbers ({' or '.join(KEYS)}) for this question")
-    return sorted(set(found))
+        found = _row_of(entries, question, video, where)
+    try:
+        if isinstance(found, Mapping) and SECONDS in found:
+            return _nearest(convert(found[SECONDS], list[Amount], SECONDS), times, where)
+        if isinstance(found, Mapping):
+            found = next((found[key] for key in KEYS if key in found), None)
+        return sorted(set(convert(found, list[Whole], " or ".join(KEYS))))
+    except BadField as error:
+        raise StoreError(f"{where}: has no list of frames for this question: {error}") from error
 
 
-def _nearest(seconds: Any, times: NDArray[np.float64], where: str) -> list[int]:
-    """The frames nearest to some seconds."""
-    if not isinstance(seconds, list) or not all(isinstance(s, (int, float)) and s >= 0 for s in seconds):
-        raise StoreError(f"{where}: {SECONDS} is no list of seconds for this question")
-    late = [second for second in seconds if second > times[-1] + 1]
-    if late:
-        raise VideoError(f"{where}: lists {late[0]:g} s, and this video's last frame is at {times[-1]:.2f} s")
-    return sorted({int(np.abs(times - second).argmin()) for second in seconds})
-
-
-def _asked(entries: Sequence[Any], question: str | None, video: str, where: str) -> Mapping[str, Any]:
+def _row_of(entries: Sequence[Any], question: str | None, video: str, where: str) -> Mapping[str, Any]:
+    """The row of a question."""
     rows = [entry for entry in entries if isinstance(entry, dict)]
     if not rows:
         raise ConfigError(f"{where}: has {len(entries)} lists without questions; say which: file:{where}#0")
@@ -130,12 +133,13 @@ def _asked(entries: Sequence[Any], question: str | None, video: str, where: str)
     return same[0]
 
 
-def _as_many(rows: Sequence[Row], prefixes: Sequence[Prefix]) -> Sequence[Row]:
-    if len(rows) != len(prefixes):
-        raise ConfigError(f"{len(rows)} dataset rows for {len(prefixes)} rankings; they must be as many")
-    if not all(isinstance(row, dict) for row in rows):
-        raise ConfigError("the dataset's rows must be JSON objects")
-    return rows
+def _nearest(seconds: list[float], times: NDArray[np.float64], where: str) -> list[int]:
+    """The frames nearest to some seconds."""
+    if seconds and max(seconds) > times[-1] + 1:
+        raise VideoError(
+            f"{where}: lists {max(seconds):g} s, but this video's last frame is at {times[-1]:.2f} s"
+        )
+    return sorted({int(np.abs(times - second).argmin()) for second in seconds})
 
 
 class FileSelector:
@@ -159,8 +163,8 @@ class FileSelector:
         return Selection(decoder.info, question, self.name, "none", prefixes, stats)
 
     def _prefix(self, decoder: Decoder, question: str | None, budget: int) -> Prefix:
-        path = self._path.replace("{k}", str(budget))
-        entries = read_rows(path)
+        path, total = self._path.replace("{k}", str(budget)), decoder.info.num_frames
+        entries = read_entries(path)
         if len(entries) == 1 and isinstance(entries[0], dict) and "kind" in entries[0]:
             result = load_result(path)
             if result.video.fingerprint != decoder.info.fingerprint:
@@ -169,9 +173,8 @@ class FileSelector:
         frames = find_frames(entries, question, decoder.info.path, decoder.seconds, where=path, row=self._row)
         if not frames:
             raise ConfigError(f"{path}: lists no frame for this question")
-        total = decoder.info.num_frames
         if frames[-1] >= total:
-            raise VideoError(f"{path}: lists frame {frames[-1]}, and this video has {total} frames")
+            raise VideoError(f"{path}: lists frame {frames[-1]}, but this video has {total} frames")
         if len(frames) > budget:
             raise BudgetError(f"{path}: lists {len(frames)} frames, more than a budget of {budget}")
         return prefix_of(decoder, budget, np.array(frames, dtype=np.int64))

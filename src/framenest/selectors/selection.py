@@ -30,11 +30,11 @@ class Selection:
     """What a selector chose for a question.
 
     Attributes:
-        video: The video, with its fingerprint.
-        question: What was asked; None where no question was.
-        selector: The selector's name.
-        scorer: Name and version of what scored the frames; "none" where nothing did.
-        prefixes: One Prefix per budget, by budget, ascending.
+        video: the video, with its fingerprint.
+        question: None if nothing was asked.
+        selector: the selector's name.
+        scorer: name and version of the scorer; "none" if no frame was scored.
+        prefixes: one Prefix per budget, ascending.
         stats: `candidates`, frames looked at; `runs` of the rule; `wall_seconds`; more by selector.
 
     Example:
@@ -57,11 +57,11 @@ class Selection:
         return f"Selection({self.selector!r}, {self.video.path!r}, budgets={list(self.prefixes)})"
 
     def prefix(self, budget: int) -> Prefix:
-        """The frames chosen for a budget; BudgetError for a budget that was not asked for."""
+        """The frames chosen for a budget; BudgetError if it was not one of those selected for."""
         if budget not in self.prefixes:
-            there = ", ".join(map(str, self.prefixes))
             raise BudgetError(
-                f"this selection holds budgets {there}, not {budget}; select again with -k {budget}"
+                f"this selection holds budgets {', '.join(map(str, self.prefixes))}, not {budget}; "
+                f"select again with -k {budget}"
             )
         return self.prefixes[budget]
 
@@ -86,7 +86,7 @@ class Selection:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
-        """From the object that `save` writes."""
+        """Read what `save` wrote; BadField names the first wrong field."""
         file = convert(data, SelectionFile)
         video, prefixes = replace(file.video, from_file=True), {}
         for name, entry in file.budgets.items():
@@ -119,7 +119,7 @@ class Selector(Protocol):
 
 
 def load_result(path: str | Path) -> Ranking | Selection:
-    """A ranking or a selection, whichever the file holds."""
+    """Read a ranking or a selection, whichever the file holds."""
     data = read_object(path)
     if data.get("kind") == "selection":
         return read_result(data, path, "selection", SELECTION_FORMAT, Selection.from_json)
@@ -141,16 +141,9 @@ def prefix_of(
     why: str = "",
 ) -> Prefix:
     """The Prefix of some frames (n,), ascending, of an open video. why: why there may be too few."""
-    complete = len(frames) < budget and len(frames) == decoder.info.num_frames
-    return Prefix(
-        decoder.info,
-        budget,
-        frames,
-        decoder.seconds[frames],
-        ranks,
-        complete,
-        why if len(frames) < budget else "",
-    )
+    few = len(frames) < budget
+    complete = few and len(frames) == decoder.info.num_frames
+    return Prefix(decoder.info, budget, frames, decoder.seconds[frames], ranks, complete, why if few else "")
 
 
 def ranked_prefix(
