@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
 from framenest.method.candidate_pool import CandidatePool, Stats
 from framenest.method.discovery import Cues, LookFor
-from framenest.method.prefix import Prefix
+from framenest.method.prefix import Prefix, notebook_html
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
 from framenest.transcript import REACH, Transcript
 
@@ -32,10 +33,9 @@ class Ranking:
     """One ranking of a video's frames for a question; every budget is a prefix of it.
 
     Attributes:
-        pool: all candidates with their cues, and what they belong to: video, question, scorer, settings,
-            stats.
+        pool: all candidates with their cues, and their video, question, scorer, settings and stats.
         order: (M,) int64 positions in the pool, best first.
-        terms: (M,) float64 arrays by name: what each choice saw (coverage, diversity, utility).
+        terms: (M,) float64 arrays by name: what each choice saw, such as coverage, diversity, utility.
 
     Everything else is derived, by rank: `frames` (M,) int64, `seconds` (M,) float64, `is_zoom` (M,) bool,
     `evidence` (M,) float32 and `cues`, (M,) float32 each.
@@ -82,7 +82,7 @@ class Ranking:
         return self.pool.transcript
 
     def said(self, rank: int) -> str:
-        """What is said while the frame of a rank, from 1, is on; empty where nothing is, or not known.
+        """The transcript while the frame of a rank, from 1, is on screen; empty if there is none.
 
         >>> ranking.said(1)
         ''
@@ -120,17 +120,22 @@ class Ranking:
         )
 
     def _repr_html_(self) -> str:
-        """In a notebook: the evidence over time and the first frames."""
-        from framenest.method.prefix import ranking_html
-
-        return ranking_html(self)
+        asked = "no question" if self.question is None else f"“{escape(self.question)}”"
+        prefix = self.prefix(min(8, len(self)))
+        highest = max(float(self.pool.evidence.max(initial=0)), 1e-9)
+        return notebook_html(
+            prefix,
+            f"<b>{len(self)} ranks</b> of {escape(self.video.path)} for {asked}, {escape(self.scorer)}",
+            f"The first {len(prefix)} ranks; <code>ranking.prefix(k)</code> serves any other budget.",
+            curve=list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)),
+        )
 
     def prefix(self, budget: int) -> Prefix:
         """The first `budget` ranks, in time order.
 
         Args:
-            budget: frames wanted, 1 or more. More than the ranking has is served only where every candidate
-                of a short video is ranked already (`Prefix.complete`).
+            budget: frames wanted, 1 or more. It may exceed the ranking only if every candidate of a short
+                video is ranked already (`Prefix.complete`).
 
         Raises:
             BudgetError: the ranking has too few ranks; the message says which horizon to rank with.
@@ -144,18 +149,12 @@ class Ranking:
             )
         ranks = np.argsort(self.order[:budget], kind="stable")
         chosen = self.order[ranks]
-        return Prefix(
-            video=self.video,
-            budget=int(budget),
-            frames=self.pool.frames[chosen],
-            seconds=self.pool.seconds[chosen],
-            ranks=ranks.astype(np.int64) + 1,
-            complete=budget > len(self),
-        )
+        frames, seconds = self.pool.frames[chosen], self.pool.seconds[chosen]
+        return Prefix(self.video, int(budget), frames, seconds, ranks + 1, budget > len(self))
 
     def to_json(self) -> dict[str, Any]:
         pool = self.pool
-        return {
+        data = {
             "format": RANKING_FORMAT,
             "kind": "ranking",
             "video": self.video.to_json(),
@@ -172,7 +171,13 @@ class Ranking:
                 **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
                 "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
             },
-        } | _beside(pool)
+        }
+        if pool.look_for is not None:
+            each = {text: _plain(match) for text, match in pool.matches.items()}
+            data["look_for"] = pool.look_for.to_json() | {"relevance": each}
+        if pool.transcript is not None:
+            data["transcript"] = pool.transcript.to_json()
+        return data
 
     def _rows(self) -> list[dict[str, Any]]:
         """One object per rank, for people and scripts that read the file."""
@@ -238,19 +243,8 @@ class Ranking:
         return load_file(path, "ranking", RANKING_FORMAT, cls.from_json)
 
 
-def _beside(pool: CandidatePool) -> dict[str, Any]:
-    """What only some rankings have."""
-    found: dict[str, Any] = {}
-    if pool.look_for is not None:
-        each = {text: _plain(match) for text, match in pool.matches.items()}
-        found["look_for"] = pool.look_for.to_json() | {"relevance": each}
-    if pool.transcript is not None:
-        found["transcript"] = pool.transcript.to_json()
-    return found
-
-
 def _plain(array: NDArray[Any]) -> list[Any]:
-    """JSON values that read back bit for bit; float32 in its own shortest digits."""
+    """JSON values that read back bit for bit: float32 with its shortest digits."""
     if array.dtype == np.float32:
         return [float(str(value)) for value in array]
     values: list[Any] = array.tolist()
@@ -309,8 +303,6 @@ def _positions(file: RankingFile) -> list[int]:
             raise BadField(f"{where}.frame is not a candidate of the pool")
         if places[rank.frame] in found:
             raise BadField(f"{where}.frame is ranked twice")
-        if rank.seconds > file.video.duration + 1e-6:
-            raise BadField(f"{where}.seconds must be at most {file.video.duration:g}, the video's duration")
         found[places[rank.frame]] = None
     return list(found)
 
