@@ -11,7 +11,7 @@ from framenest import MEC, MECConfig
 from framenest.cli import main
 from framenest.errors import ConfigError
 from framenest.report import figure
-from framenest.report.page import read_pictures
+from framenest.report.page import read_images
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
@@ -27,7 +27,7 @@ def video(frames):
 
 def pictures_for(video, results):
     wanted = figure.figure_frames(results)
-    return read_pictures(video, wanted, set(wanted))[1]
+    return read_images(video, wanted, set(wanted))[1]
 
 
 def ranked(video, **settings):

@@ -42,7 +42,7 @@ from framenest.method.ranking import Ranking
 from framenest.report import contact_sheet
 from framenest.report.document import document
 from framenest.report.figure import draw, figure_frames
-from framenest.report.page import embed, page, read_pictures
+from framenest.report.page import embed, page, read_images
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
@@ -300,7 +300,7 @@ def report(
     if figure is not None:
         frames = figure_frames(results)
         with common.bars() as bars:
-            _, images = read_pictures(decoder, frames, set(frames), bars)
+            _, images = read_images(decoder, frames, set(frames), bars)
         _write(figure, draw(results, images, figure.suffix[1:].lower()), "figure")
     if output is not None:
         with common.bars() as bars:

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from framenest.errors import ConfigError, MissingExtra
@@ -67,16 +66,10 @@ def rows_of(result: Result) -> list[BudgetRow]:
 def film_frames(results: Sequence[Result]) -> list[int]:
     """Up to twelve known frames spread over the video, for the strip above the timeline."""
     video = results[0].video
-    known = np.unique(np.concatenate([_known(result) for result in results]))
+    pools = [result.frames if isinstance(result, Selection) else result.pool.frames for result in results]
+    known = np.unique(np.concatenate(pools))  # decoded before
     middles = [(i + 0.5) * video.num_frames / FILM for i in range(FILM)]
     return [int(known[np.argmin(np.abs(known - middle))]) for middle in middles]
-
-
-def _known(result: Result) -> NDArray[np.int64]:
-    """Frames that have been decoded before: the candidates, or those of a selection."""
-    if isinstance(result, Selection):
-        return np.concatenate([prefix.frames for prefix in result.prefixes.values()])
-    return result.pool.frames
 
 
 def figure_frames(results: Sequence[Result]) -> list[int]:

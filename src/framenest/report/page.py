@@ -1,4 +1,4 @@
-"""The report page and its thumbnails."""
+"""The report as one self-contained page, and its images."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from framenest.report.document import Result
 from framenest.selectors.selection import Selection
 
 SMALL, LARGE = 128, 360
-"""Short sides in pixels."""
+"""Short sides of the two sizes of images, in pixels."""
 LARGE_RANKS = 32
 ALLOWED = 4_400_000
-"""Characters of all pictures of a page, so that it stays under 5 MB with its data and code."""
+"""Characters of all images of a page: it stays under 5 MB with its data and code."""
 _LADDER = ((1.0, 80, 80), (1.0, 62, 66), (0.8, 55, 60), (0.65, 50, 55), (0.5, 40, 45), (0.35, 30, 35))
-"""Scale, quality of the small and of the large pictures; the first that fits is taken."""
+"""(scale, quality of small images, quality of large images); the first that fits is used."""
 
 Urls = dict[str, dict[str, str]]
 
 
 def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = lambda *_: None) -> Urls:
     """{frame number: {"small": data URL, "large": data URL of the first ranks}}; one decoding pass."""
-    small, large = read_pictures(decoder, shown_frames(results), first_frames(results), progress)
+    shown = sorted({frame for result in results for frame in result.frames.tolist()})
+    small, large = read_images(decoder, shown, first_frames(results), progress)
     for scale, small_quality, large_quality in _LADDER:
         urls: Urls = {}
         for number, pixels in small.items():
@@ -45,19 +46,8 @@ def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = l
     raise ConfigError(f"{len(small)} frames do not fit into one page; give fewer rankings at a time")
 
 
-def shown_frames(results: Sequence[Result]) -> list[int]:
-    """All frames that any budget of any result shows, ascending."""
-    shown: set[int] = set()
-    for result in results:
-        lists = (
-            [p.frames for p in result.prefixes.values()] if isinstance(result, Selection) else [result.frames]
-        )
-        shown.update(frame for frames in lists for frame in frames.tolist())
-    return sorted(shown)
-
-
 def first_frames(results: Sequence[Result], ranks: int = LARGE_RANKS) -> set[int]:
-    """The first ranks of each ranking; of a selection the largest list up to that many."""
+    """The first ranks of each ranking, and of each selection the largest list within that budget."""
     first: set[int] = set()
     for result in results:
         if isinstance(result, Selection):
@@ -68,10 +58,10 @@ def first_frames(results: Sequence[Result], ranks: int = LARGE_RANKS) -> set[int
     return first
 
 
-def read_pictures(
+def read_images(
     decoder: Decoder, frames: Sequence[int], first: set[int], progress: Progress = lambda *_: None
 ) -> tuple[dict[int, Pixels], dict[int, Pixels]]:
-    """Small pictures of all frames, large ones of `first`, by frame number."""
+    """Small images of all frames and large ones of `first`, by frame number."""
     native = min(decoder.info.width, decoder.info.height)
     sizes = [ImageSpec.short_side(min(side, native)) for side in (SMALL, LARGE)]
     small: dict[int, Pixels] = {}
@@ -83,32 +73,21 @@ def read_pictures(
                 large[number] = batch.pixels[1][place].copy()
         progress("pictures", len(small), len(frames))
     if len(small) < len(frames):
-        raise VideoError(f"{len(frames) - len(small)} of {len(frames)} frames could not be decoded any more")
+        raise VideoError(f"{len(frames) - len(small)} of {len(frames)} frames no longer decode")
     return small, large
 
 
 def _data_url(pixels: Pixels, scale: float, quality: int) -> str:
-    picture = Image.fromarray(pixels)
+    image = Image.fromarray(pixels)
     if scale < 1:
-        size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-        picture = picture.resize(size, Image.Resampling.LANCZOS)
-    return data_url(encode_image(picture, "webp", quality=quality), "image/webp")
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    return data_url(encode_image(image, "webp", quality=quality), "image/webp")
 
 
 _SCRIPTS = (
-    "marks.js",
-    "terms.js",
-    "budget.js",
-    "axis.js",
-    "rows.js",
-    "timeline.js",
-    "grid.js",
-    "detail.js",
-    "facts.js",
-    "copying.js",
-    "help.js",
-    "slider.js",
-    "view.js",
+    *("marks.js", "terms.js", "budget.js", "axis.js", "rows.js", "timeline.js", "grid.js", "detail.js"),
+    *("facts.js", "copying.js", "help.js", "slider.js", "view.js"),
 )
 _STYLES = ("base.css", "timeline.css", "frames.css", "narrow.css")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
@@ -122,19 +101,21 @@ render(document.getElementById("report"), data, {
 
 
 def view_script() -> str:
-    """The view as one JavaScript module that exports `render`; its files joined, imports removed."""
+    """The view as one JavaScript module that exports `render`: its files joined, without imports."""
     return "\n".join(_IMPORT.sub("", _asset(name)) for name in _SCRIPTS)
 
 
 def view_style() -> str:
-    """The view's style sheet; its files joined."""
+    """The view's style sheet: its files joined."""
     return "\n".join(_asset(name) for name in _STYLES)
 
 
-def page(made: Mapping[str, Any], pictures: Mapping[str, Mapping[str, str]]) -> str:
-    """One self-contained page. Its content security policy forbids all requests, and other scripts.
+def page(made: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> str:
+    """One self-contained page. Its content security policy forbids all requests and other scripts.
 
-    made: what `document` gives; pictures: what `embed` gives.
+    Args:
+        made: what `document` returns.
+        images: what `embed` returns.
     """
     script, style = view_script() + _START, view_style()
     parts = {
@@ -144,10 +125,9 @@ def page(made: Mapping[str, Any], pictures: Mapping[str, Mapping[str, str]]) -> 
         "style": style,
         "script": script,
         "document": _inert(made),
-        "pictures": _inert(pictures),
+        "pictures": _inert(images),
     }
-    template = _asset("page.html")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
 def _title(made: Mapping[str, Any]) -> str:
@@ -157,7 +137,7 @@ def _title(made: Mapping[str, Any]) -> str:
 
 
 def _inert(data: Any) -> str:
-    """JSON without characters that HTML could take for markup."""
+    """JSON without characters that HTML could read as markup."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

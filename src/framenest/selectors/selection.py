@@ -56,6 +56,11 @@ class Selection:
     def __repr__(self) -> str:
         return f"Selection({self.selector!r}, {self.video.path!r}, budgets={list(self.prefixes)})"
 
+    @property
+    def frames(self) -> NDArray[np.int64]:
+        """(n,) every frame of any budget, ascending."""
+        return np.unique(np.concatenate([prefix.frames for prefix in self.prefixes.values()]))
+
     def prefix(self, budget: int) -> Prefix:
         """The frames chosen for a budget; BudgetError if it was not one of those selected for."""
         if budget not in self.prefixes:
