@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from framenest.evaluation.benchmarks import MAIN_TABLE
 from framenest.evaluation.lmms_eval.tasks import ResultFileScores, read_result_files
 from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
 from framenest.evaluation.recall import REGIMES, plotting
-from framenest.evaluation.scores import MAIN_TABLE
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduce.md"

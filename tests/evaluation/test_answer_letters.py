@@ -2,7 +2,7 @@
 
 import pytest
 
-from framenest.evaluation.scores import chosen_letter
+from framenest.evaluation.benchmarks import chosen_letter
 
 OPTIONS = ["A red car", "A blue bicycle", "Nobody", "Two dogs, then a cat"]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from framenest.evaluation.benchmarks import BenchmarkQuestion
-from framenest.evaluation.scores import (
+from framenest.evaluation.benchmarks import (
     MAIN_TABLE,
     SCORES,
+    BenchmarkQuestion,
     accuracy,
     by_category,
     group_score,

@@ -134,8 +134,7 @@ def test_two_budgets_one_selection(place, runs, capsys):
 @pytest.mark.usefixtures("runs")
 def test_the_scores_are_those_of_the_answers(place):
     """lmms-eval's log of samples, scored by Framenest's own metrics, gives lmms-eval's numbers."""
-    from framenest.evaluation.benchmarks import READERS
-    from framenest.evaluation.scores import SCORES
+    from framenest.evaluation.benchmarks import READERS, SCORES
 
     made = scores(place, 8)
     for task, dataset, score, upstream in (

@@ -21,10 +21,9 @@ import pytest
 import toy_benchmarks
 
 from framenest.cli import main
-from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.benchmarks import READERS, SCORES
 from framenest.evaluation.lmms_eval import hook, tasks
 from framenest.evaluation.lmms_eval.tasks import METRICS, SELECTORS, TASKS, task_name
-from framenest.evaluation.scores import SCORES
 from framenest.models import CATALOGUE
 from media import numbered_video
 from scripted_server import ScriptedServer

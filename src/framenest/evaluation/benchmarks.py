@@ -1,10 +1,11 @@
-"""Benchmarks: their questions and their videos."""
+"""Benchmarks: their questions, their videos, the option that an answer names, and their scores."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ KINDS = ("question", "question+options")
 
 @dataclass(frozen=True)
 class QueryText:
-    """`question` or `question+options` for all selectors, and exceptions by selector.
+    """What selectors score relevance for: `question` or `question+options`, with exceptions by selector.
 
-    The paper has the same question text for all; WFS-SB's released code scores the choices, too:
+    The paper uses the same question text for all; WFS-SB's released code also scores the options:
 
     >>> text = QueryText.parse("question,wfs-sb=question+options")
     >>> text.kind("wfs-sb"), text.kind("mec:no-zoom")
@@ -35,7 +36,7 @@ class QueryText:
 
     @classmethod
     def parse(cls, text: str) -> QueryText:
-        """From KIND and SELECTOR=KIND between commas; what is said of `mec` holds for `mec:SETTINGS`, too."""
+        """From comma-separated KIND and SELECTOR=KIND; `mec` also applies to `mec:SETTINGS`."""
         default, exceptions = cls.default, {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             selector, _, kind = part.rpartition("=")
@@ -54,15 +55,15 @@ class QueryText:
         return ",".join([self.default, *(f"{selector}={kind}" for selector, kind in self.exceptions)])
 
     def kind(self, selector: str) -> str:
-        """What a selector scores frames for."""
+        """The kind of text for a selector."""
         own = dict(self.exceptions)
         return own.get(selector) or own.get(selector.partition(":")[0]) or self.default
 
 
 class MediaFolder:
-    """Files below a folder by the names that annotations use: a path, a file name, or one without suffix.
+    """Finds files below a folder by the names that annotations use: a path, a file name, or a stem.
 
-    suffixes: which files may stand for a name without one; subtitles and notes often lie beside a video.
+    suffixes: of the files that a stem may mean; a video often has subtitles beside it.
     """
 
     def __init__(self, root: str | Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> None:
@@ -76,11 +77,11 @@ class MediaFolder:
                 self._by_name.setdefault(file.stem, file)
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Those that are not here, each once."""
+        """The names without a file, each once."""
         return [name for name in dict.fromkeys(names) if self._path(name) is None]
 
     def find(self, name: str) -> Path:
-        """The file that a name means; VideoError where there is none.
+        """The file of a name; VideoError if there is none.
 
         >>> MediaFolder(".").find("kiln").name
         'kiln.mp4'
@@ -104,10 +105,10 @@ class BenchmarkQuestion:
     """One multiple-choice question.
 
     video: the file as the benchmark names it, with or without a suffix. asked: the question with its
-    choices, as shown to the model. options: the choices without their letters. answer: a letter.
-    category: what scores are broken down by (duration, kind of group, task). group and structure:
-    which questions Video-MME-v2 scores together, and how they build on each other. subtitles: the
-    subtitle file, without a suffix where the benchmark gives none.
+    options, as shown to the model. options: without their letters. answer: the right option's letter.
+    category: what scores are broken down by (duration, group type, task). group, structure: which questions
+    Video-MME-v2 scores together, and how they build on each other. subtitles: the subtitle file, with or
+    without a suffix.
 
     >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
     ...        "correct_choice": 1, "duration_group": 15}
@@ -131,21 +132,18 @@ class BenchmarkQuestion:
 
     @property
     def prompt(self) -> str:
-        """What the model is asked: question, choices and the paper's instruction, the same for all."""
+        """Question, options and the paper's instruction."""
         return f"{self.asked}\n{DIRECTLY}"
 
     def query(self, text: QueryText, selector: str) -> str:
-        """What a selector scores relevance for: the question, or the question and its choices.
-
-        Lists of frames that were made elsewhere are found by the question alone.
-        """
+        """What a selector scores relevance for. A file of frame lists is looked up by the question alone."""
         if text.kind(selector) == "question" or selector.startswith(FILE):
             return self.question
         return with_options(self.question, self.options)
 
 
 def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuestion]:
-    """The questions of a benchmark from its own annotation file (or folder, as MLVU has it).
+    """Read a benchmark's own annotation file, or a folder of such files (MLVU).
 
     >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
     ...        "correct_choice": 1, "duration_group": 15}
@@ -165,7 +163,7 @@ def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuest
     if not found:
         raise ConfigError(f"{file}: no questions in this file")
     seen: Counter[str] = Counter()
-    for place, question in enumerate(found):  # each gets an id of its own: a repeated one a number
+    for place, question in enumerate(found):  # number repeated ids
         seen[question.id] += 1
         if seen[question.id] > 1:
             found[place] = replace(question, id=f"{question.id} #{seen[question.id]}")
@@ -173,23 +171,23 @@ def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuest
 
 
 def _open_ended(dataset: str, row: Row) -> bool:
-    """MLVU has tasks without choices; its macro accuracy is over the others."""
+    """MLVU has tasks without options; its macro accuracy is over the others."""
     return dataset == "mlvu" and "video_name" not in row and not row.get("candidates")
 
 
 def _videomme(row: Row) -> BenchmarkQuestion:
-    """Video-MME: `options` are "A. …" texts; broken down by `duration` (short, medium, long)."""
+    """Video-MME: `options` are "A. …" strings; the category is `duration` (short, medium, long)."""
     return _lettered(row, str(row["videoID"]), category=str(row["duration"]))
 
 
 def _videomme_v2(row: Row) -> BenchmarkQuestion:
-    """Video-MME-v2: eight options in one text, four questions to a video that are scored together."""
+    """Video-MME-v2: eight options in one string; the four questions of a video are scored together."""
     video, structure = str(row["video_id"]), str(row["group_structure"])
     return _lettered(row, video, category=str(row["group_type"]), group=video, structure=structure)
 
 
 def _lettered(row: Row, video: str, **more: str) -> BenchmarkQuestion:
-    """A row of either Video-MME, whose options begin with their letters."""
+    """A row of either Video-MME, whose options start with their letters."""
     given, question = row["options"], str(row["question"])
     options = given.strip().split("\n") if isinstance(given, str) else [str(option) for option in given]
     return BenchmarkQuestion(
@@ -205,7 +203,7 @@ def _lettered(row: Row, video: str, **more: str) -> BenchmarkQuestion:
 
 
 def _longvideobench(row: Row) -> BenchmarkQuestion:
-    """LongVideoBench: `candidates`, or option0 to option4 with "N/A"; broken down by `duration_group`."""
+    """LongVideoBench: `candidates`, or option0 to option4 with "N/A"; the category is `duration_group`."""
     if row.get("candidates") is not None:
         options = [str(option) for option in row["candidates"]]
     else:
@@ -223,7 +221,7 @@ def _longvideobench(row: Row) -> BenchmarkQuestion:
 
 
 def _mlvu(row: Row) -> BenchmarkQuestion:
-    """MLVU: `candidates` and the answer's text; or, in lmms-eval's copy, choices inside the question."""
+    """MLVU: `candidates` and the answer's text; in lmms-eval's copy, the options are in the question."""
     if row.get("candidates") is not None:
         question, options = str(row["question"]), [str(option) for option in row["candidates"]]
         asked = "\n".join([question, *(f"({LETTERS[i]}) {text}" for i, text in enumerate(options))])
@@ -231,10 +229,10 @@ def _mlvu(row: Row) -> BenchmarkQuestion:
         video, task = str(row["video"]), str(row["question_type"])
     else:
         asked, answer = str(row["question"]), str(row["answer"])
-        choices = list(re.finditer(r"^\s*\(([A-J])\)\s*(.*)$", asked, re.M))
-        if not choices:
-            raise ValueError(f"no choices as (A), (B) in the question {asked!r}")
-        question, options = asked[: choices[0].start()].strip(), [c.group(2).strip() for c in choices]
+        found = list(re.finditer(r"^\s*\([A-J]\)\s*(.*)$", asked, re.M))
+        if not found:
+            raise ValueError(f"no options (A), (B), … in the question {asked!r}")
+        question, options = asked[: found[0].start()].strip(), [option[1].strip() for option in found]
         video, task = str(row["video_name"]), str(row["task_type"])
     return BenchmarkQuestion(
         id=str(row.get("question_id") or f"{video}: {question}"),
@@ -250,7 +248,7 @@ def _mlvu(row: Row) -> BenchmarkQuestion:
 def _letter(answer: Any, count: int) -> str:
     letter = str(answer).strip().upper()
     if len(letter) != 1 or letter not in LETTERS[:count]:
-        raise ValueError(f"the answer {answer!r} is none of its {count} options")
+        raise ValueError(f"the answer {answer!r} is not one of its {count} options")
     return letter
 
 
@@ -260,3 +258,186 @@ READERS: dict[str, Callable[[Row], BenchmarkQuestion]] = {
     "longvideobench": _longvideobench,
     "mlvu": _mlvu,
 }
+
+
+_PHRASE = r"(?:answer|option|choice)\b(?:\s+(?:is|would\s+be|should\s+be))?"
+
+_GOES_ON = r"because|since|as|for|due|from|based|according|which"  # the letter before it is not an article
+
+
+def chosen_letter(text: str, options: Sequence[str]) -> str | None:
+    """The letter of the option that an answer names; None if it names none or several.
+
+    >>> chosen_letter("The best answer is (C).", ["a dog", "a cat", "a cup", "a car"])
+    'C'
+    >>> chosen_letter("It shows a cup.", ["a dog", "a cat", "a cup", "a car"])
+    'C'
+    >>> chosen_letter("A or B, I cannot tell", ["a dog", "a cat", "a cup", "a car"])
+    """
+    text = text.strip()
+    letters = LETTERS[: len(options)]
+    either = f"[{letters}{letters.lower()}]"
+    alone = re.fullmatch(rf"\W*(?:(?:{_PHRASE})\W*)?({either})\W*", text, re.I)
+    if alone:
+        return alone.group(1).upper()
+    for pattern in (
+        rf"\\boxed\{{\W*([{letters}])\W*\}}",
+        rf"(?i:{_PHRASE})\s*[:=]?\s*[*(\[\"']*([{letters}])\b(?!\s+(?!(?:{_GOES_ON})\b)[a-z])",
+        rf"^\W*([{letters}])\W*$",
+    ):
+        found = re.findall(pattern, text, re.M)
+        if found:
+            return str(found[-1])
+    begins = re.match(rf"\W*([{letters}])\s*(?:[.):\]*]|\n)", text)
+    if begins:
+        return begins.group(1)
+    marked = set(re.findall(rf"[(\[*]([{letters}])[)\]*]", text))
+    if len(marked) == 1:
+        return str(marked.pop())
+    return _by_text(text, options, letters) or _by_lone_letter(text, letters)
+
+
+def _by_text(text: str, options: Sequence[str], letters: str) -> str | None:
+    """The only option whose words are in the answer."""
+    plain = _words(text)
+    named = [i for i, option in enumerate(options) if _words(option).strip() and _words(option) in plain]
+    return letters[named[0]] if len(named) == 1 else None
+
+
+def _by_lone_letter(text: str, letters: str) -> str | None:
+    """The only capital letter on its own; an "A" before a word is an article."""
+    alone = set(
+        re.findall(
+            rf"\b([{letters}])\b(?!')", re.sub(rf"\bA(?=\s+(?!(?:or|and|nor|{_GOES_ON})\b)[a-z])", "", text)
+        )
+    )
+    return str(alone.pop()) if len(alone) == 1 else None
+
+
+def _words(text: str) -> str:
+    words = " ".join(re.findall(r"[^\W_]+", text.lower()))
+    return f" {words} "
+
+
+Marks = Sequence[tuple[BenchmarkQuestion, bool]]
+"""Questions and whether each was answered correctly."""
+
+Scores = Mapping[str, float | None]
+"""By name; None if no question of that kind was answered."""
+
+CHAIN = (0.0, 100 / 16, 400 / 16, 900 / 16, 100.0)
+"""Points for 0 to 4 correct answers: the square of their share."""
+CHAINS: dict[str, tuple[float, ...]] = {
+    "[1, 2, 3, 4]": CHAIN,
+    "[1, [2, 3], 4]": (0.0, 100 / 12, 400 / 12, 700 / 12, 100.0),
+    "[[1, 2], 3, 4]": (0.0, 10.0, 20.0, 50.0, 100.0),
+}
+"""Points for a run of correct answers from the first question, by group structure."""
+
+
+def accuracy(marks: Marks) -> float:
+    """Share of correct answers.
+
+    >>> accuracy([(None, True), (None, False), (None, False), (None, True)])
+    50.0
+    """
+    return 100.0 * sum(correct for _, correct in marks) / len(marks)
+
+
+def by_category(marks: Marks) -> dict[str, float]:
+    """Accuracy of each category, in order of appearance."""
+    names = dict.fromkeys(question.category for question, _ in marks)
+    return {name: accuracy([m for m in marks if m[0].category == name]) for name in names}
+
+
+def macro(marks: Marks) -> float:
+    """Mean accuracy of the categories, each with equal weight."""
+    scores = by_category(marks)
+    return sum(scores.values()) / len(scores)
+
+
+def group_score(kind: str, structure: str, correct: Sequence[bool]) -> float:
+    """Points for the four answers of a group of Video-MME-v2, in the order of its questions.
+
+    A "relevance" group earns the square of its share of correct answers. In a "logic" group only the run
+    of correct answers from the first question counts; in a nested pair of the structure, the second may
+    replace the first.
+
+    >>> group_score("relevance", "None", [True, False, True, False])
+    25.0
+    >>> group_score("logic", "[1, 2, 3, 4]", [True, False, True, True])
+    6.25
+    """
+    if len(correct) != 4:
+        raise ValueError(f"a group has four questions, not {len(correct)}")
+    if kind == "relevance":
+        return CHAIN[sum(correct)]
+    if kind != "logic":
+        raise ValueError(f"there is no group type {kind!r}")
+    form = str(ast.literal_eval(structure))
+    if form not in CHAINS:
+        raise ValueError(f"there is no group structure {structure!r}")
+    run = next((i for i, right in enumerate(correct) if not right), 4)
+    if form == "[1, [2, 3], 4]" and run == 1 and correct[2]:
+        run = 2
+    if form == "[[1, 2], 3, 4]" and run == 0 and correct[1]:
+        run = 1
+    return CHAINS[form][run]
+
+
+def nonlinear(marks: Marks) -> float | None:
+    """Mean points of Video-MME-v2's complete groups."""
+    groups: dict[str, list[tuple[BenchmarkQuestion, bool]]] = {}
+    for mark in marks:
+        groups.setdefault(mark[0].group, []).append(mark)
+    points = []
+    for members in groups.values():
+        if len(members) == 4:
+            members.sort(key=lambda mark: int(mark[0].id.rpartition("-")[2]))
+            first = members[0][0]
+            points.append(group_score(first.category, first.structure, [correct for _, correct in members]))
+    return sum(points) / len(points) if points else None
+
+
+def _videomme_scores(marks: Marks) -> Scores:
+    parts = by_category(marks)
+    return {**{name: parts.get(name) for name in ("short", "medium", "long")}, "overall": accuracy(marks)}
+
+
+def _videomme_v2_scores(marks: Marks) -> Scores:
+    kinds = {
+        f"nonlinear {kind}": nonlinear([m for m in marks if m[0].category == kind])
+        for kind in ("relevance", "logic")
+    }
+    return {"nonlinear": nonlinear(marks), "micro": accuracy(marks), **kinds}
+
+
+def _longvideobench_scores(marks: Marks) -> Scores:
+    parts = by_category(marks)
+    by_duration = {f"{seconds} s": parts[seconds] for seconds in sorted(parts, key=int)}
+    return {"overall": accuracy(marks), **by_duration}
+
+
+def _mlvu_scores(marks: Marks) -> Scores:
+    return {"macro": macro(marks), "micro": accuracy(marks), **dict(sorted(by_category(marks).items()))}
+
+
+SCORES: dict[str, Callable[[Marks], Scores]] = {
+    "videomme": _videomme_scores,
+    "videomme-v2": _videomme_v2_scores,
+    "longvideobench": _longvideobench_scores,
+    "mlvu": _mlvu_scores,
+}
+"""All scores of a benchmark; those of the paper's main table first."""
+
+MAIN_TABLE = {
+    "Short": ("videomme", "short"),
+    "Medium": ("videomme", "medium"),
+    "Long": ("videomme", "long"),
+    "Overall": ("videomme", "overall"),
+    "Non-Lin.": ("videomme-v2", "nonlinear"),
+    "Micro Acc.": ("videomme-v2", "micro"),
+    "LVB": ("longvideobench", "overall"),
+    "MLVU": ("mlvu", "macro"),
+}
+"""The columns of the paper's main table."""

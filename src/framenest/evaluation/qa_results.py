@@ -11,9 +11,8 @@ from typing import Any
 
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, StoreError
-from framenest.evaluation.benchmarks import BenchmarkQuestion
+from framenest.evaluation.benchmarks import MAIN_TABLE, SCORES, BenchmarkQuestion
 from framenest.evaluation.recall import REGIMES
-from framenest.evaluation.scores import MAIN_TABLE, SCORES
 
 Record = dict[str, Any]
 Key = tuple[str, str, str, int]

@@ -22,9 +22,8 @@ from framenest.errors import (
     ModelError,
     VideoError,
 )
-from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, QueryText
+from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, QueryText, chosen_letter
 from framenest.evaluation.qa_results import QaResults, Record
-from framenest.evaluation.scores import chosen_letter
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.images import ImageLimits
 from framenest.lmm.answer import Answer, Answerer
