@@ -1,11 +1,11 @@
-"""The results of evaluate qa, and their tables."""
+"""The results file of `evaluate qa`, and the tables made of it."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ Record = dict[str, Any]
 Key = tuple[str, str, str, int]
 """(run, question, selector, budget)"""
 BEGINS = b'{"kind": '
-"""A first line that was cut short is told from a foreign file by this."""
+"""Tells a truncated first line from a foreign file."""
 
 
 class QaResults:
-    """A file of results, opened to go on with it.
+    """An append-only file of answers, from which a run can be resumed.
 
     >>> results = QaResults("results.jsonl")
     >>> run = results.begin({"dataset": "videomme", "model": "…"})
@@ -44,26 +44,28 @@ class QaResults:
         return digest(dict(settings))[:12]
 
     def begin(self, settings: Mapping[str, Any]) -> str:
-        """The name of a run with these settings; the same settings go on with the same run."""
+        """Begin or resume the run with these settings; returns its name."""
         run = self.name_of(settings)
         if run not in self.runs:
             self.append({"kind": "run", "run": run, "settings": dict(settings)})
         return run
 
     def has(self, run: str, question: str, selector: str, budget: int) -> bool:
-        """Whether there is an answer; a failed attempt is none."""
+        """Whether there is an answer; a failed attempt does not count."""
         found = self._answers.get((run, question, selector, budget))
         return found is not None and found["error"] is None
 
     def append(self, record: Record) -> None:
-        """Write one line, whole: a line that a kill cut short is dropped when the file is read again."""
+        """Append one line and sync it. A line truncated by a kill is dropped when the file is read."""
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="surrogatepass")
         with self._lock:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                with self.path.open("ab") as file:
-                    if file.tell() and not _ends_a_line(self.path):
-                        line = b"\n" + line
+                with self.path.open("a+b") as file:
+                    if file.tell():
+                        file.seek(-1, os.SEEK_END)
+                        if file.read(1) != b"\n":
+                            line = b"\n" + line
                     file.write(line)
                     file.flush()
                     os.fsync(file.fileno())
@@ -72,25 +74,26 @@ class QaResults:
             self._remember(record)
 
     def answers(self) -> list[Record]:
-        """Every answer, the last attempt where there were several."""
+        """Every answer; of several attempts, the one that counts."""
         return list(self._answers.values())
 
     def _remember(self, record: Record) -> None:
         if record["kind"] == "run":
             self.runs[record["run"]] = record["settings"]
         else:
-            key = (record["run"], record["id"], record["selector"], record["budget"])
-            self._answers[key] = later(self._answers.get(key), record)
+            _keep(self._answers, record)
 
 
-def later(before: Record | None, record: Record) -> Record:
-    """The later of two attempts at one question, unless only the earlier succeeded."""
-    failed_since = before is not None and before["error"] is None and record["error"] is not None
-    return before if before is not None and failed_since else record
+def _keep(answers: dict[Key, Record], record: Record) -> None:
+    """Keep the later of two attempts, unless only the earlier one succeeded."""
+    key = (record["run"], record["id"], record["selector"], record["budget"])
+    before = answers.get(key)
+    if before is None or before["error"] is not None or record["error"] is None:
+        answers[key] = record
 
 
 def read_lines(path: Path) -> Iterator[Record]:
-    """The lines of a results file; a line cut short is left out, as is a missing file."""
+    """The lines of a results file without truncated ones; none if the file does not exist."""
     foreign = ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
     whole = False
     try:
@@ -102,7 +105,7 @@ def read_lines(path: Path) -> Iterator[Record]:
     for line in text.split(b"\n"):
         try:
             record = json.loads(line)
-        except ValueError:  # empty, or the process stopped in the middle of it
+        except ValueError:  # empty or truncated
             continue
         if not isinstance(record, dict) or record.get("kind") not in ("run", "answer"):
             raise foreign
@@ -112,128 +115,115 @@ def read_lines(path: Path) -> Iterator[Record]:
         raise foreign
 
 
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
-
-
 def question_of(record: Mapping[str, Any]) -> BenchmarkQuestion:
-    """As much of the question as scoring needs, from the line of its answer."""
+    """As much of the question as scoring needs, from a record."""
     known = {name: record[name] for name in ("id", "video", "answer", "category", "group", "structure")}
     return BenchmarkQuestion(question="", asked="", options=(), **known)
 
 
 Row = dict[str, Any]
-"""Cells by column; numbers, texts, or None for an empty cell."""
+"""Cells by column: numbers, strings, or None for an empty cell."""
 
 
 class ScoredAnswers:
-    """The answers of some result files, by how they were made, selector, budget and benchmark.
+    """The answers of some results files, by way of running, selector, budget and benchmark.
 
-    An answer that is in several files counts once: the last, unless it failed. Annotations are part of how
-    a run was made only where a benchmark was asked with several, as MLVU's dev and test sets.
+    A way of running is the settings of a run without its benchmark. The annotation file is part of it only
+    if a benchmark was asked with several, such as MLVU's dev and test sets. An answer in several files
+    counts once: the last one, unless it failed.
     """
 
     def __init__(self, files: Iterable[QaResults]) -> None:
         self.settings: dict[str, Mapping[str, Any]] = {}
+        """By way of running."""
         self._answers: dict[tuple[str, str, int, str], list[Record]] = {}
         runs: dict[str, Record] = {}
         answers: dict[Key, Record] = {}
         for file in files:
             runs |= file.runs
             for record in file.answers():
-                same = (record["run"], record["id"], record["selector"], record["budget"])
-                answers[same] = later(answers.get(same), record)
-        hows = _ways({run: runs[run] for run, *_ in answers})
+                _keep(answers, record)
+        ways = _ways({run: runs[run] for run, *_ in answers})
         for record in answers.values():
-            how, rest = hows[record["run"]]
-            self.settings[how] = rest
-            key = (how, record["selector"], record["budget"], runs[record["run"]]["dataset"])
+            settings = ways[record["run"]]
+            way = repr(sorted(settings.items(), key=str))
+            self.settings[way] = settings
+            key = (way, record["selector"], record["budget"], runs[record["run"]]["dataset"])
             self._answers.setdefault(key, []).append(record)
-
-    def only(self, how: str) -> ScoredAnswers:
-        """The answers that were made this way."""
-        part = ScoredAnswers([])
-        part.settings = {how: self.settings[how]}
-        part._answers = {key: records for key, records in self._answers.items() if key[0] == how}
-        return part
-
-    @property
-    def selectors(self) -> list[str]:
-        """Names, in the order in which they first come."""
-        return list(dict.fromkeys(selector for _, selector, *_ in self._answers))
 
     @property
     def budgets(self) -> list[int]:
         """Ascending."""
         return sorted({budget for _, _, budget, _ in self._answers})
 
-    def scores(self, how: str, selector: str, budget: int, dataset: str) -> Mapping[str, float | None]:
-        """All scores of a benchmark; empty where nothing was answered."""
-        found = [r for r in self._answers.get((how, selector, budget, dataset), []) if r["error"] is None]
-        return SCORES[dataset]([(question_of(r), r["correct"]) for r in found]) if found else {}
-
     def records(
-        self, how: str, selector: str, budget: int | None = None, dataset: str | None = None
+        self,
+        way: str | None = None,
+        selector: str | None = None,
+        budget: int | None = None,
+        dataset: str | None = None,
     ) -> list[Record]:
-        """The answers of a selector, failed ones too, at one budget or all, of one benchmark or all."""
+        """The answers of this kind, failed ones included; None means any."""
+        wanted = (way, selector, budget, dataset)
         return [
             record
-            for (h, s, k, d), records in self._answers.items()
-            if (h, s) == (how, selector) and budget in (None, k) and dataset in (None, d)
+            for key, records in self._answers.items()
+            if all(want in (None, have) for want, have in zip(wanted, key, strict=True))
             for record in records
         ]
 
-    def pairs(self, dataset: str | None = None) -> list[tuple[str, str]]:
-        """(how, selector) of which there are records."""
-        every = ((how, selector) for how in self.settings for selector in self.selectors)
-        return [(how, selector) for how, selector in every if self.records(how, selector, None, dataset)]
+    def scores(self, way: str, selector: str, budget: int, dataset: str) -> Mapping[str, float | None]:
+        """All scores of a benchmark; empty if nothing was answered."""
+        found = [r for r in self.records(way, selector, budget, dataset) if r["error"] is None]
+        return SCORES[dataset]([(question_of(r), r["correct"]) for r in found]) if found else {}
+
+    def pairs(self, budget: int | None = None, dataset: str | None = None) -> list[tuple[str, str]]:
+        """(way, selector) of which there are records."""
+        selectors = dict.fromkeys(selector for _, selector, *_ in self._answers)
+        every = ((way, selector) for way in self.settings for selector in selectors)
+        return [(way, selector) for way, selector in every if self.records(way, selector, budget, dataset)]
 
     def row(
-        self, how: str, selector: str, cells: Row, budget: int | None = None, dataset: str | None = None
+        self, way: str, selector: str, cells: Row, budget: int | None = None, dataset: str | None = None
     ) -> Row:
-        """Cells after what tells this run's settings from the others', nothing where all are alike.
+        """A table row: the settings that differ between ways of running, the selector, and these cells.
 
-        Where an answer of the table failed, a last cell says how many records of the row count.
+        If any answer of the table failed, a last cell says how many answers of the row count.
         """
         own = {
             name: value
-            for name, value in self.settings[how].items()
+            for name, value in self.settings[way].items()
             if len({repr(other.get(name)) for other in self.settings.values()}) > 1
         }
         made = own | ({} if budget is None else {"K": budget}) | {"Selector": selector} | cells
-        table = [r for key, records in self._answers.items() if dataset in (None, key[3]) for r in records]
-        if any(r["error"] is not None for r in table):
-            records = self.records(how, selector, budget, dataset)
+        if any(r["error"] is not None for r in self.records(dataset=dataset)):
+            records = self.records(way, selector, budget, dataset)
             made["Answered"] = f"{sum(r['error'] is None for r in records)} of {len(records)}"
         return made
 
 
-def _ways(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, Row]]:
-    """By run: a name for how it was made, and the settings that this is."""
+def _ways(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
+    """The settings of each run that are its way of running."""
     apart = ("dataset", "annotations")
     rests = {run: {k: v for k, v in settings.items() if k not in apart} for run, settings in runs.items()}
-    hows: dict[str, tuple[str, Row]] = {}
+    ways = {}
     for run, settings in runs.items():
         alike = [r for r in runs if rests[r] == rests[run] and runs[r]["dataset"] == settings["dataset"]]
-        rest = {"annotations": settings.get("annotations") if len(alike) > 1 else "", **rests[run]}
-        hows[run] = (repr(sorted(rest.items(), key=str)), rest)
-    return hows
+        ways[run] = {"annotations": settings.get("annotations") if len(alike) > 1 else "", **rests[run]}
+    return ways
 
 
 def main_table(scored: ScoredAnswers) -> list[Row]:
     """The paper's main table: a row per budget and selector, eight columns."""
     rows = []
-    for how in scored.settings:
+    for way in scored.settings:
         for budget in scored.budgets:
-            for selector in scored.selectors:
-                if scored.records(how, selector, budget):
-                    cells = {
-                        column: scored.scores(how, selector, budget, dataset).get(score)
-                        for column, (dataset, score) in MAIN_TABLE.items()
-                    }
-                    rows.append(scored.row(how, selector, cells, budget))
+            for selector in [selector for w, selector in scored.pairs(budget) if w == way]:
+                cells = {
+                    column: scored.scores(way, selector, budget, dataset).get(score)
+                    for column, (dataset, score) in MAIN_TABLE.items()
+                }
+                rows.append(scored.row(way, selector, cells, budget))
     return rows
 
 
@@ -241,38 +231,36 @@ def regime_table(scored: ScoredAnswers, column: str = "Overall") -> list[Row]:
     """One score averaged over small, medium and large budgets, as in the paper's ablations."""
     groups: dict[str, Sequence[int]] = dict(zip(("Low", "Med.", "High"), REGIMES.values(), strict=True))
     groups["Avg."] = [k for group in REGIMES.values() for k in group]
-    dataset, _ = MAIN_TABLE[column]
-    return [
-        scored.row(how, selector, {name: _mean([by.get(k) for k in ks]) for name, ks in groups.items()},
-                   dataset=dataset)
-        for how, selector, by in _by_budget(scored, column)
-    ]  # fmt: skip
+    return _by_budget(
+        scored, column, lambda by: {name: _mean([by.get(k) for k in ks]) for name, ks in groups.items()}
+    )
 
 
 def budget_table(scored: ScoredAnswers, column: str = "Overall") -> list[Row]:
     """One score over the budgets: a row per selector."""
-    dataset, _ = MAIN_TABLE[column]
-    return [
-        scored.row(how, selector, {str(k): score for k, score in by.items()}, dataset=dataset)
-        for how, selector, by in _by_budget(scored, column)
-    ]
+    return _by_budget(scored, column, lambda by: {str(k): score for k, score in by.items()})
 
 
-def _by_budget(scored: ScoredAnswers, column: str) -> Iterator[tuple[str, str, dict[int, float | None]]]:
-    """How, selector, and one score at every budget."""
+def _by_budget(
+    scored: ScoredAnswers, column: str, cells: Callable[[dict[int, float | None]], Row]
+) -> list[Row]:
+    """A row per selector, with cells made of one score at every budget."""
     dataset, score = MAIN_TABLE[column]
-    for how, selector in scored.pairs(dataset):
-        yield how, selector, {k: scored.scores(how, selector, k, dataset).get(score) for k in scored.budgets}
+    rows = []
+    for way, selector in scored.pairs(dataset=dataset):
+        by = {k: scored.scores(way, selector, k, dataset).get(score) for k in scored.budgets}
+        rows.append(scored.row(way, selector, cells(by), dataset=dataset))
+    return rows
 
 
 def cost_table(scored: ScoredAnswers) -> list[Row]:
     """Means per question: candidates, and seconds of selecting, of reading frames, of the model's answer.
 
-    Selections that were kept from an earlier run cost nothing and are left out of their mean.
+    Cached selections cost nothing and are left out of their mean.
     """
     rows = []
-    for how, selector in scored.pairs():
-        records = [r for r in scored.records(how, selector) if r["error"] is None]
+    for way, selector in scored.pairs():
+        records = [r for r in scored.records(way, selector) if r["error"] is None]
         if not records:
             continue
         once: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -288,7 +276,7 @@ def cost_table(scored: ScoredAnswers) -> list[Row]:
             "Unreadable": sum(r["choice"] is None for r in records),
             "Answers": len(records),
         }
-        rows.append(scored.row(how, selector, cells))
+        rows.append(scored.row(way, selector, cells))
     return rows
 
 
@@ -310,11 +298,11 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def cell(value: Any) -> str:
-    """A number with two digits as in the paper; an empty cell for None."""
+    """A number with two decimals, as in the paper; empty for None."""
     return "" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """None where one is missing: an average over fewer would be another number."""
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there and len(there) == len(values) else None
+    """None if a value is missing: an average over fewer would be another number."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

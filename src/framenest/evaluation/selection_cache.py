@@ -1,7 +1,7 @@
-"""An on-disk cache of selections: each question is selected for once, whatever budgets follow.
+"""An on-disk cache of selections.
 
-For MEC it holds the ranking, which serves every budget. For a selector that does not rank, one file per
-question holds the budgets asked for so far.
+For MEC it holds a question's ranking, which serves every budget. For a selector that does not rank, it holds
+the selections at the budgets requested so far.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from framenest.transcript import NONE, transcript_files
 
 
 class SelectionCache:
-    """Frames for questions, from disk on a cache hit.
+    """Selects frames for questions, or reads them from disk on a cache hit.
 
-    scorer: a scorer's name; None where no selector needs one. scoring: how it runs. keep_features: as
-    for `Session`. `made` counts cache misses, selections that ran.
+    scorer: a scorer's name; None if no selector needs one. store, progress, scoring, keep_features: as for
+    `Session`. `made` counts cache misses.
 
     >>> kept = SelectionCache("table:scores.csv")
     >>> shown = [kept.prefix("kiln.mp4", "What happens after firing?", "mec", k) for k in (8, 64)]
@@ -60,9 +60,9 @@ class SelectionCache:
 
     @cached_property
     def scorer(self) -> str | None:
-        """What scores, with the revision of its weights, and what is set otherwise than by default.
+        """The scorer's name, the revision of its weights, and its settings that are not the default.
 
-        Other weights or settings make other selections; the device and the batch do not.
+        Device and batch size are left out: they do not change a selection.
         """
         if self._wanted is None:
             return None
@@ -80,8 +80,8 @@ class SelectionCache:
         return prefix
 
     def result(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
-        """A ranking, or a selection that holds at least these budgets."""
-        if selector.startswith(FILE):  # chosen elsewhere, and read in no time
+        """A ranking, or a selection with at least these budgets."""
+        if selector.startswith(FILE):  # reading it again is fast
             self.made += 1
             return self._select(video, text, selector, budgets)
         file = self._file(video, text, selector)
@@ -112,7 +112,7 @@ class SelectionCache:
     def _select(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
         session = self.session(video)
         if needs_scorer(selector):
-            self._loaded = session.scorer  # loaded once, for all videos
+            self._loaded = session.scorer  # load it once for all videos
         made = load_selector(selector, session)
         if isinstance(made, MecSelector):
             return made.rank(video, text)
@@ -122,23 +122,25 @@ class SelectionCache:
         name, _, settings = selector.partition(":")
         how: Any = mec_config(settings).to_json() if name == "mec" else selector
         scorer = self.scorer if needs_scorer(selector) else None
-        content = [self._local.fingerprint(str(file)) for file in (video, *self._heard(video, scorer))]
+        content = [
+            self._local.fingerprint(str(file)) for file in (video, *self._transcript_files(video, scorer))
+        ]
         key = digest(RANKING_FORMAT, framenest.__version__, content, text, name, how, scorer)
         return self._local.root / "selections" / key[:2] / f"{key}.json"
 
-    def _heard(self, video: str, scorer: str | None) -> list[Path]:
-        """The files that what is said may come from; a track inside the video is part of its content."""
+    def _transcript_files(self, video: str, scorer: str | None) -> list[Path]:
+        """The files that a transcript may come from; a track inside the video is part of its content."""
         return transcript_files(video, self._scoring.subtitles or NONE) if scorer else []
 
     def _read(self, file: Path, video: str, text: str) -> Ranking | Selection | None:
-        """What is kept in a file; None where it belongs to another video or question."""
+        """The result in a file; None if it is damaged, or belongs to another video or question."""
         if not file.exists():
             return None
         try:
             kept = load_result(file)
             ours = kept.video.fingerprint == self._local.fingerprint(video) and kept.question == text
             return kept if ours else None
-        except FramenestError as error:  # only a cache: a damaged or older file is written again
+        except FramenestError as error:  # a damaged or older file is written again
             if isinstance(error, StoreError) and "cannot be read" in str(error):
                 raise
             return None
