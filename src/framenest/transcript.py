@@ -74,15 +74,7 @@ class Transcript:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        source: str,
-        lines: Iterable[Line],
-        duration: float,
-        *,
-        shift: float = 0.0,
-        notes: Sequence[str] = (),
-    ) -> Transcript:
+    def of(cls, source: str, lines: Iterable[Line], duration: float, shift: float = 0.0) -> Transcript:
         """Make a transcript from the lines of a file, broken ones included.
 
         Args:
@@ -90,12 +82,11 @@ class Transcript:
             lines: in any order.
             duration: of the video in seconds; lines that start later are left out.
             shift: seconds to add to every time, so that 0 is the first frame.
-            notes: problems that are known already.
         """
         given = [line for line in lines if line.text.strip()]
         timed = [Line(a + shift, b + shift, t) for a, b, t in given if math.isfinite(a) and not b < a]
         here = [line for line in sorted(timed) if line.start < duration and not line.end < 0]
-        problems = [*notes]
+        problems = []
         if len(timed) < len(given):
             problems.append(
                 f"{source}: {len(given) - len(timed)} of {len(given)} lines have no usable times; left out"
@@ -109,11 +100,6 @@ class Transcript:
         if not given:
             problems.append(f"{source}: no lines in it")
         return cls(source, tuple(_unrolled(here)), tuple(problems))
-
-    @property
-    def nbytes(self) -> int:
-        """Approximate bytes in memory."""
-        return sum(len(line.text) for line in self.lines)
 
     def within(self, start: float, end: float) -> Transcript:
         """Only the lines that overlap the interval from start to end, in seconds."""
@@ -218,7 +204,8 @@ def _from_file(file: Path, video: Decoder) -> Transcript:
         # Players count from the start of the file, which may be before its first frame.
         with closing(video.source.open()) as opened:
             shift = (opened.container.start_time or 0) / av.time_base - video.info.start
-    return Transcript.of(file.name, lines, video.info.duration, shift=shift, notes=notes)
+    found = Transcript.of(file.name, lines, video.info.duration, shift)
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
@@ -315,17 +302,15 @@ def _seconds(value: object) -> float:
 
 def _track(video: PyAVDecoder, store: Store | None) -> Transcript | None:
     """The transcript from a track inside the video, cached in the store."""
-    if store is None:
-        return _read_track(video)
     key = f"transcripts/{digest(video.info.fingerprint, video.info.stream, TRACK_FORMAT)}"
-    kept = store.get(key)
-    if kept is None:
-        track = _read_track(video)
-        header = {"kind": "track", "transcript": None if track is None else track.to_json()}
-        keep(store, key, header, {})
-        return track
-    found = kept[0]["transcript"]
-    return None if found is None else Transcript.from_json(found)
+    kept = store.get(key) if store else None
+    if kept:
+        found = kept[0]["transcript"]
+        return Transcript.from_json(found) if found else None
+    track = _read_track(video)
+    if store:
+        keep(store, key, {"kind": "track", "transcript": track.to_json() if track else None}, {})
+    return track
 
 
 def _read_track(video: PyAVDecoder) -> Transcript | None:

@@ -99,7 +99,7 @@ class TestEveryStore:
 
     def test_a_timeline_goes_to_it_and_a_fingerprint_stays_here(self, store, clip, monkeypatch):
         first = open_video(clip, store=store)
-        monkeypatch.setattr("framenest.video.description.scan", lambda *_: pytest.fail("scanned again"))
+        monkeypatch.setattr("framenest.video.timeline.scan", lambda *_: pytest.fail("scanned again"))
         assert open_video(clip, store=store).info == first.info
         if isinstance(store, DictStore):
             assert {key.split("/")[0] for key in store.values} == {"timeline"}

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import av
@@ -163,7 +164,7 @@ def test_a_line_without_an_end_lasts_until_the_next():
 
 
 def test_json_of_a_transcript_reads_back():
-    said = Transcript.of("a.srt", [Line(*line) for line in SAID], 3.5, notes=["odd"])
+    said = replace(Transcript.of("a.srt", [Line(*line) for line in SAID], 3.5), notes=("odd",))
     assert Transcript.from_json(json.loads(json.dumps(said.to_json()))) == said
 
 

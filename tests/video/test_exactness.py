@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from framenest import ImageSpec, VideoError, open_video
-from framenest.video.description import Description
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import Source
-from framenest.video.timeline import NO_TIME
+from framenest.video.timeline import NO_TIME, describe
 from media import encode_video, number_in, numbered_picture, numbered_video, sequential_decode
 
 
@@ -70,7 +69,7 @@ def test_pixels_are_those_of_a_sequential_decode(kind, tmp_path):
 def check_against_sequential_decode(path, seed, amount=50):
     """Same frame, same pixels, matched by presentation time; frames that no decode gives are left out."""
     source = Source.at(str(path), "fingerprint")
-    decoder = PyAVDecoder(source, Description.of(source))
+    decoder = PyAVDecoder(source, *describe(source))
     timeline, size = decoder.timeline, ImageSpec.short_side(48)
     scaler = decoder.scaler((size,))
     expected: dict[int | None, list[str]] = {}

@@ -9,7 +9,6 @@ import pytest
 
 from framenest import Session, VideoError, open_video
 from framenest.cache.directory import DirectoryStore, UnwritableCache
-from framenest.video import description
 from framenest.video import timeline as scanning
 from framenest.video.mp4 import BadHeader, composition_offsets
 from framenest.video.source import Source
@@ -109,7 +108,7 @@ def test_the_timeline_is_kept(clip, tmp_path, monkeypatch):
     store = DirectoryStore(tmp_path)
     first = open_video(clip, store=store)
     assert 0 < first.info.timeline_bytes == first.timeline.bytes_read
-    monkeypatch.setattr("framenest.video.description.scan", lambda *_: pytest.fail("scanned again"))
+    monkeypatch.setattr("framenest.video.timeline.scan", lambda *_: pytest.fail("scanned again"))
     again = open_video(clip, store=store)
     assert again.info == first.info
     assert_same(again.timeline, first.timeline)
@@ -119,7 +118,7 @@ def test_the_timeline_is_kept(clip, tmp_path, monkeypatch):
 def test_without_a_cache_a_session_describes_a_video_once(clip, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     scans = []
-    monkeypatch.setattr(description, "scan", lambda *how: scans.append(how) or scan(*how))
+    monkeypatch.setattr(scanning, "scan", lambda *how: scans.append(how) or scan(*how))
     session = Session(None, store=tmp_path / "file" / "store")
     with pytest.warns(UnwritableCache):
         assert len({id(session.open(clip)) for _ in range(3)}) == 1

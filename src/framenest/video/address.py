@@ -56,7 +56,7 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
         size = (headers.get("Content-Range") or "").rpartition("/")[2]
         if answer.status == 206 and size.isdecimal():
             fingerprint = digest(url, size, version)
-            return Source(url, fingerprint, stream, url, partial(_http_file, url, int(size)), playlists)
+            return Source(url, fingerprint, stream, url, partial(_HttpFile.open, url, int(size)), playlists)
         target = local.root / DOWNLOADS / digest(url, headers.get("Content-Length"), version)
         if not target.is_file() or not any(version):
             _download(url, answer, target)
@@ -108,24 +108,21 @@ def _request(url: str, wanted: str) -> Any:
         raise VideoError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error
 
 
-def _http_file(url: str, size: int) -> BinaryIO:
-    return io.BufferedReader(_HttpFile(url, size), 2**16)
-
-
 class _HttpFile(io.RawIOBase):
     """A file on a web server, read with range requests."""
 
     def __init__(self, url: str, size: int) -> None:
         self._url, self._size, self._at = url, size, 0
 
+    @classmethod
+    def open(cls, url: str, size: int) -> BinaryIO:
+        return io.BufferedReader(cls(url, size), 2**16)
+
     def readable(self) -> bool:
         return True
 
     def seekable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import av
@@ -20,22 +18,20 @@ from numpy.typing import NDArray
 from framenest.cache.directory import keep, local_directory
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, VideoError
-from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
+from framenest.frames import Array, FrameBatch, ImageSpec, Pixels, VideoInfo
 from framenest.processes import cores, gpu_memory, machine_memory
 from framenest.protocols import Store
 from framenest.text import one_line
 from framenest.video.address import find
-from framenest.video.description import DESCRIPTION_FORMAT, Description
 from framenest.video.reader import Reader, Run, plan
-from framenest.video.scale import Scaler
-from framenest.video.source import DAMAGE, Source, check_file, damage_as_video_error, is_remote
+from framenest.video.scale import Orientation, Scaler
+from framenest.video.source import Source, check_file, is_remote
+from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline, describe
 
 MAX_FRAMES = 64
 MAX_BYTES = 64 * 2**20
 """Bytes of pixels in one batch, unless a single frame has more."""
 
-HEADER_SAYS_ALL = frozenset((".3gp", ".m4v", ".mov", ".mp4", ".qt"))
-"""Files that need no pass over their packets to be described."""
 HELD_BYTES = 32 * 2**20
 """Bytes of pictures that one run may be ahead of the consumer; at least one picture."""
 NVDEC_READERS = 8
@@ -101,23 +97,26 @@ class PyAVDecoder(PictureDecoder):
 
     Args:
         source: the file.
-        described: its description.
+        header, arrays: its description; see `timeline.describe`.
         cuda: decode frames on NVIDIA's video engine.
     """
 
     name = "pyav"
     version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
 
-    def __init__(self, source: Source, described: Description, *, cuda: bool = False) -> None:
+    def __init__(
+        self, source: Source, header: Mapping[str, Any], arrays: Mapping[str, Array], *, cuda: bool = False
+    ) -> None:
         self.name = "pyav:cuda" if cuda else "pyav"
         self.source = source
         self._cuda = cuda
-        self.timeline = described.timeline
-        self.info = described.info(source.path, source.fingerprint)
+        self.timeline = Timeline.from_parts(header, arrays)
+        named = {"path": source.path, "fingerprint": source.fingerprint}
+        self.info = VideoInfo.from_json({**header["video"], **named})
         self.seconds = self.timeline.seconds
         frames = self.timeline.frame[self.timeline.keys]
         self.key_frames = np.sort(frames[frames >= 0])
-        self._turn, self._message = described.turn, described.message
+        self._turn, self._message = Orientation(*header["turn"]), bytes.fromhex(header["x264"])
 
     @classmethod
     def open(
@@ -130,37 +129,23 @@ class PyAVDecoder(PictureDecoder):
         store: Store | None = None,
     ) -> PyAVDecoder:
         """Open a file or URL. device: "cuda" for NVIDIA's video engine; see `open_video` for the others."""
-        if device not in ("", "cuda"):
-            raise ConfigError(f"there is no decoder 'pyav:{device}'; choose from pyav, pyav:cuda")
-        cuda = device == "cuda"
-        if cuda:
-            _require_gpu()
+        cuda = _wants_cuda(device)
         local = local_directory(store)
-        with ThreadPoolExecutor(1) as pool:
-            describing = None
-            if is_remote(path):
-                source = find(path, stream, local, playlists=allow_playlists)
-            else:
-                check_file(path)
-                known = local.known_fingerprint(path)
-                source = Source.at(path, known or "", stream, playlists=allow_playlists)
-                if known is None:
-                    # Hashing a new file reads all of it; meanwhile a thread reads the header.
-                    if not allow_playlists and Path(path).suffix.lower() in HEADER_SAYS_ALL:
-                        describing = pool.submit(Description.of, source)
-                    source = replace(source, fingerprint=local.fingerprint(path))
-            source = source.with_segments() if source.playlists else source
-            if stream is not None:
-                source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
-            store = store or local
-            key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
-            kept = store.get(key)
-            if kept:
-                described = Description.from_parts(*kept)
-            else:
-                described = describing.result() if describing else Description.of(source)
-                keep(store, key, *described.to_parts())
-        decoder = cls(source, described, cuda=cuda)
+        if is_remote(path):
+            source = find(path, stream, local, playlists=allow_playlists)
+        else:
+            check_file(path)
+            source = Source.at(path, local.fingerprint(path), stream, playlists=allow_playlists)
+        source = source.with_segments() if source.playlists else source
+        if stream is not None:
+            source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
+        store = store or local
+        key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
+        kept = store.get(key)
+        described = kept or describe(source)
+        if not kept:
+            keep(store, key, *described)
+        decoder = cls(source, *described, cuda=cuda)
         if cuda:
             _check_nvdec(replace(source, cuda=True), decoder.info.codec)
         return decoder
@@ -178,21 +163,25 @@ class PyAVDecoder(PictureDecoder):
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
         most = min(_most_decoders(self.info), len(runs), NVDEC_READERS if self._cuda else len(runs))
-        readers = [Reader(source, self.timeline, self._message) for _ in range(most)]
-        workers = [DecodeWorker(source.path, reader, self.scaler(sizes)) for reader in readers]
-        if len(workers) > 1:
-            yield from in_parallel(runs, workers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
+        readers = [Reader(source, self.timeline, self._message, self.scaler(sizes)) for _ in range(most)]
+        if len(readers) > 1:
+            yield from in_parallel(runs, readers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
             return
-        with closing(workers[0]) as worker:
+        with closing(readers[0]) as reader:
             for run in runs:
-                yield from worker(run)
+                yield from reader.pictures(run)
 
 
-def _require_gpu() -> None:
+def _wants_cuda(device: str) -> bool:
+    if not device:
+        return False
+    if device != "cuda":
+        raise ConfigError(f"there is no decoder 'pyav:{device}'; choose from pyav, pyav:cuda")
     if int(av.__version__.split(".")[0]) < 18:
         raise ConfigError(f"decoder pyav:cuda needs PyAV 18, not {av.__version__}; {_REMEDY}")
     if not gpu_memory():
         raise ConfigError(f"decoder pyav:cuda needs an NVIDIA GPU, and the driver reports none; {_REMEDY}")
+    return True
 
 
 def _check_nvdec(source: Source, codec: str) -> None:
@@ -219,47 +208,28 @@ def _in_words(stream: Any) -> str:
     return " ".join(filter(None, [stream.type, codec, f"({language})" if language != "und" else ""]))
 
 
-class DecodeWorker:
-    """Decodes and scales runs, in one thread."""
-
-    def __init__(self, path: str, reader: Reader, scaler: Scaler) -> None:
-        self._path = path
-        self._reader = reader
-        self._scaler = scaler
-        self.close = reader.close
-
-    def __call__(self, run: Run) -> Iterator[Picture]:
-        for number, frame in self._reader.read(run):
-            with damage_as_video_error(self._path):
-                try:
-                    pictures = self._scaler(frame)
-                except DAMAGE:  # leave the frame out, as if it had not been decoded
-                    continue
-            yield number, pictures
-
-
 Results = queue.Queue[Picture | BaseException | None]
 """The pictures of one run, then None; or an exception in the place of a picture."""
 
 
-def in_parallel(runs: Sequence[Run], workers: Sequence[DecodeWorker], depth: int) -> Iterator[Picture]:
-    """Decode runs in one thread per worker, and yield their pictures in order.
+def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> Iterator[Picture]:
+    """Decode runs in one thread per reader, and yield their pictures in order.
 
-    An exception in a worker is raised here, at the picture that it concerns.
+    An exception in a thread is raised here, at the picture that it concerns.
 
     Args:
         runs: what to decode.
-        workers: closed at the end.
+        readers: closed at the end.
         depth: pictures that a run may be ahead of the consumer.
     """
     todo: queue.SimpleQueue[tuple[Run, Results] | None] = queue.SimpleQueue()
     stopped = threading.Event()
     # Daemon threads: a program may end without having read everything.
-    threads = [threading.Thread(target=_work, args=(w, todo, stopped), daemon=True) for w in workers]
+    threads = [threading.Thread(target=_work, args=(r, todo, stopped), daemon=True) for r in readers]
     for thread in threads:
         thread.start()
     jobs: list[tuple[Run, Results]] = [(run, queue.Queue(depth)) for run in runs]
-    window = 2 * len(workers)  # runs that are begun but not consumed
+    window = 2 * len(readers)  # runs that are begun but not consumed
     for job in jobs[:window]:
         todo.put(job)
     following = iter(jobs[window:])
@@ -279,7 +249,7 @@ def in_parallel(runs: Sequence[Run], workers: Sequence[DecodeWorker], depth: int
 
 
 def _work(
-    worker: DecodeWorker,
+    reader: Reader,
     todo: queue.SimpleQueue[tuple[Run, Results] | None],
     stopped: threading.Event,
 ) -> None:
@@ -289,11 +259,11 @@ def _work(
                 results.put(item, timeout=0.1)
                 return
 
-    with closing(worker):
+    with closing(reader):
         while (job := todo.get()) is not None and not stopped.is_set():
             run, results = job
             try:
-                for picture in worker(run):
+                for picture in reader.pictures(run):
                     put(picture)
                     if stopped.is_set():
                         return

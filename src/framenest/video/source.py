@@ -181,7 +181,7 @@ class Source:
         """Open the container, with a decoder for the chosen stream."""
         with damage_as_video_error(self.path):
             try:
-                container = self._container_with_nvdec() if self.cuda else self._container()
+                container = self._container()
             except (av.error.ArgumentError, av.error.InvalidDataError) as error:
                 raise VideoError(f"{self.path}: {self._why_not(error)}") from error
             try:
@@ -198,32 +198,30 @@ class Source:
                 raise
         return Opened(self.path, container, stream)
 
-    def _container(self, hwaccel: HWAccel | None = None) -> av.container.InputContainer:
-        options = open_options(self.local, playlists=self.playlists)
-        where = self.local or self.file()
-        container: av.container.InputContainer = av.open(
-            where, "r", options=options, timeout=TIMEOUT, hwaccel=hwaccel, **_LENIENT
-        )
-        return container
+    def _container(self, primary: str = "1") -> av.container.InputContainer:
+        """Open the file with FFmpeg.
 
-    def _container_with_nvdec(self) -> av.container.InputContainer:
-        """The readers of a process share the GPU's primary context, since creating one takes long.
-
-        FFmpeg refuses the primary context if torch has set it up, with other flags; then each reader creates
-        its own.
+        On a GPU all readers share the primary context, since creating one takes long. FFmpeg refuses it if
+        torch has set it up with other flags; then every reader creates its own.
         """
-
-        def nvdec(primary: str) -> HWAccel:
-            return HWAccel(
-                "cuda", allow_software_fallback=False, is_hw_owned=True, options={"primary_ctx": primary}
-            )
-
+        hwaccel = None
+        if self.cuda:
+            options: dict[str, object] = {"primary_ctx": primary}
+            hwaccel = HWAccel("cuda", allow_software_fallback=False, is_hw_owned=True, options=options)
         try:
-            return self._container(nvdec("1"))
+            container: av.container.InputContainer = av.open(
+                self.local or self.file(),
+                "r",
+                options=open_options(self.local, playlists=self.playlists),
+                timeout=TIMEOUT,
+                hwaccel=hwaccel,
+                **_LENIENT,
+            )
         except FFmpegError as error:
-            if error.errno != errno.ENOTSUP:
+            if hwaccel is None or primary == "0" or error.errno != errno.ENOTSUP:
                 raise
-            return self._container(nvdec("0"))
+            return self._container("0")
+        return container
 
     def with_segments(self) -> Source:
         """The same video; if it is a playlist, with the fingerprint of everything that it names.
@@ -289,8 +287,8 @@ class Opened:
     path: str
     container: av.container.InputContainer
     stream: av.VideoStream
-    errors: int = 0
-    """Packets that the decoder has refused."""
+    damaged: bool = False
+    """Whether the decoder has refused a packet or concealed damage in a frame."""
 
     @property
     def context(self) -> av.VideoCodecContext:
@@ -313,17 +311,27 @@ class Opened:
         """Decode one packet; None drains the decoder. A damaged packet yields no frame."""
         with damage_as_video_error(self.path):
             try:
-                return self.context.decode(packet)
+                frames = self.context.decode(packet)
             except DAMAGE:
-                self.errors += packet is not None
+                self.damaged |= packet is not None
                 return []
+            self.damaged |= any(frame.is_corrupt for frame in frames)
+            return frames
+
+    def play(self) -> Iterator[tuple[int, list[av.VideoFrame]]]:
+        """Decode everything from here on: (number of the packet, the frames that then came out).
+
+        A frame's `pts` is the number of its packet, counted from here.
+        """
+        number = -1
+        for number, packet in enumerate(self.packets()):
+            packet.pts = packet.dts = number
+            yield number, self.decode(packet)
+        yield number + 1, self.decode(None)
 
     def first_frame(self) -> av.VideoFrame | None:
-        """The first frame that can be decoded from here."""
-        for packet in self.packets():
-            for frame in self.decode(packet):
-                return frame
-        return next(iter(self.decode(None)), None)
+        """The first frame that can be decoded from here on."""
+        return next((frame for _, frames in self.play() for frame in frames), None)
 
     def seek(self, ticks: int) -> bool:
         """Move to the last key packet at or before a time, in units of the stream's time base."""

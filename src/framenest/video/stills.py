@@ -1,4 +1,4 @@
-"""Decoders for frames that are pictures already: an array in memory, or a folder of numbered images."""
+"""Decoders for frames that are images already: an array in memory, or a folder of numbered images."""
 
 from __future__ import annotations
 
@@ -26,17 +26,8 @@ _RESAMPLE = {
 }
 
 
-def resized(image: Image.Image, spec: ImageSpec | None, width: int, height: int) -> Pixels:
-    """An RGB image at the size asked for; None is (width, height)."""
-    size = spec.scaled(width, height) if spec else (width, height)
-    if image.size != size:
-        image = image.resize(size, _RESAMPLE[spec.resample if spec else "bicubic"])
-    pixels: Pixels = np.asarray(image, dtype=np.uint8)
-    return spec.cut(pixels) if spec else pixels
-
-
 class _Stills(PictureDecoder):
-    """Pictures at a constant frame rate, each of them a key frame."""
+    """Images at a constant frame rate, each of them a key frame."""
 
     version = "1"
 
@@ -52,11 +43,19 @@ class _Stills(PictureDecoder):
         for number in ascending.tolist():
             image = self._image(number)
             if image is not None:
-                yield number, [resized(image, size, self.info.width, self.info.height) for size in sizes]
+                yield number, [self._resized(image, spec) for spec in sizes]
+
+    def _resized(self, image: Image.Image, spec: ImageSpec | None) -> Pixels:
+        full = self.info.width, self.info.height
+        size = spec.scaled(*full) if spec else full
+        if image.size != size:
+            image = image.resize(size, _RESAMPLE[spec.resample if spec else "bicubic"])
+        pixels: Pixels = np.asarray(image, dtype=np.uint8)
+        return spec.cut(pixels) if spec else pixels
 
     @abstractmethod
     def _image(self, number: int) -> Image.Image | None:
-        """A frame as an RGB image; None where it cannot be read."""
+        """A frame as an RGB image; None if it cannot be read."""
 
 
 class ArrayDecoder(_Stills):
@@ -67,7 +66,7 @@ class ArrayDecoder(_Stills):
         fps: frames per second.
 
     Raises:
-        VideoError: the array has another shape or type or is empty, or fps is not above 0.
+        VideoError: the array is empty or has another shape or type, or fps is not above 0.
 
     >>> clip = np.zeros((50, 36, 64, 3), np.uint8)
     >>> ArrayDecoder(clip, fps=25).info.duration
@@ -76,7 +75,7 @@ class ArrayDecoder(_Stills):
 
     name = "array"
     PATH = "<array>"
-    """What stands for the path of such a video."""
+    """The path of such a video."""
 
     def __init__(self, pixels: Pixels, fps: float) -> None:
         if not isinstance(pixels, np.ndarray) or pixels.ndim != 4 or pixels.shape[-1] != 3:
@@ -103,7 +102,7 @@ class ArrayDecoder(_Stills):
 
 
 class ImageFolderDecoder(_Stills):
-    """A folder of images as a video: files in the order of their names, frame9 before frame10."""
+    """A folder of images as a video, ordered by name, frame9 before frame10."""
 
     name = "images"
 
@@ -128,12 +127,13 @@ class ImageFolderDecoder(_Stills):
         self._describe(folder, digest.hexdigest(), len(self._files), fps, first.size, "images")
 
     def _image(self, number: int) -> Image.Image | None:
+        file = self._files[number]
         try:
-            with Image.open(self._files[number], formats=READ) as image:
-                check_picture_size(str(self._files[number]), *image.size)
+            with Image.open(file, formats=READ) as image:
+                check_picture_size(str(file), *image.size)
                 return ImageOps.exif_transpose(image).convert("RGB")
         except Image.DecompressionBombError as error:
-            raise VideoError(f"{self._files[number]}: not an image that can be read ({error})") from error
+            raise VideoError(f"{file}: not an image that can be read ({error})") from error
         except (UnidentifiedImageError, OSError, SyntaxError):
             return None
 
@@ -146,5 +146,5 @@ def _natural(file: Path) -> tuple[list[tuple[int, str]], str]:
 
 def _checked_fps(fps: float) -> float:
     if not (np.isfinite(fps) and fps > 0):
-        raise VideoError(f"a frame rate must be more than 0, not {fps!r}")
+        raise VideoError(f"a frame rate must be above 0, not {fps!r}")
     return float(fps)

@@ -1,19 +1,32 @@
-"""The timeline: every frame's number and presentation time."""
+"""The timeline: every frame's number and presentation time; and what else a decoder must know of a video."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
+import av
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.video.mp4 import BadHeader, composition_offsets
-from framenest.video.source import Opened, Packet, Source, fraction
+from framenest.errors import VideoError
+from framenest.frames import Array, VideoInfo, check_picture_size
+from framenest.video.mp4 import BadHeader, check_sample_counts, composition_offsets
+from framenest.video.scale import Orientation, display_size
+from framenest.video.source import (
+    Opened,
+    Packet,
+    Source,
+    build_message,
+    damage_as_video_error,
+    fraction,
+    moving_streams,
+)
 
 Ints = NDArray[np.int64]
 
@@ -54,26 +67,6 @@ class Timeline:
         """(N,) from the first frame, ascending."""
         return (self.ticks - self.ticks[0]) * float(self.time_base) if len(self) else np.zeros(0)
 
-    @property
-    def start(self) -> float:
-        """Presentation time of the first frame in the file, in seconds."""
-        return float(self.ticks[0] * self.time_base) if len(self) else 0.0
-
-    @property
-    def duration(self) -> float:
-        """Last frame's end minus first frame's start, in seconds."""
-        return float((self.ticks[-1] - self.ticks[0] + self.last) * self.time_base) if len(self) else 0.0
-
-    @property
-    def fps(self) -> float:
-        return len(self) / self.duration if self.duration > 0 else 0.0
-
-    @cached_property
-    def constant_rate(self) -> bool:
-        """Whether all frames are equally far apart, within two ticks of the file's own clock."""
-        gaps = np.diff(self.ticks)
-        return bool(gaps.size == 0 or np.ptp(gaps) <= 2)
-
     @cached_property
     def seekable(self) -> bool:
         """Whether a packet read after a seek can be identified."""
@@ -87,6 +80,12 @@ class Timeline:
     def keys(self) -> Ints:
         """Key packets, ascending."""
         return np.flatnonzero(self.key).astype(np.int64)
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """From what `describe` returns."""
+        fields: dict[str, Any] = {**header["timeline"], **arrays}
+        return cls(**fields | {"time_base": Fraction(*fields["time_base"])})
 
     def start_packet(self, frame: int) -> int:
         """The key packet from which decoding must start to get this frame right.
@@ -104,21 +103,6 @@ class Timeline:
         found = int(np.searchsorted(self.keys, packet)) - 1
         return int(self.keys[found]) if found >= 0 else 0
 
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Header and arrays for the store."""
-        header = {
-            "last": self.last,
-            "time_base": [self.time_base.numerator, self.time_base.denominator],
-            "bytes_read": self.bytes_read,
-        }
-        names = ("pts", "dts", "pos", "size", "key", "packet", "ticks")
-        return header, {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Timeline:
-        base = Fraction(*header["time_base"])
-        return cls(last=header["last"], time_base=base, bytes_read=header["bytes_read"], **arrays)
-
 
 _CHECKED = 48  # packets to compare with the header at each of three places
 _NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
@@ -130,9 +114,7 @@ _Table: TypeAlias = NDArray[np.void]
 def scan(source: Source, opened: Opened) -> Timeline:
     """Build the timeline of a video stream, decoding nothing unless the stream has no timestamps.
 
-    Args:
-        source: the file.
-        opened: the same file, open at any position; scanning moves it.
+    The position of `opened`, which is the same file, does not matter, and changes.
     """
     stream = opened.stream
     time_base = fraction(stream.time_base) or Fraction(1, 90000)
@@ -220,16 +202,9 @@ def _adjust(table: _Table, opened: Opened) -> int | None:
 
 
 def _decoded_order(source: Source, count: int) -> Ints:
-    """Packets in the order in which their frames are shown, for streams without timestamps.
-
-    Decodes the whole stream: only the decoder knows the order.
-    """
-    order: list[int | None] = []
+    """Packets in the order of their frames, for streams without timestamps; decodes the whole stream."""
     with closing(source.open()) as opened:
-        for number, packet in enumerate(opened.packets()):
-            packet.pts = packet.dts = number
-            order += [frame.pts for frame in opened.decode(packet)]
-        order += [frame.pts for frame in opened.decode(None)]
+        order = [frame.pts for _, frames in opened.play() for frame in frames]
     known = [number for number in order if number is not None and 0 <= number < count]
     return np.array(list(dict.fromkeys(known)), dtype=np.int64)
 
@@ -240,3 +215,84 @@ def _invented_ticks(dts: Ints, order: Ints, step: Fraction) -> Ints:
     if mine.size and mine[0] != NO_TIME and (np.diff(mine) > 0).all():
         return mine
     return np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
+
+
+DESCRIPTION_FORMAT = 3
+_ARRAYS = ("pts", "dts", "pos", "size", "key", "packet", "ticks")
+
+
+def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Read what a decoder must know of a video, as a store keeps it.
+
+    Returns:
+        A header of JSON values: "video" (VideoInfo without path and fingerprint), "turn" (Orientation),
+        "x264" (see `build_message`) and "timeline"; and the arrays of the timeline.
+
+    Raises:
+        VideoError: the stream has no frames, or none that can be decoded.
+    """
+    with damage_as_video_error(source.path):
+        with source.file() as file:
+            check_sample_counts(source.path, file)
+        with closing(source.open()) as opened:
+            first = opened.first_frame()
+            timeline, stream = scan(source, opened), opened.stream
+            if not len(timeline):
+                raise VideoError(f"{source.path}: no frames in its video stream")
+            if first is None:
+                raise VideoError(f"{source.path}: none of its {len(timeline)} frames can be decoded")
+            turn, aspect = Orientation.of(first), fraction(stream.sample_aspect_ratio)
+            width, height = display_size(first.width, first.height, aspect, turn)
+            check_picture_size(source.path, width, height)
+            base, ticks = timeline.time_base, timeline.ticks
+            start, duration = float(ticks[0] * base), float((ticks[-1] - ticks[0] + timeline.last) * base)
+            info = VideoInfo(
+                path="",
+                fingerprint="",
+                num_frames=len(timeline),
+                duration=duration,
+                fps=len(timeline) / duration if duration > 0 else 0.0,
+                width=width,
+                height=height,
+                codec=stream.codec_context.codec.canonical_name,
+                start=start,
+                constant_rate=bool(len(ticks) < 2 or np.ptp(np.diff(ticks)) <= 2),
+                notes=(*_loss(start, duration, opened), *_other_streams(source, opened)),
+                stream=source.stream,
+                timeline_bytes=timeline.bytes_read,
+            )
+            header = {
+                "video": info.to_json(),
+                "turn": [turn.quarter_turns, turn.mirror],
+                "x264": build_message(source, opened.context).hex(),
+                "timeline": {
+                    "last": timeline.last,
+                    "time_base": [base.numerator, base.denominator],
+                    "bytes_read": timeline.bytes_read,
+                },
+            }
+            return header, {name: getattr(timeline, name) for name in _ARRAYS}
+
+
+def _loss(start: float, duration: float, opened: Opened) -> list[str]:
+    """A note on how much of the video is missing, according to its header."""
+    stream, container = opened.stream, opened.container
+    if stream.duration is not None and stream.time_base is not None:
+        seconds, margin = float(stream.duration * stream.time_base), 0.5
+    elif container.duration is not None:  # of all streams together: sound may outlast the video
+        seconds, margin = container.duration / av.time_base - max(0.0, start), 1.0
+    else:
+        return []
+    if seconds - duration > margin + 0.01 * seconds:
+        return [f"the header promises {seconds:.1f} s of video, {duration:.1f} s are there"]
+    return []
+
+
+def _other_streams(source: Source, opened: Opened) -> list[str]:
+    """A note on the other streams, if the user chose none."""
+    streams = moving_streams(opened.container)
+    if source.stream is not None or len(streams) < 2:
+        return []
+    sizes = [f" ({s.width}×{s.height})" if s.codec_context else "" for s in streams]  # None: no decoder
+    every = ", ".join(f"{s.index}{size}" for s, size in zip(streams, sizes, strict=True))
+    return [f"this is stream {opened.stream.index} of the video streams {every}; --stream picks another"]
