@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from framenest.errors import BadSetting, ConfigError
@@ -14,7 +15,9 @@ Allowed = tuple[str, Callable[[Any], bool]]
 """What a setting may be: in words, and as a check."""
 
 
-def setting(default: Any, text: str, allowed: Allowed, whose: str = "paper", *, moment: bool = False) -> Any:
+def setting(
+    default: Any, text: str, allowed: Allowed, *, whose: str = "default", moment: bool = False
+) -> Any:
     """A config field.
 
     Args:
@@ -27,6 +30,9 @@ def setting(default: Any, text: str, allowed: Allowed, whose: str = "paper", *, 
     return field(
         default=default, metadata={"help": text, "allowed": allowed, "whose": whose, "moment": moment}
     )
+
+
+paper = partial(setting, whose="paper")
 
 
 def finite(value: object) -> bool:
@@ -90,23 +96,23 @@ Rule = Literal["paper", "residual"]
 class IndexConfig(CheckedSettings):
     """Settings of a video's index, which serves every question. Only these enter its cache key."""
 
-    base_probes: int = setting(256, "P0: number of probes in a very short video.", whole(1))
-    extra_probes: int = setting(256, "P1: probes added as the video gets longer.", whole(0))
-    saturation: float = setting(
+    base_probes: int = paper(256, "P0: number of probes in a very short video.", whole(1))
+    extra_probes: int = paper(256, "P1: probes added as the video gets longer.", whole(0))
+    saturation: float = paper(
         1800.0, "τp: seconds of video at which all extra probes are used.", POSITIVE_SECONDS
     )
     max_gap: float | None = setting(
-        None, "Longest gap between probes, in seconds; adds probes.", optional(POSITIVE_SECONDS), "default"
+        None, "Longest gap between probes, in seconds; adds probes.", optional(POSITIVE_SECONDS)
     )
-    probing: Probing = setting(
+    probing: Probing = paper(
         "uniform", "Where probes are: on an exact grid, or on key frames (much faster).", one_of(Probing)
     )
-    thumbnail: int = setting(32, "d: short side of the thumbnails, in pixels.", whole(1, "pixels"))
-    blur_kernel: int = setting(9, "Lb: length of the reblurring kernel of the sharpness measure.", ODD)
-    exposure_mean: float = setting(0.5, "μ: the best exposed intensity.", UNIT)
-    exposure_sigma: float = setting(0.2, "σ: how far from it still counts as well exposed.", POSITIVE)
-    start: float = setting(0.0, "Start of the part to look at: seconds or [HH:]MM:SS.", SECONDS, moment=True)
-    end: float | None = setting(None, "End of the part to look at.", ANY, moment=True)
+    thumbnail: int = paper(32, "d: short side of the thumbnails, in pixels.", whole(1, "pixels"))
+    blur_kernel: int = paper(9, "Lb: length of the reblurring kernel of the sharpness measure.", ODD)
+    exposure_mean: float = paper(0.5, "μ: the best exposed intensity.", UNIT)
+    exposure_sigma: float = paper(0.2, "σ: how far from it still counts as well exposed.", POSITIVE)
+    start: float = paper(0.0, "Start of the part to look at: seconds or [HH:]MM:SS.", SECONDS, moment=True)
+    end: float | None = paper(None, "End of the part to look at.", ANY, moment=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,20 +124,18 @@ class IndexConfig(CheckedSettings):
 class DiscoveryConfig(CheckedSettings):
     """How probes are scored, and where the search zooms in. Evidence is a weighted sum of cues."""
 
-    relevance_weight: float = setting(0.7, "λr: weight of the scorer's relevance.", NOT_NEGATIVE)
-    change_weight: float = setting(0.2, "λΔ: weight of local visual change.", NOT_NEGATIVE)
-    observability_weight: float = setting(0.1, "λo: weight of sharpness times exposure.", NOT_NEGATIVE)
-    segment_length: int = setting(4, "L: probes in a segment.", whole(1))
-    activation: float = setting(0.25, "η: share of segments that are searched more finely.", SHARE)
-    anchors: int = setting(1, "Anchors in each active segment (the paper has 1).", whole(1))
-    zoom: int = setting(2, "Lz: new frames on each side of an anchor.", whole(0))
+    relevance_weight: float = paper(0.7, "λr: weight of the scorer's relevance.", NOT_NEGATIVE)
+    change_weight: float = paper(0.2, "λΔ: weight of local visual change.", NOT_NEGATIVE)
+    observability_weight: float = paper(0.1, "λo: weight of sharpness times exposure.", NOT_NEGATIVE)
+    segment_length: int = paper(4, "L: probes in a segment.", whole(1))
+    activation: float = paper(0.25, "η: share of segments that are searched more finely.", SHARE)
+    anchors: int = paper(1, "Anchors in each active segment (the paper has 1).", whole(1))
+    zoom: int = paper(2, "Lz: new frames on each side of an anchor.", whole(0))
     relevance_text: RelevanceText = setting(
-        "question", "What frames are scored against.", one_of(RelevanceText), "default"
+        "question", "What frames are scored against.", one_of(RelevanceText)
     )
-    text_weight: float = setting(0.25, "λt: weight of on-screen text, with --ocr.", NOT_NEGATIVE, "default")
-    speech_weight: float = setting(
-        0.6, "λs: weight of the transcript, with --subtitles.", NOT_NEGATIVE, "default"
-    )
+    text_weight: float = setting(0.25, "λt: weight of on-screen text, with --ocr.", NOT_NEGATIVE)
+    speech_weight: float = setting(0.6, "λs: weight of the transcript, with --subtitles.", NOT_NEGATIVE)
 
 
 @dataclass(frozen=True)
@@ -142,33 +146,30 @@ class RankingConfig(CheckedSettings):
     most evidence that no chosen frame shows yet; it uses only `horizon` and the settings after `rule`.
     """
 
-    horizon: int = setting(
+    horizon: int = paper(
         256, "M: length of the ranking, and of the shift from evidence to context.", whole(1)
     )
-    evidence_weight_start: float = setting(0.6, "we+: weight of evidence at the first ranks.", UNIT)
-    evidence_weight_end: float = setting(0.2, "we−: weight of evidence at the last rank.", UNIT)
-    gamma: float = setting(1.0, "γ: above 1 the shift comes later, below 1 earlier.", POSITIVE)
-    diversity_weight: float = setting(0.2, "wd: weight of visual diversity, the same at every rank.", UNIT)
-    coverage_term: bool = setting(
+    evidence_weight_start: float = paper(0.6, "we+: weight of evidence at the first ranks.", UNIT)
+    evidence_weight_end: float = paper(0.2, "we−: weight of evidence at the last rank.", UNIT)
+    gamma: float = paper(1.0, "γ: above 1 the shift comes later, below 1 earlier.", POSITIVE)
+    diversity_weight: float = paper(0.2, "wd: weight of visual diversity, the same at every rank.", UNIT)
+    coverage_term: bool = paper(
         True, "Reward frames far from those already chosen (off: an ablation).", SWITCH
     )
     rule: Rule = setting(
-        "paper",
-        "paper: a weighted sum; residual: evidence that no chosen frame shows yet.",
-        one_of(Rule),
-        "default",
+        "paper", "paper: a weighted sum; residual: evidence that no chosen frame shows yet.", one_of(Rule)
     )
-    evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", POSITIVE, "default")
-    event_shortest: float = setting(3.0, "a: the shortest event, in seconds.", POSITIVE, "default")
-    event_longest: float = setting(60.0, "b: the longest event, in seconds.", POSITIVE, "default")
+    evidence_floor: float = setting(0.05, "c: added to all evidence by `residual`.", POSITIVE)
+    event_shortest: float = setting(3.0, "a: the shortest event, in seconds.", POSITIVE)
+    event_longest: float = setting(60.0, "b: the longest event, in seconds.", POSITIVE)
     scene_shortest: float = setting(
-        40.0, "a where relevance does not dip between two frames, in seconds.", POSITIVE, "default"
+        40.0, "a where relevance does not dip between two frames, in seconds.", POSITIVE
     )
     scene_longest: float = setting(
-        240.0, "b where relevance does not dip between two frames, in seconds.", POSITIVE, "default"
+        240.0, "b where relevance does not dip between two frames, in seconds.", POSITIVE
     )
     same_look_from: float = setting(
-        0.995, "s₀: visual similarity from which two frames may show the same thing.", BELOW_1, "default"
+        0.995, "s₀: visual similarity from which two frames may show the same thing.", BELOW_1
     )
 
     def __post_init__(self) -> None:
@@ -188,38 +189,29 @@ class ScorerConfig(CheckedSettings):
     """How the scorer runs, and what is added to it. Outputs record what changes its scores."""
 
     device: str = setting(
-        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto takes a GPU if there is one.", DEVICES, "default"
+        "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto takes a GPU if there is one.", DEVICES
     )
-    batch: int | None = setting(
-        None, "Frames encoded at a time; fewer need less memory.", optional(whole(1)), "default"
-    )
+    batch: int | None = setting(None, "Frames encoded at a time; fewer need less memory.", optional(whole(1)))
     precision: Precision = setting(
-        "auto",
-        "Number format of the model: auto is float16 on a GPU, float32 elsewhere.",
-        one_of(Precision),
-        "default",
+        "auto", "Number format of the model: auto is float16 on a GPU, float32 elsewhere.", one_of(Precision)
     )
     calibration: Calibration = setting(
         "auto",
         "How scores become relevance: auto is none for matching probabilities, otherwise logistic.",
         one_of(Calibration),
-        "default",
     )
     revision: str | None = setting(
-        None, "Commit, branch or tag of the scorer's weights on the hub; pinned by default.", ANY, "default"
+        None, "Commit, branch or tag of the scorer's weights on the hub; pinned by default.", ANY
     )
-    rerank: int = setting(
-        0, "Score this many of the best candidates again, with the reranker.", whole(0), "default"
-    )
-    reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", ANY, "default")
-    ocr: int = setting(0, "Read on-screen text in this many frames.", whole(0, "frames"), "default")
+    rerank: int = setting(0, "Score this many of the best candidates again, with the reranker.", whole(0))
+    reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", ANY)
+    ocr: int = setting(0, "Read on-screen text in this many frames.", whole(0, "frames"))
     subtitles: str | None = setting(
         None,
         "The transcript, as evidence: a FILE (SRT, WebVTT, ASS, whisper's JSON), a folder of files with the "
         "videos' names, auto (such a file beside the video, or a track inside it) or none. "
         "[default: auto; none in evaluations and in Python]",
         optional(SUBTITLES),
-        "default",
     )
 
 
