@@ -84,13 +84,13 @@ def preprocess(selector: Any, session: Session, video: str) -> None:
     decoder = session.open(video)
     if isinstance(selector, RuleSelector):
         grid = selector.rule.grid(decoder.info.num_frames, decoder.info.fps)
-        session.features(decoder, session.scorer, THUMBNAIL).see(grid, "candidates")
+        session.features(decoder, session.scorer, THUMBNAIL).get(grid, "candidates")
 
 
 def forget(session: Session, video: str) -> None:
     """Make the scorer score anew: some remember the last question's scores."""
     cache = session.features(session.open(video), session.scorer, THUMBNAIL)
-    one = cache.see(np.array([0]), "candidates")
+    one = cache.get(np.array([0]), "candidates")
     cache.relevance(one, "another question altogether", one)
 
 

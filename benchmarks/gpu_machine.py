@@ -88,7 +88,7 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     decoder = session.open(video)
     cache_ = session.features(decoder, mec.scorer, mec.config.index.thumbnail)
     index = mec.index(video)
-    probes = cache_.see(index.frames, "probes")
+    probes = cache_.get(index.frames, "probes")
     rng = np.random.default_rng(0)
     for count in (20, 100):
         anchors = np.sort(rng.choice(np.arange(2, len(index.frames) - 2), count, replace=False))
@@ -98,7 +98,7 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
         before = session.timing.seconds
 
         def further(frames: Any = frames, count: int = count) -> None:
-            seen = cache_.see(frames, "zoom")
+            seen = cache_.get(frames, "zoom")
             cache_.relevance(probes, f"who opens the window {count} ?", probes)
             cache_.relevance(seen, f"who opens the window {count} ?", probes)
 

@@ -21,7 +21,6 @@ from machine import options, write
 
 from framenest import MEC, Session
 from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
-from framenest.protocols import MeasuresMatch
 from framenest.scorers.feature_store import Features
 
 LONG, WINDOW = 600.0, 120.0
@@ -33,7 +32,7 @@ def pairs_of(video: str, questions: list[GroundedQuestion], clips: set[str], ses
     """Every question that is clearly right or wrong for a video or its windows."""
     decoder = session.open(video)
     index = MEC(session=session).index(decoder)
-    probes = session.features(decoder, session.scorer, index.config.thumbnail).see(index.frames, "probes")
+    probes = session.features(decoder, session.scorer, index.config.thumbnail).get(index.frames, "probes")
     found = []
     if decoder.info.duration < LONG:
         for question in questions:
@@ -57,8 +56,8 @@ def pairs_of(video: str, questions: list[GroundedQuestion], clips: set[str], ses
 def _measured(
     where: str, right: bool, probes: Features, question: GroundedQuestion, session: Session
 ) -> Pair | None:
-    assert isinstance(session.scorer, MeasuresMatch)
-    match = session.scorer.match_strength(probes.encoded, question.question)
+    scorer: Any = session.scorer
+    match = scorer.match_strength(probes.encoded, question.question)
     return None if match is None else (where, right, match.value, match.verdict, question.part)
 
 

@@ -78,7 +78,7 @@ def decode(file: str, videos: str | None, part: Any) -> None:
         zoomed = zoom(index.frames, list(range(len(index))), mec.config.discovery.zoom)
         grid = every_second(decoder.info.num_frames, decoder.info.fps)
         cache = session.features(decoder, session.scorer, mec.config.index.thumbnail)
-        cache.see(np.union1d(zoomed, grid), "frames")
+        cache.get(np.union1d(zoomed, grid), "frames")
 
 
 def kept(wanted: dict[str, Any], part: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ and full forward, batch by batch, once per question. Both get frames already at 
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +24,6 @@ from PIL import Image
 from framenest import FrameBatch
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.models.downloads import from_folder
 from framenest.scorers import load_scorer
 
 PROBES, ZOOM, UNSEEN = 512, 128, 100
@@ -242,11 +242,11 @@ def random_dual_encoder(folder: Path, kind: Literal["siglip2", "clip"]) -> Path:
 
 
 def random_siglip2_onnx(folder: Path) -> Path:
-    """SigLIP 2 base with random weights, exported to ONNX."""
-    from framenest.scorers.onnx_export import export_onnx
+    """SigLIP 2 base with random weights, exported to ONNX as the tests export theirs."""
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "scorers"))
+    import tiny
 
-    store = DirectoryStore(folder / "store")
-    export_onnx(from_folder(random_dual_encoder(folder / "torch", "siglip2"), store), folder / "onnx")
+    tiny.export_onnx(random_dual_encoder(folder / "torch", "siglip2"), folder / "onnx")
     return folder / "onnx"
 
 

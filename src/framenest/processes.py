@@ -25,14 +25,6 @@ from typing import Any
 from framenest.errors import ConfigError, FramenestError
 from framenest.text import bytes_of
 
-LOADER = "framenest-load"
-"""The name of threads that load a model."""
-
-
-def loading() -> bool:
-    """Whether a model is being loaded in a thread of this process."""
-    return any(thread.name == LOADER for thread in threading.enumerate())
-
 
 def cores() -> int:
     """CPU cores that this process may use, FRAMENEST_THREADS at most."""

@@ -11,11 +11,10 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
-from framenest.progress import Timing
 
 Encoded = Mapping[str, Any]
-"""A scorer's question-free features: named arrays whose first axis is the frame, or what stands for arrays
-that lie elsewhere, such as on a GPU (`scorers/torch_devices.py`: Rows)."""
+"""A scorer's question-free features: named arrays whose first axis is the frame, or array-likes on a device
+(`scorers/torch_networks.py`: Rows)."""
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) while long work goes on."""
@@ -47,9 +46,9 @@ class Decoder(Protocol):
     ) -> Iterator[FrameBatch]:
         """Decode frames by number, in the order asked, in batches of bounded memory.
 
-        `sizes` names the pictures wanted of each frame; None is the original size, upright, with
+        `sizes` names the images wanted of each frame; None is the original size, upright, with
         square pixels. A frame that will not decode is left out: `FrameBatch.frames` says which came.
-        The batches are taken in a thread of their own, while those before are encoded.
+        The batches are read in a background thread, while earlier ones are encoded.
         """
         ...
 
@@ -58,16 +57,27 @@ class Decoder(Protocol):
 class Scorer(Protocol):
     """How well a frame matches a question.
 
-    Works in two steps, so that what does not depend on the question is computed once per video. What a
-    scorer may offer beyond this are protocols of their own: SetsBatchSize, NamesRelevance, MeasuresMatch,
-    TellsReach, HoldsFeatures, WarmsUp, KeepsTime, FrameEmbedder, Embedder.
+    Works in two steps, so that what does not depend on the question is computed once per video. Making a
+    scorer should be cheap: load its weights in the background, and wait for them in `encode` and `match`
+    (`framenest.scorers.checkpoint.InBackground` does both).
+
+    Optional attributes:
+        batch (int): the number of frames that `encode` prefers at a time; 1 by default.
+        relevance (str): how scores become relevance in [0, 1]; outputs show it after the scorer's name.
+        match_strength(encoded, question) → MatchStrength | None: whether anything in a video matches; gets
+            the probes' features.
+        tell_reach(video): warns if the scorer knows only part of a video; called once per video.
+        hold(encoded) → Encoded: moves features from disk to where `match` wants them, such as a GPU.
+        timing (Timing): times stages inside `encode` and `match`, such as "load".
+
+    `FrameEmbedder` and `Embedder` are protocols for scorers that compare frames by vectors.
     """
 
     name: str
     """Enters cache keys and ranking files with `version`."""
     version: str
     inputs: tuple[ImageSpec, ...]
-    """The pictures `encode` wants of each frame; the decoder's scaler makes them."""
+    """The images `encode` wants of each frame; the decoder's scaler makes them."""
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """Question-free features of n frames; `frames.pixels` are in the order of `inputs`."""
@@ -79,28 +89,6 @@ class Scorer(Protocol):
         """(n,) relevance in [0, 1]. `reference`: the probes' features, for scorers that normalise over
         the video."""
         ...
-
-
-@runtime_checkable
-class SetsBatchSize(Protocol):
-    """A scorer that prefers to encode so many frames at once."""
-
-    batch: int
-
-
-@runtime_checkable
-class NamesRelevance(Protocol):
-    """A scorer that says how its numbers came into [0, 1]; outputs show it beside the scorer's name."""
-
-    @property
-    def relevance(self) -> str: ...
-
-
-@runtime_checkable
-class HoldsFeatures(Protocol):
-    """A scorer that moves features read from disk to where `match` wants them, such as a GPU."""
-
-    def hold(self, encoded: Encoded) -> Encoded: ...
 
 
 @dataclass(frozen=True)
@@ -123,40 +111,6 @@ class MatchStrength:
         'weak'
         """
         return cls(round(value, 4), "strong" if value >= strong else "none" if value < none else "weak")
-
-
-@runtime_checkable
-class MeasuresMatch(Protocol):
-    """A scorer that can tell whether anything in a video matches, not only what matches best."""
-
-    def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
-        """Of a video's probes for a question; None where this scorer cannot tell."""
-        ...
-
-
-@runtime_checkable
-class TellsReach(Protocol):
-    """A scorer that knows only a part of some videos, such as a table of scores."""
-
-    def tell_reach(self, video: VideoInfo) -> None:
-        """Warn where that part is small; called once for each video that is scored."""
-        ...
-
-
-@runtime_checkable
-class WarmsUp(Protocol):
-    """A scorer whose first `encode` and `match` are slow, such as one on a GPU."""
-
-    def warm_up(self) -> None:
-        """Get that over with, the first time; called in a thread of its own while frames are decoded."""
-        ...
-
-
-@runtime_checkable
-class KeepsTime(Protocol):
-    """A scorer that times stages of its own inside `encode` and `match`."""
-
-    timing: Timing
 
 
 @runtime_checkable

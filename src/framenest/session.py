@@ -1,4 +1,4 @@
-"""Session: the open videos, the scorers, the store and the clock that selectors share."""
+"""Session: the open videos, scorers, store and clock that selectors share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.cache.directory import local_directory
 from framenest.cache.eviction import FeaturesLimit
@@ -18,45 +17,43 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, FramenestError, IndexMismatch, ScorerError
-from framenest.frames import ImageSpec, VideoInfo
+from framenest.frames import VideoInfo
 from framenest.progress import Bars, ShowProgress, Timing
-from framenest.protocols import Decoder, NamesRelevance, Progress, Scorer, Store
-from framenest.scorers import known_inputs, load_scorer
-from framenest.scorers.loading import Loading
+from framenest.protocols import Decoder, Progress, Scorer, Store
+from framenest.scorers import load_scorer
 from framenest.scorers.ocr import ScreenText
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
-from framenest.scorers.video_features import FeatureCache, HeldPictures, Passing, ReadAhead
+from framenest.scorers.video_features import VideoFeatures
 from framenest.transcript import AUTO, NONE, Transcript, find_transcript
-from framenest.video import pyav as _ready  # noqa: F401 - imported now, not while somebody waits for a video
 from framenest.video.opening import must_not_fetch_unasked, open_video
 
 MEMORY = 4 * 2**30
-"""Bytes of open videos, indexes and features that a session keeps."""
+"""Bytes of open videos, indexes and features that a session keeps in memory."""
 MOST_KEPT = 512
-"""However small they are."""
+"""Items in memory, however small."""
 
 Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 Kept = TypeVar("Kept")
 
 
 class Session:
-    """Opens each video once and shows it to each scorer once, whoever asks.
+    """Opens each video once, and decodes and encodes each frame once, whichever selector asks.
 
-    Open videos, indexes and features share one bound on memory; beyond it the least recently used are
-    evicted, so a session can go through any number of videos.
+    Open videos, indexes and features share one memory limit. Beyond it the least recently used are evicted,
+    so a session can go through any number of videos.
 
     Args:
         scorer: a name, a Scorer, or None for rankings without a question.
-        store: a directory, an address (s3://…) or a Store for indexes and features; by default the user's
-            cache.
-        progress: bars on a terminal or in a notebook when work takes over a second; False for none, or a
-            function that is called as progress(stage, done, total).
-        keep_features: keep features of any size in the store, or none; by default up to 512 MiB a video.
+        store: a directory, a URL (s3://…) or a Store for indexes and features; by default the user's cache.
+        progress: True shows bars on a terminal or in a notebook when work takes over a second, False none;
+            or a function, called as progress(stage, done, total).
+        keep_features: True keeps features of any size in the store, False none; by default up to 512 MiB a
+            video.
         scoring: how the scorer runs, a second pass, text on screen.
         decoder: for video files and URLs: "pyav", "pyav:cuda" or another one; see `open_video`.
-        allow_playlists: open videos that are playlists, too; see `open_video`.
-        memory: the bound, in bytes.
+        allow_playlists: also open videos that are playlists; see `open_video`.
+        memory: the memory limit, in bytes.
 
     >>> session = Session(scorer=None)
     >>> session.open(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
@@ -86,15 +83,14 @@ class Session:
         self._local = local_directory(self.store)
         self._wanted_scorer = scorer
         self._loaded: dict[str, Scorer] = {}
-        self._loading: dict[str, Loading] = {}
         self._encoder: SentenceEncoder | None = None
         self._memory = memory
         self._kept: dict[tuple[Any, ...], Any] = {}
-        """Decoders, indexes and feature caches, the least recently used first."""
+        """Decoders, indexes and features, the least recently used first."""
 
     @property
     def scorer(self) -> Scorer | None:
-        """The scorer in use; loaded when first needed."""
+        """The scorer in use. Its weights load in the background from the first access on."""
         wanted = self._wanted_scorer
         return None if wanted is None else self._load("scorer", wanted, self.scoring)
 
@@ -103,57 +99,23 @@ class Session:
         """The scorer of the second pass; None without one."""
         if not self.scoring.rerank:
             return None
-        return self._load(
-            "reranker", self.scoring.reranker, replace(self.scoring, calibration="none", revision=None)
-        )
+        scoring = replace(self.scoring, calibration="none", revision=None)
+        return self._load("reranker", self.scoring.reranker, scoring)
 
     @property
     def ocr(self) -> Scorer | None:
-        """What reads text on screen; None where none is to be read."""
+        """The scorer that reads text on screen; None if that is off."""
         return self._load("ocr", "ocr", self.scoring) if self.scoring.ocr else None
 
     def _load(self, role: str, wanted: str | Scorer, scoring: ScorerConfig) -> Scorer:
         if role not in self._loaded:
             with self.timing("load"):
-                begun = self._loading.pop(role, None)
-                if begun is None:
-                    self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
-                else:
-                    self._loaded[role] = begun.scorer()
+                self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
         return self._loaded[role]
 
     def showing(self) -> AbstractContextManager[Any]:
-        """For `with` around long work: its progress bars are there until it is done."""
+        """A context for long work; its progress bars disappear at the end."""
         return self.progress if isinstance(self.progress, Bars) else nullcontext()
-
-    def begin_loading(self) -> None:
-        """Load the scorer in a thread of its own, so that a video can be opened and decoded meanwhile."""
-        wanted = self._wanted_scorer
-        if isinstance(wanted, str) and not {"scorer"} & (self._loaded.keys() | self._loading.keys()):
-            self._loading["scorer"] = Loading(wanted, self._local, self.scoring, self.progress)
-
-    def begin_decoding(
-        self, decoder: Decoder, frames: NDArray[np.int64], passing: Passing, thumbnail: int
-    ) -> ReadAhead | None:
-        """Begin to decode frames that the scorer will want to see, before it is loaded.
-
-        Args:
-            decoder: the video.
-            frames: (n,) frame numbers, ascending.
-            passing: as for `FeatureCache.see`.
-            thumbnail: short side of the thumbnails, in pixels.
-
-        Returns:
-            What `FeatureCache.take_over` takes; None where the pictures that the scorer wants are not known
-            before, or it is loaded already.
-        """
-        loading = self._loading.get("scorer")
-        pictures = None if loading is None else known_inputs(loading.wanted, self._local, self.scoring)
-        if loading is None or pictures is None:
-            return None
-        sizes = (ImageSpec.short_side(thumbnail), *pictures)
-        passed = HeldPictures(decoder.info, sizes).affordable(passing())
-        return ReadAhead(decoder, np.union1d(frames, passed), sizes)
 
     def check_question(self, question: str | None) -> None:
         """Refuse a question that cannot be answered.
@@ -170,15 +132,15 @@ class Session:
             raise ScorerError("a question needs a scorer, and none was given (scorer=None)")
 
     def scorer_for(self, question: str | None) -> Scorer | None:
-        """The scorer for a question, which is checked; None without one."""
+        """Check a question, and return the scorer for it; None without a question."""
         self.check_question(question)
         return None if question is None else self.scorer
 
     def open(self, video: Video, fps: float | None = None) -> Decoder:
-        """The open video; the same decoder for the same content at the same path."""
+        """Open a video; returns the same decoder for the same content at the same path."""
         with self.timing("timeline"):
             file = Path(video) if isinstance(video, (str, os.PathLike)) else None
-            # Of a playlist, only opening tells the content.
+            # The content of a playlist is known only after opening.
             if file is not None and file.is_file() and not self._allow_playlists:
                 path = str(file.absolute())
                 seen = any(key[0] == "video" and key[-1] == path for key in self._kept)
@@ -189,7 +151,7 @@ class Session:
             decoder = self._open(video, fps)
         key = ("video", decoder.info.fingerprint, decoder.info.path)
         kept = self.keep(key, lambda: decoder)
-        return decoder if decoder is video else kept  # the caller's own stays his own
+        return decoder if decoder is video else kept  # a caller's decoder is returned as given
 
     def _open(self, video: Video, fps: float | None, stream: int | None = None) -> Decoder:
         return open_video(
@@ -202,7 +164,7 @@ class Session:
         )
 
     def reopen(self, video: VideoInfo) -> Decoder:
-        """A video seen before; refused where it is not the same any more."""
+        """Open a video seen before; raises IndexMismatch if its content has changed."""
         key = ("video", video.fingerprint, video.path)
         if key not in self._kept:
             must_not_fetch_unasked(video)
@@ -216,13 +178,13 @@ class Session:
             raise IndexMismatch(f"{video.path}: the video has changed since it was indexed")
         return self.keep(key, lambda: decoder)
 
-    def features(self, decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> FeatureCache:
-        """The video as this scorer sees it."""
+    def features(self, decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> VideoFeatures:
+        """The features of a video for a scorer; thumbnail: short side in pixels."""
         who = (scorer.name, scorer.version) if scorer else None
         video = (decoder.info.fingerprint, decoder.info.path, decoder.name, decoder.version)
         return self.keep(
             ("features", *video, who, thumbnail),
-            lambda: FeatureCache(
+            lambda: VideoFeatures(
                 decoder,
                 scorer,
                 thumbnail,
@@ -235,14 +197,14 @@ class Session:
         )
 
     def screen_text(self, decoder: Decoder, question: str | None, thumbnail: int) -> ScreenText | None:
-        """The cue of text on screen; None where none is to be read."""
+        """The cue of text on screen; None if that is off."""
         reader = self.ocr
         if reader is None or question is None:
             return None
         return ScreenText(self.features(decoder, reader, thumbnail), question, self.scoring.ocr)
 
     def transcript(self, decoder: Decoder) -> Transcript | None:
-        """What is said in a video, found as `ScorerConfig.subtitles` says; None where there is none."""
+        """The transcript of a video, found as `ScorerConfig.subtitles` says; None if there is none."""
         wanted = self.scoring.subtitles or NONE
         if wanted == NONE:
             return None
@@ -250,7 +212,7 @@ class Session:
             return find_transcript(decoder, wanted, self.store)
 
     def speech(self, transcript: Transcript) -> Speech:
-        """A transcript, ready for questions.
+        """A transcript that can be matched with questions.
 
         Raises:
             ScorerError: the sentence encoder is not on this machine.
@@ -262,9 +224,9 @@ class Session:
             return self.keep(("speech", transcript.lines), lambda: Speech(transcript, encoder, self.store))
 
     def heard(self, decoder: Decoder, start: float, end: float) -> tuple[Transcript | None, Speech | None]:
-        """What is said between two times, in seconds, and the same ready for questions.
+        """The transcript between two times, in seconds, and its passages to match with questions.
 
-        With "auto" a missing sentence encoder is a note of the transcript, and there is no Speech.
+        With "auto" a missing sentence encoder becomes a note of the transcript, and there are no passages.
         """
         found = self.transcript(decoder)
         if found is None or not found.lines:
@@ -278,16 +240,16 @@ class Session:
             return replace(found, notes=(*found.notes, f"what is said is not weighed: {error}")), None
 
     def said(self, video: Video, question: str, count: int = 5) -> list[Passage]:
-        """What is said in a video that answers a question best.
+        """The passages of a video's transcript that answer a question best.
 
         Args:
             video: as for `open`.
-            question: what is asked.
+            question: the question.
             count: how many passages.
 
         Returns:
             Passages with their times in seconds from the first frame, their words and a score in [0, 1],
-            the best first; none where there is no transcript.
+            best first; none if there is no transcript.
 
         Example::
 
@@ -297,21 +259,21 @@ class Session:
         return self.speech(found).best(question, count) if found is not None and found.lines else []
 
     def held(self) -> list[Any]:
-        """Decoders, indexes and feature caches in memory, the least recently used first."""
+        """Decoders, indexes and features in memory, the least recently used first."""
         return list(self._kept.values())
 
     def forget(self) -> None:
-        """Let go of every open video, index and feature in memory."""
+        """Drop all open videos, indexes and features from memory."""
         self._kept.clear()
 
     def kept(self, key: tuple[Any, ...]) -> Any | None:
-        """What is in memory under a key."""
+        """The item in memory under a key; None if there is none."""
         return self._kept.get(key)
 
     def keep(self, key: tuple[Any, ...], make: Callable[[], Kept]) -> Kept:
-        """What is in memory under a key, made where it is not; evicts the least recently used.
+        """The item in memory under a key, made if it is missing; evicts the least recently used ones.
 
-        Sizes are read anew each time, since features grow after they were made.
+        Sizes are summed anew each time, because features grow.
         """
         item: Kept = self._kept.pop(key) if key in self._kept else make()
         self._kept[key] = item
@@ -321,7 +283,7 @@ class Session:
         return item
 
     def scoring_name(self, question: str | None, transcript: Transcript | None = None) -> str:
-        """Everything that gave the numbers of a ranking, by name. transcript: where it counted."""
+        """The names of everything that scores a question. transcript: the one that counts, if any."""
         if question is None:
             return scorer_name(None)
         parts = [scorer_name(self.scorer)]
@@ -336,14 +298,14 @@ class Session:
 
 
 def _nbytes(item: Any) -> int:
-    """Memory of a decoder, an index or features. A decoder that does not tell holds its timeline."""
+    """Bytes of a decoder, an index or features; by its timeline for a decoder without `nbytes`."""
     size = getattr(item, "nbytes", None)
     return int(8 * item.seconds.nbytes if size is None else size)
 
 
 def scorer_name(scorer: Scorer | None) -> str:
-    """How outputs call a scorer: its name, its version, and how its numbers came into [0, 1]."""
+    """A scorer in outputs: its name, its version, and how its scores become relevance in [0, 1]."""
     if scorer is None:
         return "none"
-    how = f" ({scorer.relevance})" if isinstance(scorer, NamesRelevance) else ""
-    return f"{scorer.name} {scorer.version}{how}"
+    how = getattr(scorer, "relevance", None)
+    return f"{scorer.name} {scorer.version}" + (f" ({how})" if how else "")

@@ -10,7 +10,7 @@ from command_line import run
 from framenest import BudgetError, Prefix, Ranking, Selection, lmm, open_video
 from framenest.errors import ConfigError
 from framenest.protocols import MatchStrength
-from framenest.scorers.video_features import FeatureCache
+from framenest.scorers.video_features import VideoFeatures
 from scripted_server import ScriptedServer
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
@@ -65,7 +65,7 @@ def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_nam
     capsys, clip, table, monkeypatch
 ):
     """The note and the frames sent agree."""
-    monkeypatch.setattr(FeatureCache, "match_strength", lambda *_: MatchStrength(0.01, "none"))
+    monkeypatch.setattr(VideoFeatures, "match_strength", lambda *_: MatchStrength(0.01, "none"))
     said = "nothing in this video clearly matches the question; "
     with ScriptedServer("A", "B", "C") as server:
         common = (

@@ -36,7 +36,6 @@ FOLDERS = {
     "rank --manifest": ("rank", "--manifest", "no.csv", "--scorer", "tags", "-o", "{}"),
     "extract": ("extract", "no.json", "-k", "4", "--to", "{}"),
     "export --style vlmevalkit": ("export", "no.json", "-k", "4", "--style", "vlmevalkit", "-o", "{}"),
-    "models export": ("models", "export", "siglip2", "{}"),
 }
 
 

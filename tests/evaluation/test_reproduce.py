@@ -217,7 +217,7 @@ def test_every_part_of_the_cost_is_measured_for_every_selector(measured):
 
 def test_no_selector_lives_off_anothers_features(script, tmp_path, monkeypatch):
     """Each decodes its own candidates again, whatever was measured before it."""
-    from framenest.scorers.video_features import FeatureCache
+    from framenest.scorers.table import TableScorer
 
     numbered_video(tmp_path / "v.mp4", 120)
     rows = [{"video": "v.mp4", "question": q, "intervals": [[0, 1]]} for q in ("One?", "Two?")]
@@ -225,14 +225,9 @@ def test_no_selector_lives_off_anothers_features(script, tmp_path, monkeypatch):
     (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0, "1": 0.0, "299": 0.0}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["benchmarks/efficiency.py"])
-    decoded, real = [], FeatureCache._decode
-
-    def noted(cache, frames, *how):
-        decoded.append(len(frames))
-        return real(cache, frames, *how)
-
-    monkeypatch.setattr(FeatureCache, "_decode", noted)
+    encoded, real = [], TableScorer.encode
+    monkeypatch.setattr(TableScorer, "encode", lambda *given: encoded.append(len(given[1])) or real(*given))
     script("efficiency")["main"](
         ["qa.json", "--scorer", "table:scores.json", "--budgets", "2", "--selectors", "top-k,wfs-sb"]
     )
-    assert decoded.count(5) == 2  # the grid of 5 s, once for each, and not again for the second question
+    assert encoded.count(5) == 2  # the grid of 5 s, once for each, and not again for the second question

@@ -1,7 +1,6 @@
 """The pipeline: a video and a question in, one ranking out, any budget from it."""
 
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -28,8 +27,6 @@ from framenest import (
 from framenest.cache.directory import UnwritableCache
 from framenest.protocols import Decoder, Scorer
 from framenest.scorers import video_features
-from framenest.scorers.video_features import FeatureCache
-from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
 from media import numbered_picture, numbered_video
 from score_tables import zero_elsewhere
@@ -162,7 +159,7 @@ def test_a_second_question_in_one_session_decodes_nothing_that_was_passed(clip, 
     assert set(decoder.asked) >= {n for ranking in held for n in ranking.pool.frames.tolist()}
     assert held[1].stats.decoded > 0  # they count when a question looks at them
     decoder.asked.clear()
-    monkeypatch.setattr(video_features.HeldPictures, "affordable", lambda _, frames: frames[:0])
+    monkeypatch.setattr(video_features, "PASSED_BYTES", 0)
     plain = MEC(SMALL, NumberScorer(zero_elsewhere({0: 0.0})), store=tmp_path / "b")
     for ranking, question in zip(held, ("155", "20", "88"), strict=True):
         again = plain.rank(decoder, question)
@@ -207,32 +204,6 @@ def test_the_last_frames_are_encoded_in_smaller_batches(tmp_path):
     sizes = [size for size in scorer.sizes if size]
     assert sum(sizes) == len(index.frames) == 264
     assert sizes == [64, 64, 64, 36, 18, 16, 2]
-
-
-class ColdScorer(NumberScorer):
-    """Synthetic: warms up as a scorer on a GPU does, or fails to."""
-
-    def __init__(self, *arguments, fails=False):
-        super().__init__(*arguments)
-        self.fails, self.done = fails, []
-
-    def warm_up(self):
-        self.done.append(("warm", threading.current_thread() is threading.main_thread()))
-        if self.fails:
-            raise RuntimeError("too hot")
-
-    def encode(self, frames):
-        if len(frames):
-            self.done.append(("encode", len(frames)))
-        return super().encode(frames)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_scorer_warms_up_beside_decoding_before_it_encodes(clip, fails):
-    scorer = ColdScorer(zero_elsewhere({0: 0.0}), fails=fails)
-    ranking = MEC(SMALL, scorer).rank(open_video(clip), "155")
-    assert scorer.done[0] == ("warm", False)
-    assert sum(size for kind, size in scorer.done if kind == "encode") == ranking.stats.decoded
 
 
 def test_an_index_alone_decodes_its_probes_only(clip, tmp_path):
@@ -573,54 +544,3 @@ def test_a_ranking_counts_what_it_decoded_itself(clip):
     mec.index(clip)
     ranking = mec.rank(clip, "x")
     assert ranking.stats.decoded == ranking.stats.zoom
-
-
-def test_features_in_memory_are_bounded(clip, frames):
-    """Beyond the bound, those of the video used longest ago are let go and made again."""
-
-    class Forgetful:
-        def get(self, key):
-            return None
-
-        def put(self, key, header, arrays):
-            pass
-
-    space = Session(TableScorer(zero_elsewhere({0: 1.0})), store=Forgetful(), memory=1)
-    decoder, other = open_video(clip), ArrayDecoder(frames, fps=10)
-    first = space.features(decoder, space.scorer, 32)
-    first.see(np.arange(5), "probes")
-    assert space.features(decoder, space.scorer, 32) is first
-    space.features(other, space.scorer, 32).see(np.arange(5), "probes")
-    assert space.features(decoder, space.scorer, 32) is not first
-
-
-def test_a_session_goes_through_many_videos_in_bounded_memory(tmp_path):
-    """Open videos, indexes and features of 60 clips, within the memory of about ten."""
-    clips = [np.full((40, 18, 32, 3), i, np.uint8) for i in range(60)]
-    scorer = TableScorer(zero_elsewhere({0: 1.0}))
-    roomy = MEC(SMALL, scorer, store=tmp_path)
-    roomy.rank(clips[0], "x", fps=10)
-    one = sum(kept.nbytes for kept in roomy.session.held())
-    mec = MEC(SMALL, session=Session(scorer, store=tmp_path, memory=10 * one))
-    for clip in clips:
-        mec.rank(clip, "x", fps=10)
-    assert sum(kept.nbytes for kept in mec.session.held()) <= 10 * one
-    assert 10 < len(mec.session.held()) < 60
-
-
-def test_a_frame_set_is_looked_at_once(clip, tmp_path, monkeypatch):
-    seen = []
-    see = FeatureCache.see
-    monkeypatch.setattr(FeatureCache, "see", lambda *args: seen.append(args[2]) or see(*args))
-    mec = MEC(SMALL, TableScorer(zero_elsewhere({0: 1.0})), store=tmp_path)
-    mec.rank(clip, "x")
-    assert seen == ["probes", "zoom"]
-    mec.rank(clip, "y")
-    assert seen == ["probes", "zoom"] * 2
-
-
-def test_a_session_together_with_its_own_parts_is_refused(tmp_path):
-    session = Session(None, store=tmp_path)
-    for parts in ({"scorer": "tags"}, {"scorer": None}, {"store": tmp_path}, {"keep_features": True}):
-        with pytest.raises(ConfigError, match="a session brings its own scorer"):
-            MEC(session=session, **parts)

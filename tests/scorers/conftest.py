@@ -4,7 +4,6 @@ import pytest
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.models.downloads import from_folder
 from framenest.scorers import load_scorer
 
 CPU = ScorerConfig(device="cpu")
@@ -45,10 +44,7 @@ def tiny_models(tmp_path_factory):
         if name not in made:
             path = tmp_path_factory.mktemp(name) / "model"
             if name == "onnx":
-                pytest.importorskip("onnxscript", reason="writing ONNX needs the extra `export`")
-                from framenest.scorers.onnx_export import export_onnx
-
-                export_onnx(from_folder(folder("siglip2"), DirectoryStore(path.parent)), path)
+                tiny.export_onnx(folder("siglip2"), path)
             else:
                 settings = {"image_token": True} if name == "blip2" else {}
                 getattr(tiny, MADE[name])(path, **settings)

@@ -17,7 +17,7 @@ pytest.importorskip("transformers", reason="needs the extra `blip`")
 import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
-from framenest.scorers.blip import BlipScorer  # noqa: E402
+from framenest.scorers.blip2 import BlipScorer  # noqa: E402
 
 QUESTION = 'What is the "red" dog doing?'
 
@@ -34,6 +34,10 @@ def scorer_of(checkpoint, features="float32"):
 
 def frames_of(pictures):
     return FrameBatch(np.arange(len(pictures)), np.arange(len(pictures)) / 10.0, (pictures,))
+
+
+def _tokens(scorer, question):
+    return scorer._tokens(scorer._model(), question).tolist()
 
 
 def as_lavis(processor, checkpoint, pictures, text):
@@ -76,14 +80,14 @@ def test_logits_equal_the_full_forward(checkpoint):
 def test_the_text_is_prepared_as_in_the_models_training(checkpoint, question, words):
     ids = {"what": 5, "is": 6, "the": 7, "dog": 8, "doing": 9, "?": 10, "red": 11}
     expected = [15, *(ids[word] for word in words.split()), 3]
-    assert scorer_of(checkpoint[1])._question(question).tolist() == [expected]
+    assert _tokens(scorer_of(checkpoint[1]), question) == [expected]
 
 
 def test_at_most_35_tokens_are_read(checkpoint):
     scorer = scorer_of(checkpoint[1])
     with pytest.warns(UserWarning, match="blip reads 35 tokens; the question has 62, its end is not read"):
-        tokens = scorer._question("dog " * 60)
-    assert tokens.tolist() == [[15, *[8] * 33, 3]]
+        tokens = _tokens(scorer, "dog " * 60)
+    assert tokens == [[15, *[8] * 33, 3]]
 
 
 def test_half_precision_reads_the_same(checkpoint):

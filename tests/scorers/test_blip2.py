@@ -13,7 +13,8 @@ from framenest import MEC, FrameBatch, MECConfig, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig, ScorerConfig
 from framenest.models.downloads import from_folder
-from framenest.scorers.checkpoint import CutQuestion
+from framenest.scorers import wait_until_loaded
+from framenest.scorers.checkpoint import CutQuestion, Preprocessing
 from framenest.video.opening import open_video
 
 torch = pytest.importorskip("torch", reason="needs the extra `blip2`")
@@ -34,6 +35,10 @@ def checkpoint(request, tmp_path):
 
 def scorer_of(checkpoint, config=None, features="float32"):
     return Blip2Scorer(checkpoint, config or ScorerConfig(device="cpu"), features=features)
+
+
+def prepared(scorer, checkpoint, pictures):
+    return scorer._model().normalise(pictures, torch.device("cpu"), Preprocessing.load(checkpoint.path))
 
 
 def full_forward(processor, checkpoint, pictures, question):
@@ -74,10 +79,10 @@ def test_features_of_half_precision_equal_transformers(checkpoint, precision):
     _, weights = checkpoint
     scorer = scorer_of(weights, ScorerConfig(device="cpu", precision=precision))
     theirs = Blip2ForImageTextRetrieval.from_pretrained(weights.path, dtype=getattr(torch, precision)).eval()
-    pixels = scorer._on.pixels(tiny.noise(5), torch.device("cpu"))
+    pixels = prepared(scorer, weights, tiny.noise(5))
     with torch.inference_mode():
         expected = theirs.vision_model(pixel_values=pixels).last_hidden_state
-        assert torch.equal(scorer._models[0].vision(pixels), expected)
+        assert torch.equal(scorer._model().networks[0].vision(pixels), expected)
     assert expected.float().std() > 0.1
 
 
@@ -88,7 +93,7 @@ def test_tokens_are_those_of_transformers(checkpoint):
         expected = processor.tokenizer(question, truncation=True, max_length=24)["input_ids"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CutQuestion)
-            assert scorer._tokens(question, 24).tolist() == [expected]
+            assert scorer._model().tokens(question, 24).tolist() == [expected]
 
 
 def test_no_import_of_transformers(checkpoint):
@@ -147,7 +152,7 @@ def test_pictures_are_prepared_as_the_processor_does(checkpoint):
     scorer = scorer_of(weights)
     pictures = tiny.noise(3)
     official = processor.image_processor([Image.fromarray(p) for p in pictures], return_tensors="pt")
-    mine = scorer._on.pixels(pictures, torch.device("cpu"))
+    mine = prepared(scorer, weights, pictures)
     assert torch.allclose(mine, official["pixel_values"], atol=1e-6)
 
 
@@ -158,7 +163,7 @@ def test_the_decoders_scaler_squashes_as_the_processor_does(checkpoint, clip):
     small = np.concatenate([b.pixels[0] for b in video.read([0, 60, 150], sizes=scorer.inputs)])
     full = [Image.fromarray(p) for b in video.read([0, 60, 150]) for p in b.pixels[0]]
     official = processor.image_processor(full, return_tensors="pt")["pixel_values"]
-    mine = scorer._on.pixels(small, torch.device("cpu"))
+    mine = prepared(scorer, weights, small)
     assert (mine - official).abs().mean() < 0.02 * (official.max() - official.min())
 
 
@@ -192,7 +197,7 @@ def test_wfs_sb_compares_frames_by_blip2s_own_features(checkpoint, clip, tmp_pat
     made = load_selector("wfs-sb", session).select(clip, QUESTION, [4])
     assert made.stats["diversity"] == "the scorer's frame vectors"
     decoder = session.open(clip)
-    seen = session.features(decoder, session.scorer, 32).see(np.arange(0, 300, 25), "candidates")
+    seen = session.features(decoder, session.scorer, 32).get(np.arange(0, 300, 25), "candidates")
     scores = session.scorer.match(seen.encoded, QUESTION, reference=seen.encoded).astype(np.float64)
     chosen = wfs_sb(scores, 4, session.scorer.frame_vectors(seen.encoded).astype(np.float64))
     assert made.prefix(4).frames.tolist() == (25 * chosen).tolist()
@@ -225,14 +230,15 @@ def test_seconds_are_told_apart(checkpoint, clip, tmp_path):
     ranking = MEC(MECConfig(IndexConfig(12, 0)), f"blip2:{weights.path}", store=tmp_path / "c").rank(
         clip, "red"
     )
-    assert {"load", "decode", "preprocess", "encode", "match"} <= set(ranking.stats.seconds)
+    assert {"load", "decode", "encode", "match"} <= set(ranking.stats.seconds)
 
 
 def test_memory_that_runs_out_halves_the_batch(checkpoint):
     """A vision model that takes two frames at most stands for a GPU that is too small."""
     _, weights = checkpoint
     scorer = scorer_of(weights, ScorerConfig(device="cpu", batch=8))
-    real = scorer._models[0].vision
+    network = scorer._model().networks[0]
+    real = network.vision
     sizes = []
 
     def vision(pixels):
@@ -241,7 +247,7 @@ def test_memory_that_runs_out_halves_the_batch(checkpoint):
             raise torch.OutOfMemoryError("CUDA out of memory (made up)")
         return real(pixels)
 
-    scorer._models[0].vision = vision
+    network.vision = vision
     most = 2
     pictures = frames_of(tiny.noise(7))
     assert len(scorer.encode(pictures)["vision"]) == 7
@@ -255,10 +261,10 @@ def test_memory_that_runs_out_halves_the_batch(checkpoint):
 def test_devices_that_are_not_there(checkpoint):
     _, weights = checkpoint
     with pytest.raises(ScorerError, match="there is no device"):
-        scorer_of(weights, ScorerConfig(device="warp"))
+        wait_until_loaded(scorer_of(weights, ScorerConfig(device="warp")))
     if not torch.cuda.is_available():
         with pytest.raises(ScorerError, match="torch sees 0 CUDA GPUs here"):
-            scorer_of(weights, ScorerConfig(device="cuda:0,cuda:1"))
+            wait_until_loaded(scorer_of(weights, ScorerConfig(device="cuda:0,cuda:1")))
 
 
 def test_a_folder_that_is_no_model(tmp_path):
@@ -277,18 +283,18 @@ def test_one_batch_is_shared_by_all_devices(checkpoint):
         used.append((which, rows.stop - rows.start))
         return torch.arange(rows.start, rows.stop)
 
-    found, batch = scorer._on.map(rows_of, 8, 8)
+    found, batch = scorer._model().map(rows_of, 8, 8)
     assert used == [(0, 4), (1, 4)]
     assert found.tolist() == list(range(8))
     assert batch == 8
 
 
 def test_a_model_that_does_not_fit_is_said_so(checkpoint, monkeypatch):
-    from framenest.scorers.blip2 import Blip2Network
+    from framenest.scorers.torch_networks import Blip2Network
 
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory (made up)")
 
     monkeypatch.setattr(Blip2Network, "load", full)
     with pytest.raises(ScorerError, match="out of GPU memory: the model does not fit; try --device cpu"):
-        scorer_of(checkpoint[1])
+        wait_until_loaded(scorer_of(checkpoint[1]))

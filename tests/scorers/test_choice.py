@@ -43,7 +43,7 @@ def test_auto_takes_the_best_that_is_ready_and_says_why(machine):
     name, why = scorers.choose(machine({"tags", "onnx"}, {"tags"}))
     assert name == "tags"
     assert "blip2 is not installed; siglip2 is not installed; no weights of onnx" in why
-    with pytest.raises(ScorerError, match="no weights are here; run: framenest models fetch tags"):
+    with pytest.raises(ScorerError, match="no weights are on this machine; run: framenest models fetch tags"):
         scorers.choose(machine(everything, set()))
 
 
@@ -271,11 +271,12 @@ def test_fetch_without_a_name_takes_the_best_for_this_machine(monkeypatch, capsy
     monkeypatch.setattr(scorers, "has_gpu", lambda: gpu)
     monkeypatch.setattr(models, "fetch", lambda scorer, *_: fetched.append(scorer) or "/weights")
     monkeypatch.setattr(models.ModelEntry, "missing", lambda _: None)
-    monkeypatch.setattr("framenest.cli.models.prepare", lambda scorer, *_: fetched.append(scorer))
+    monkeypatch.setattr("framenest.cli.models.load_scorer", lambda scorer, _: fetched.append(scorer))
+    monkeypatch.setattr("framenest.cli.models.wait_until_loaded", lambda _: None)
     with pytest.raises(SystemExit) as end:
         main(["models", "fetch"])
     said = capsys.readouterr()
-    assert (end.value.code, fetched) == (0, [best, best])  # fetched, then prepared
+    assert (end.value.code, fetched) == (0, [best, best] if best == "tags" else [best])  # prepared, too
     assert re.search(rf"note: {best}: .*{why}", said.err)
     assert said.out == f"{best}: all files in /weights\n"
 

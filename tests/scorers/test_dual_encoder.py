@@ -24,6 +24,7 @@ from framenest.scorers.checkpoint import Preprocessing  # noqa: E402
 from framenest.scorers.dual_encoder import ClipScorer, SiglipScorer  # noqa: E402
 
 QUESTION = "a red dog"
+CPU = ScorerConfig(device="cpu")
 PLAIN = ScorerConfig(device="cpu", calibration="none")
 
 
@@ -78,14 +79,15 @@ def test_vectors_equal_those_of_transformers(kind, precision, tmp_path):
     weights = from_folder(tmp_path / "m", DirectoryStore(tmp_path / "s"))
     ours = scorer(weights, ScorerConfig(device="cpu", precision=precision))
     theirs = transformers.AutoModel.from_pretrained(weights.path, dtype=getattr(torch, precision)).eval()
-    pixels = ours._on.pixels(tiny.noise(5), torch.device("cpu"))
+    on = ours._model()
+    pixels = on.normalise(tiny.noise(5), torch.device("cpu"), Preprocessing.load(weights.path))
     length = theirs.config.text_config.max_position_embeddings
     tokens = tokenizer([QUESTION], padding="max_length", max_length=length, return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         pictures = theirs.get_image_features(pixel_values=pixels).pooler_output
-        assert torch.equal(ours._models[0].picture(pixels), pictures)
+        assert torch.equal(on.networks[0].image(pixels), pictures)
         text = theirs.get_text_features(input_ids=tokens).pooler_output
-        assert torch.equal(ours._models[0].text(tokens), text)
+        assert torch.equal(on.networks[0].text(tokens), text)
     unit = text.float()[0] / text.float()[0].norm()
     assert ours.text_vector(QUESTION) == pytest.approx(unit.numpy(), abs=1e-6)
     assert pictures.float().std(dim=0).min() > 0
@@ -128,17 +130,14 @@ def test_vectors_for_selectors(siglip):
 @pytest.fixture(scope="module", params=["siglip2", "clip"])
 def exported(request, tmp_path_factory):
     """The torch scorer and the folder of its ONNX export."""
-    pytest.importorskip("onnxscript", reason="writing ONNX needs the extra `export`")
-    from framenest.scorers.onnx_export import export_onnx
-
     make, kind = {"siglip2": (tiny.random_siglip, SiglipScorer), "clip": (tiny.random_clip, ClipScorer)}[
         request.param
     ]
     folder = tmp_path_factory.mktemp(request.param)
     make(folder / "m")
     weights = from_folder(folder / "m", DirectoryStore(folder / "s"))
-    export_onnx(weights, folder / "onnx")
-    return kind(weights, PLAIN), from_folder(folder / "onnx", DirectoryStore(folder / "s"))
+    tiny.export_onnx(folder / "m", folder / "onnx")
+    return kind(weights, CPU), from_folder(folder / "onnx", DirectoryStore(folder / "s"))
 
 
 @pytest.mark.parametrize("question", [QUESTION, "", "dog " * 30, "собака"])
@@ -147,7 +146,7 @@ def test_onnx_equals_torch(exported, question):
     from framenest.scorers.onnx import OnnxScorer
 
     ours, folder = exported
-    onnx = OnnxScorer(folder, PLAIN)
+    onnx = OnnxScorer(folder, CPU)
     assert onnx.inputs == ours.inputs
     frames = frames_of(tiny.noise(19))
     mine, theirs = onnx.encode(frames), ours.encode(frames)
@@ -172,19 +171,17 @@ def test_onnx_needs_no_torch(exported, tmp_path):
     assert done.stdout.strip() == "[]"
 
 
-def test_a_foreign_export_without_the_logit(exported, tmp_path):
+def test_siglip_as_onnx_has_no_relevance_of_its_own(exported):
     from framenest.scorers.onnx import OnnxScorer
 
-    ours, whole = exported
-    foreign = shutil.copytree(whole.path, tmp_path / "foreign")
-    (foreign / "framenest.json").unlink()
-    folder = from_folder(foreign, DirectoryStore(tmp_path))
-    mapped = OnnxScorer(folder, ScorerConfig(device="cpu"))
-    frames = frames_of(tiny.noise(4))
-    assert mapped.match(mapped.encode(frames), "dog").shape == (4,)
+    ours, folder = exported
     if isinstance(ours, SiglipScorer):
         with pytest.raises(ScorerError, match="does not hold the logit's scale and bias"):
             OnnxScorer(folder, PLAIN)
+        scorer = OnnxScorer(folder, CPU)
+        assert scorer.match_strength(scorer.encode(frames_of(tiny.noise(4))), "dog") is None
+    else:
+        assert OnnxScorer(folder, PLAIN).relevance == ours.own_relevance
 
 
 def test_older_checkpoints_write_sizes_as_numbers(tmp_path):
@@ -206,5 +203,5 @@ def test_onnx_pads_as_the_tokenizer_does(exported, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["pad_token_id"] = 7
     (folder / "config.json").write_text(json.dumps(config))
-    other = OnnxScorer(from_folder(folder, DirectoryStore(tmp_path)), PLAIN)
-    assert (other.text_vector("dog") == OnnxScorer(whole, PLAIN).text_vector("dog")).all()
+    other = OnnxScorer(from_folder(folder, DirectoryStore(tmp_path)), CPU)
+    assert (other.text_vector("dog") == OnnxScorer(whole, CPU).text_vector("dog")).all()

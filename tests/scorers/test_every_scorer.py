@@ -142,7 +142,7 @@ def test_long_questions_are_cut_and_said_so(tiny_scorer, name):
         scorer.match(encoded, "dog " * 100)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "onnx"])
 def test_calibration_is_a_named_choice(make, name):
     plain = make(name, ScorerConfig(device="cpu", calibration="none"))
     mapped = make(name, ScorerConfig(device="cpu", calibration="logistic"))

@@ -6,7 +6,7 @@ from PIL import Image
 
 from framenest import MEC, MECConfig, Ranking
 from framenest.config import IndexConfig
-from framenest.protocols import MatchStrength, MeasuresMatch
+from framenest.protocols import MatchStrength
 from framenest.scorers.calibration import Calibrated, sigmoid
 from framenest.testing import ArrayDecoder, TableScorer
 from score_tables import zero_elsewhere
@@ -38,7 +38,6 @@ class Probabilities(Calibrated):
 
 def test_the_models_own_relevance_of_the_best_frame():
     scorer = Probabilities()
-    assert isinstance(scorer, MeasuresMatch)
     probes = {"logit": np.array([-5.0, 1.0])}
     assert scorer.match_strength(probes, "x") == MatchStrength(0.7311, "strong")
     assert scorer.match_strength({"logit": np.array([-5.0])}, "x").verdict == "none"

@@ -44,8 +44,10 @@ def test_a_cross_encoder_gives_its_own_scores(tiny_scorer):
     encoded = scorer.encode(FrameBatch(np.arange(5), np.arange(5.0), (pictures,)))
     import torch
 
-    own = scorer._models[0].predict(
-        [("what is red?", Image.fromarray(p)) for p in pictures], activation_fn=torch.nn.Identity()
+    own = (
+        scorer._model()
+        .networks[0]
+        .predict([("what is red?", Image.fromarray(p)) for p in pictures], activation_fn=torch.nn.Identity())
     )
     assert scorer.scores(encoded, "what is red?", encoded) == pytest.approx(own, abs=1e-4)
     assert len(set(np.round(own, 5))) > 1, "the pictures must matter"

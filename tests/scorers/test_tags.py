@@ -1,7 +1,7 @@
 """The embedded scorer with its real weights, on photographs it should know."""
 
-import builtins
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from framenest import MEC, FrameBatch, MissingExtra, ScorerError, models
 from framenest.cache.directory import DirectoryStore
 from framenest.protocols import Scorer
+from framenest.scorers import load_scorer, tags
 from framenest.scorers.calibration import logistic, standardise
 from framenest.scorers.checkpoint import CutQuestion
 from media import encode_video
@@ -94,30 +95,17 @@ def test_missing_weights_name_the_command(tmp_path):
         MEC(scorer="tags", store=tmp_path).scorer  # noqa: B018 - loading is the test
 
 
-def without(monkeypatch, missing):
-    real = builtins.__import__
-
-    def importer(name, *rest, **named):
-        if name.split(".")[0] == missing:
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", importer)
-
-
 @pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
 def test_a_missing_package_names_the_pip_line(tags_store, monkeypatch, package):
-    from framenest.scorers.tags import TagScorer
-
-    without(monkeypatch, package)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"{package} is not installed; run.* install .*\[tags\]'?$"):
-        TagScorer(tags_store)
+        load_scorer("tags", tags_store)
 
 
 def test_without_the_detectors_runtime_it_says_so(warm_tags_store, monkeypatch):
     from framenest.scorers.tags import TagScorer
 
-    without(monkeypatch, "ai_edge_litert")
+    monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
     scorer = TagScorer(warm_tags_store)
     assert scorer.version == "1 without the detector"
     assert len(scorer.inputs) == 1
@@ -165,10 +153,8 @@ def test_equal_neighbours_are_looked_at_once(tag_scorer, monkeypatch):
         for side in (224, 320)[: len(tag_scorer.inputs)]
     )
     looked = []
-    look = tag_scorer._classifier.__call__
-    monkeypatch.setattr(
-        type(tag_scorer._classifier), "__call__", lambda _, picture: looked.append(1) or look(picture)
-    )
+    classify = tags._Classifier.__call__
+    monkeypatch.setattr(tags._Classifier, "__call__", lambda *a: looked.append(1) or classify(*a))
     frames = FrameBatch(np.arange(7), np.arange(7.0), pixels)
     together = tag_scorer.encode(frames)
     assert len(looked) == 4

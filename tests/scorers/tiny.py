@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
+import warnings
 
 import numpy as np
+import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -188,6 +191,37 @@ def random_reranker(folder, *, seed: int = 0):
         made = CrossEncoder(modules=[text, LogitScore(true_token_id=100, false_token_id=101)])
         made.save_pretrained(str(folder))
     return made
+
+
+def export_onnx(folder, to):
+    """A dual encoder in a folder as ONNX: two models, and the files that lie beside them on the hub."""
+    pytest.importorskip("onnxscript", reason="writing ONNX needs onnxscript")
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors"))
+    side, length = model.config.vision_config.image_size, model.config.text_config.max_position_embeddings
+    _export_side(
+        model.get_image_features, "pixel_values", torch.zeros(2, 3, side, side), to / "vision_model.onnx"
+    )
+    _export_side(
+        model.get_text_features, "input_ids", torch.ones(2, length, dtype=torch.long), to / "text_model.onnx"
+    )
+
+
+def _export_side(features, takes, example, path):
+    class Side(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = features.__self__
+
+        def forward(self, given):
+            return features(**{takes: given}).pooler_output
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the exporter uses parts of torch that are deprecated
+        torch.onnx.export(
+            Side().eval(), (example,), str(path), input_names=[takes], output_names=["pooler_output"],
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), dynamo=True, external_data=False, verbose=False,
+        )  # fmt: skip
 
 
 def _save(folder, *parts):

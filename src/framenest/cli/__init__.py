@@ -8,11 +8,11 @@ import sys
 import rich_click as click
 
 import framenest
-from framenest.cache.late_write import finish_writes
 from framenest.cli import ask, cache, evaluate, exports, many_videos, models, rank, select, serve
 from framenest.cli.terminal import fail, set_level, warnings_as_notes
 from framenest.errors import FramenestError
-from framenest.processes import loading
+from framenest.scorers.checkpoint import still_loading
+from framenest.scorers.feature_store import finish_writes
 
 __all__ = ["app", "main"]
 
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         unexpected = f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " ")
         fail(str(error) if isinstance(error, FramenestError) else unexpected)
-    if arguments is None and loading():  # of this whole process: nobody waits for the model any more
+    if arguments is None and still_loading():  # end at once: nobody waits for the model any more
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -9,12 +9,10 @@ from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.option_groups import Common
-from framenest.cli.option_types import OutputFolder
 from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError, install_hint
-from framenest.scorers import best_to_fetch, choose, prepare, third_party
-from framenest.scorers.onnx_export import export_onnx
+from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
 from framenest.text import size_text
 
 
@@ -87,21 +85,6 @@ def fetch(
         raise ScorerError(
             f"the weights of {scorer} are in {where}, but it cannot run: {MissingExtra(entry.extra, package)}"
         )
-    prepare(scorer, common.local)
+    if scorer == "tags":  # embeds the label names, which the first question would wait for
+        wait_until_loaded(load_scorer(scorer, common.local))
     confirm(f"{scorer}: all files in", str(where))
-
-
-@options.command(models)
-def export(*, scorer: str = argument(), folder: OutputFolder = argument(), common: Common) -> None:
-    """Export a dual encoder (siglip2, clip, or a checkpoint of theirs) as ONNX into FOLDER.
-
-    Exporting needs torch; using the result does not: framenest rank … --scorer onnx:FOLDER
-
-    \b
-    framenest models export siglip2 siglip2-onnx/
-    """
-    name, _, checkpoint = scorer.partition(":")
-    if name not in ("siglip2", "clip"):
-        raise ScorerError(f"only siglip2 and clip can be exported, not {name!r}")
-    export_onnx(model_files.locate(name, checkpoint, common.local), folder)
-    confirm("use it with", f"--scorer onnx:{folder}")

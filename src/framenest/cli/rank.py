@@ -122,8 +122,8 @@ def rank(
         rank_for = partial(remote.rank, video, **ask)
     else:
         mec = MEC(config, name, store=common.cache, progress=bars, **settings)
-        if is_remote(video):
-            mec.session.begin_loading()  # while the video opens; a file is first checked to be a video
+        if is_remote(video) and name is not None:
+            _ = mec.scorer  # loads while the video opens; a file is first checked to be a video
         opened = video_options.open(video, common)
         check_horizon(budgets, opened, config)
         _note_cost(opened, config.index)

@@ -14,18 +14,16 @@ from typing import Any
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, UnwritableCache, local_directory
 from framenest.cache.hashes import digest
-from framenest.cache.late_write import finish_writes
 from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import CacheWarning, FramenestError, ScorerWarning, StoreError
-from framenest.method.index import SparseIndex
-from framenest.method.indexing import index_key
+from framenest.method.index import SparseIndex, index_key
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, WorkerLost
 from framenest.protocols import Decoder, Progress, Scorer
-from framenest.scorers import load_scorer
-from framenest.scorers.feature_store import LargeFeatures, features_key
+from framenest.scorers import load_scorer, wait_until_loaded
+from framenest.scorers.feature_store import LargeFeatures, features_key, finish_writes
 from framenest.session import Session
 from framenest.text import clock, one_line
 from framenest.video.opening import open_video
@@ -122,6 +120,7 @@ class BatchJob:
         store = self.store()
         if scorer is None and self.scorer is not None:
             scorer = load_scorer(self.scorer, local_directory(store), self.scoring)
+            wait_until_loaded(scorer)
         return Work(self, store, scorer)
 
 

@@ -26,7 +26,7 @@ from framenest.errors import ConfigError, FramenestError, MissingExtra
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Encoded, Scorer
-from framenest.scorers import load_scorer
+from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.text import one_line
 from framenest.video.source import is_remote
 
@@ -114,6 +114,7 @@ class BatchingEncoder:
 def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> Callable[..., Any]:
     """In the scorer's process: the functions that BatchingEncoder asks for."""
     loaded = load_scorer(scorer, DirectoryStore(folder), scoring)
+    wait_until_loaded(loaded)
     functions: dict[str, Callable[..., Any]] = {
         "traits": partial(_traits, loaded),
         "encode": partial(_encode, loaded),

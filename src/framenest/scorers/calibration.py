@@ -1,7 +1,7 @@
-"""From raw scores to relevance in [0, 1] that means "how sure that this frame matches".
+"""Calibration: raw scores become a relevance in [0, 1] that says how sure it is that a frame matches.
 
-The paper's weights were set for matching probabilities, which lie near 0 or near 1. Scores that are
-no probabilities are mapped so that few frames of a video come out high and the rest low.
+The paper's weights were set for matching probabilities, which lie near 0 or near 1. Other scores are mapped
+so that few frames of a video come out high and the rest low.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Scores = NDArray[np.float64]
 
 
 def standardise(scores: Scores, reference: Scores) -> Scores:
-    """Scores (n,) in standard deviations from the mean of the reference (P,); 0 where it is constant."""
+    """Scores (n,) in standard deviations from the mean of the reference (P,); 0 if it is constant."""
     spread = reference.std()
     return (scores - reference.mean()) / spread if spread > 1e-12 else np.zeros_like(scores)
 
@@ -42,10 +42,16 @@ def sigmoid(scores: Scores) -> NDArray[np.float32]:
     return (1.0 / (1.0 + np.exp(-np.clip(scores, -60, 60)))).astype(np.float32)
 
 
-class Calibrated(ABC):
-    """A scorer that gives raw scores; the named calibration makes them relevance.
+def half_cosine(cosines: Scores) -> NDArray[np.float32]:
+    """(1 + cosine) / 2, clipped to [0, 1] in case of rounding errors."""
+    return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
 
-    "none" takes the model's own relevance, `plain`; "logistic" maps the scores over the video's probes.
+
+class Calibrated(ABC):
+    """A scorer that computes raw scores and calibrates them.
+
+    Calibration "none" takes the model's own relevance, `plain`; "logistic" maps the scores over the video's
+    probes.
     """
 
     own_relevance: str
@@ -54,8 +60,8 @@ class Calibrated(ABC):
     """What "auto" means for this scorer."""
 
     match_levels: tuple[float, float] | None = None
-    """Of `plain`, the model's own relevance: from where the best frame makes a match strong, and below where
-    it makes none; None where that relevance is relative to the video."""
+    """Levels of `plain` for the best frame: from the first on the match is strong, below the second there is
+    none. None if `plain` is relative to the video."""
 
     def __init__(self, calibration: Calibration = "auto") -> None:
         self._logistic = (self.own_calibration if calibration == "auto" else calibration) == "logistic"
@@ -63,6 +69,7 @@ class Calibrated(ABC):
 
     @property
     def relevance(self) -> str:
+        """How scores become relevance, for the outputs."""
         return "logistic, relative to the video" if self._logistic else self.own_relevance
 
     @abstractmethod
@@ -84,17 +91,18 @@ class Calibrated(ABC):
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
+        """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
         probes = encoded if reference is None else reference
         if probes is encoded:
             found = self._reference_scores(encoded, question)
         else:
             found = self.scores(encoded, question, probes)
-        return (
-            logistic(found, self._reference_scores(probes, question)) if self._logistic else self.plain(found)
-        )
+        if not self._logistic:
+            return self.plain(found)
+        return logistic(found, self._reference_scores(probes, question))
 
     def _reference_scores(self, probes: Encoded, question: str) -> Scores:
-        """Scores of the probes; those of the last question are remembered."""
+        """Scores of the probes; the last question's are cached."""
         known = self._measured
         if known is None or known[0] != question or known[1] is not probes:
             self._measured = known = (question, probes, self.scores(probes, question, probes))
@@ -106,11 +114,13 @@ SIGLIP_LEVELS = (0.1, 0.01)
 
 
 class DualScorer(Calibrated):
-    """Raw score = scale · cosine + bias of the model's two vectors. encode → {"vector": (n, d) float32}."""
+    """Raw score = scale · cosine + bias of an image vector and a text vector.
 
-    scale: float
-    bias: float
+    encode → {"vector": (n, d) float32}, unit vectors.
+    """
 
+    scale = 1.0
+    bias = 0.0
     _asked: tuple[str, NDArray[np.float32]] | None = None
     """The last question and its vector."""
 
@@ -119,6 +129,7 @@ class DualScorer(Calibrated):
         """(d,) unit vector of a question."""
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        """(n,) scale · cosine + bias."""
         text = self.text_vector(question).astype(np.float64)
         return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
 
@@ -127,13 +138,8 @@ class DualScorer(Calibrated):
         return np.asarray(encoded["vector"])
 
     def text_vector(self, question: str) -> NDArray[np.float32]:
-        """(d,) unit vector of a question; of the last one it is kept."""
+        """(d,) unit vector of a question; the last one is cached."""
         known = self._asked
         if known is None or known[0] != question:
             self._asked = known = (question, self._text(question))
         return known[1]
-
-
-def half_cosine(cosines: Scores) -> NDArray[np.float32]:
-    """(1 + cosine) / 2, in [0, 1] also where rounding took a cosine beyond ±1."""
-    return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)

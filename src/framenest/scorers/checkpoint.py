@@ -1,27 +1,65 @@
-"""The files of a checkpoint: preprocessing and tokenizer."""
+"""Checkpoints: loading weights in the background, image preprocessing and tokenizers."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
-from framenest.cache.directory import DirectoryStore
-from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError, ScorerWarning
 from framenest.frames import ImageSpec
-from framenest.models import folder_of
+from framenest.progress import Timing
 
+Model = TypeVar("Model")
+_loader = ThreadPoolExecutor(1, "framenest-load")  # one at a time: libraries change global state to load
+_loading: set[Future[Any]] = set()
 _RESAMPLING: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+
+
+class InBackground(Generic[Model]):
+    """A model that loads in the background. Calling it waits for the model, or raises the load error.
+
+    Python waits for the thread at exit: model libraries abort a process that ends while they load.
+
+    Args:
+        load: returns the model.
+
+    >>> InBackground(lambda: "model")()
+    'model'
+    """
+
+    def __init__(self, load: Callable[[], Model]) -> None:
+        self.timing = Timing()
+        """Counts the seconds spent waiting as the stage "load"."""
+        self._model = _loader.submit(load)
+        _loading.add(self._model)
+        self._model.add_done_callback(_loading.discard)
+
+    def __call__(self) -> Model:
+        if not self._model.done():
+            with self.timing("load"):
+                wait([self._model])
+        return self._model.result()
+
+
+def still_loading() -> bool:
+    """Whether this process is loading a model right now."""
+    return bool(_loading)
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """spec: what `encode` gets, made by the decoder's scaler; mean, deviation: of RGB in [0, 1]."""
+    """Image preprocessing of a checkpoint.
+
+    Attributes:
+        spec: the image that `encode` receives; the decoder's scaler makes it.
+        mean, deviation: of RGB values in [0, 1].
+    """
 
     spec: ImageSpec
     mean: tuple[float, ...]
@@ -29,7 +67,7 @@ class Preprocessing:
 
     @classmethod
     def load(cls, folder: Path) -> Preprocessing:
-        """From the image processor's settings that lie beside a checkpoint's weights."""
+        """Read the image processor's config, which is saved next to the weights."""
         settings = _settings(folder)
         try:
             resample = _RESAMPLING[settings["resample"]]
@@ -46,29 +84,21 @@ class Preprocessing:
                 spec = ImageSpec.squash(size["width"], size["height"], resample)
             return cls(spec, tuple(settings["image_mean"]), tuple(settings["image_std"]))
         except (KeyError, TypeError) as error:
-            raise ScorerError(f"{folder}: pictures of this kind are not supported ({error!r})") from error
-
-
-def pictures_of(
-    scorer: str, checkpoint: str, store: DirectoryStore, config: ScorerConfig
-) -> tuple[ImageSpec, ...] | None:
-    """The pictures that a scorer's own checkpoint, or the one named, wants of each frame."""
-    folder = folder_of(scorer, checkpoint, store, config.revision or "")
-    return None if folder is None else (Preprocessing.load(folder).spec,)
+            raise ScorerError(f"{folder}: this image preprocessing is not supported ({error!r})") from error
 
 
 def _settings(folder: Path) -> dict[str, Any]:
     for name in ("preprocessor_config.json", "processor_config.json"):
         if (folder / name).is_file():
-            data = json.loads((folder / name).read_text(encoding="utf-8"))
+            data = read_json(folder / name)
             settings: dict[str, Any] = data.get("image_processor", data)
             return settings
     raise ScorerError(f"{folder}: preprocessor_config.json is missing")
 
 
 @contextmanager
-def loading(path: Path, scorer: str) -> Iterator[None]:
-    """The runtimes' own exceptions share no public base; each means that the file is not right."""
+def load_errors(path: Path, scorer: str) -> Iterator[None]:
+    """Raise any error as a ScorerError that names the file: model runtimes share no exception class."""
     try:
         yield
     except Exception as error:
@@ -78,24 +108,34 @@ def loading(path: Path, scorer: str) -> Iterator[None]:
 
 
 def tokenizer_file(path: Path, extra: str) -> Any:
-    """A tokenizer.json, without padding or truncation of its own."""
+    """A tokenizer.json, with its own padding and truncation switched off."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise MissingExtra(extra, "tokenizers") from error
-    if not path.is_file():
-        raise ScorerError(f"{path}: is missing")
-    with loading(path, extra):
+    with load_errors(path, extra):
         tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
 
 
-def padding_token(folder: Path, tokenizer: Any) -> int | None:
-    """The id that the tokenizer in a folder pads with; None where it names none.
+def find_file(folder: Path, name: str) -> Path:
+    """A file of a checkpoint, at its top or in onnx/.
 
-    The model's config often has another, and SigLIP attends to padding.
+    Raises:
+        ScorerError: there is no such file.
+    """
+    for path in (folder / name, folder / "onnx" / name):
+        if path.is_file():
+            return path
+    raise ScorerError(f"{folder}: {name} is missing")
+
+
+def padding_token(folder: Path, tokenizer: Any) -> int | None:
+    """The token id that the tokenizer in a folder pads with; None if it names none.
+
+    The model's config often has another one, and SigLIP attends to padding.
     """
     token = read_json(folder / "tokenizer_config.json", {}).get("pad_token")
     name = token.get("content") if isinstance(token, dict) else token
@@ -104,7 +144,7 @@ def padding_token(folder: Path, tokenizer: Any) -> int | None:
 
 
 def read_json(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The object in a JSON file; `otherwise`, where it is given, where there is no file."""
+    """The object in a JSON file; `otherwise`, if given, if there is no file."""
     if otherwise is not None and not path.is_file():
         return otherwise
     try:
@@ -118,8 +158,8 @@ class CutQuestion(ScorerWarning):
     """The model read only the beginning of a question."""
 
 
-def tell_truncation(scorer: str, tokens: int, limit: int) -> None:
-    """Warn where a question of `tokens` tokens is truncated to `limit`."""
+def warn_if_cut(scorer: str, tokens: int, limit: int) -> None:
+    """Warn if a question of `tokens` tokens is truncated to `limit`."""
     if tokens > limit:
         text = f"{scorer} reads {limit} tokens; the question has {tokens}, its end is not read"
         warnings.warn(text, CutQuestion, stacklevel=3)

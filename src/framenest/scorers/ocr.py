@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from importlib.metadata import version
 from typing import Any
@@ -14,110 +15,115 @@ from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
+from framenest.scorers.checkpoint import InBackground
 from framenest.scorers.feature_store import Features
 from framenest.scorers.question_text import items, matching
-from framenest.scorers.video_features import FeatureCache
+from framenest.scorers.video_features import VideoFeatures
 
 LONGEST = 1024
-"""Bytes of text kept of a frame."""
+"""Bytes of text kept per frame."""
 SHORT_SIDE = 480
 LEAST_SURE = 0.7
-"""Lines that the reader is less sure of are noise more often than text."""
+"""Lines below this OCR confidence are more often noise than text."""
 
 
 class OcrScorer:
-    """Fuzzy match of the question's quoted phrases, numbers and content words with the text read.
+    """Fuzzy match of the question's quoted phrases, numbers and content words with the text on screen.
 
     encode → {"text": (n, 1024) uint8}: UTF-8, padded with zeros.
     """
 
     name = "ocr"
-    version: str
-    """Of the reader, with its settings."""
     relevance = "fuzzy match of words, rarer ones count more"
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
 
     def __init__(self) -> None:
-        try:
-            import rapidocr
-        except ImportError as error:
-            raise MissingExtra("ocr", "rapidocr") from error
-        self._reader: Any = rapidocr.RapidOCR(params={"Global.log_level": "critical"})
-        logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
+        if importlib.util.find_spec("rapidocr") is None:
+            raise MissingExtra("ocr", "rapidocr")
         self.version = f"rapidocr {version('rapidocr')}, {SHORT_SIDE} px, {LEAST_SURE} sure"
+        self._reader = InBackground(_load)
+        self.timing = self._reader.timing
 
     @classmethod
     def load(
         cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
     ) -> OcrScorer:
-        """The scorer `ocr`; its package brings the weights."""
+        """The scorer `ocr`; its package holds the weights."""
         return cls()
 
     def encode(self, frames: FrameBatch) -> Encoded:
+        """The text on each frame; see `framenest.Scorer`."""
+        reader = self._reader()
         kept = np.zeros((len(frames), LONGEST), dtype=np.uint8)
-        for row, picture in enumerate(frames.pixels[0]):
-            text = self._read(picture).encode()[:LONGEST]
+        for row, image in enumerate(frames.pixels[0]):
+            found = reader(np.ascontiguousarray(image[:, :, ::-1]))
+            lines = zip(found.txts or (), found.scores or (), strict=True)
+            text = "\n".join(line for line, sure in lines if sure >= LEAST_SURE).encode()[:LONGEST]
             kept[row, : len(text)] = np.frombuffer(text, dtype=np.uint8)
         return {"text": kept}
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
+        """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
         return matching(items(question), texts(encoded), texts(encoded if reference is None else reference))
 
-    def _read(self, picture: Any) -> str:
-        found = self._reader(np.ascontiguousarray(picture[:, :, ::-1]))
-        lines = zip(found.txts or (), found.scores or (), strict=True)
-        return "\n".join(line for line, sure in lines if sure >= LEAST_SURE)
+
+def _load() -> Any:
+    import rapidocr
+
+    reader = rapidocr.RapidOCR(params={"Global.log_level": "critical"})
+    logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
+    return reader
 
 
 def texts(encoded: Encoded) -> list[str]:
-    """The text read on each frame."""
+    """The text on each frame."""
     return [bytes(row).rstrip(b"\0").decode(errors="ignore") for row in np.asarray(encoded["text"])]
 
 
 class ScreenText:
-    """How well the text on screen matches a question.
+    """The cue of text on screen: how well it matches a question.
 
-    OCR costs hundreds of milliseconds a frame, so only so many frames are read: the probes first, then zoom
-    frames. They are taken in bit-reversed order, so that however few they are, they are spread over the
-    video. Which frames are read depends on nothing else, so a ranking can be reproduced.
+    OCR costs hundreds of milliseconds a frame, so only `budget` frames are read: the probes first, then zoom
+    frames, both in bit-reversed order, which spreads any number of them evenly over the video. Which frames
+    are read depends on nothing else, so rankings are reproducible.
 
     Args:
-        cache: the video as the OCR scorer sees it.
-        question: what was asked.
+        features: the video's features from the OCR scorer.
+        question: the question.
         budget: frames to read.
     """
 
-    def __init__(self, cache: FeatureCache, question: str, budget: int) -> None:
+    def __init__(self, features: VideoFeatures, question: str, budget: int) -> None:
         self.read = 0
         """Frames read so far."""
-        self._cache = cache
+        self._features = features
         self._question = question
         self._budget = budget
         self._probes: Features | None = None
 
     def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Read what the budget still allows of the frames; the first call must be for the probes.
+        """Read as many of the frames as the budget still allows; the first call must be for the probes.
 
         Returns:
             (n,) cue in [0, 1]; 0 for a frame that was not read.
         """
         left = self._budget - self.read
-        chosen = self._cache.see(np.sort(frames[spread(len(frames))[:left]]), "text")
+        chosen = self._features.get(np.sort(frames[spread(len(frames))[:left]]), "text")
         self.read += len(chosen.frames)
         if self._probes is None:
-            self._probes = chosen  # they tell which words are everywhere
+            self._probes = chosen  # they say which words are on every frame
         result = np.zeros(len(frames), dtype=np.float32)
         if len(self._probes.frames):
-            result[np.isin(frames, chosen.frames)] = self._cache.relevance(
+            result[np.isin(frames, chosen.frames)] = self._features.relevance(
                 chosen, self._question, self._probes
             )
         return result
 
 
 def spread(count: int) -> NDArray[np.int64]:
-    """0 … count−1 in bit-reversed order: every prefix of it is spread evenly.
+    """0 … count−1 in bit-reversed order, so that every prefix is spread evenly.
 
     >>> spread(8).tolist()
     [0, 4, 2, 6, 1, 5, 3, 7]

@@ -1,12 +1,13 @@
 """The scorer `onnx`: SigLIP or CLIP on a CPU with onnxruntime, without torch.
 
-A folder holds vision_model.onnx and text_model.onnx (at its top or in onnx/), tokenizer.json,
-config.json and preprocessor_config.json, as exports on the hub and `framenest models export` have it.
+A folder holds vision_model.onnx and text_model.onnx (at its top or in onnx/), tokenizer.json, config.json
+and preprocessor_config.json, as exports on the hub do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,114 +20,125 @@ from framenest.errors import MissingExtra, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
-from framenest.progress import Timing
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import SIGLIP_LEVELS, DualScorer, Scores, half_cosine, sigmoid
+from framenest.scorers.calibration import DualScorer, Scores, half_cosine
 from framenest.scorers.checkpoint import (
+    InBackground,
     Preprocessing,
-    loading,
+    find_file,
+    load_errors,
     padding_token,
-    pictures_of,
     read_json,
-    tell_truncation,
     tokenizer_file,
+    warn_if_cut,
 )
 
 AT_ONCE = 8  # frames: more do not run faster on a CPU
 
 
 class OnnxScorer(DualScorer):
-    """A dual encoder as ONNX. The logit's scale and bias come from framenest.json, where it is there."""
+    """A dual encoder as ONNX.
+
+    Exports do not hold the logit's scale and bias, so SigLIP has no relevance of its own here.
+    """
 
     name = "onnx"
-    version: str
-    """Checkpoint, revision and precision."""
-    inputs: tuple[ImageSpec, ...]
-    batch: int
-    """Frames that `encode` takes at once."""
-    timing: Timing
-    """Seconds of its own stages."""
+    own_relevance = "(1 + cosine) / 2"
 
     def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
         super().__init__(config.calibration)
-        self._config = read_json(checkpoint.path / "config.json")
-        self._siglip = str(self._config.get("model_type", "")).startswith("siglip")
-        self.own_relevance = "sigmoid of the model's logit" if self._siglip else "(1 + cosine) / 2"
-        self.match_levels = SIGLIP_LEVELS if self._siglip else None
-        self._vision = _Side(_find(checkpoint.path, "vision_model.onnx"), "image_embeds")
-        self._words = _Side(_find(checkpoint.path, "text_model.onnx"), "text_embeds")
-        self._tokenizer = tokenizer_file(checkpoint.path / "tokenizer.json", "onnx")
-        padding = padding_token(checkpoint.path, self._tokenizer)
-        self._pad = self._config["text_config"].get("pad_token_id") or 0 if padding is None else padding
-        self._pictures = Preprocessing.load(checkpoint.path)
-        self.inputs = (self._pictures.spec,)
-        self.batch = config.batch or AT_ONCE
-        self.timing = Timing()
-        self.version = f"{checkpoint} float32"
-        logit = read_json(checkpoint.path / "framenest.json", {})
-        if not logit and self._siglip and not self._logistic:
+        settings = read_json(checkpoint.path / "config.json")
+        self._siglip = str(settings.get("model_type", "")).startswith("siglip")
+        if self._siglip and not self._logistic:
             raise ScorerError(
-                f"{checkpoint.name}: this export does not hold the logit's scale and bias, which "
-                "--calibration none needs; export it with `framenest models export`"
+                f"{checkpoint.name}: an ONNX export does not hold the logit's scale and bias, which "
+                "--calibration none needs; use the scorer siglip2"
             )
-        self.scale, self.bias = float(logit.get("scale", 1.0)), float(logit.get("bias", 0.0))
+        self._images = Preprocessing.load(checkpoint.path)
+        self.inputs: tuple[ImageSpec, ...] = (self._images.spec,)
+        self.batch = config.batch or AT_ONCE
+        self.version = f"{checkpoint} float32"
+        text = settings["text_config"]
+        self._longest = int(text.get("max_position_embeddings", 64 if self._siglip else 77))
+        for name in ("vision_model.onnx", "text_model.onnx", "tokenizer.json"):
+            find_file(checkpoint.path, name)  # raises if it is missing
+        padding = int(text.get("pad_token_id") or 0)
+        self._model = InBackground(lambda: _load(checkpoint.path, padding))
+        self.timing = self._model.timing
 
     @classmethod
     def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
-        """The scorer over the export that Framenest knows, or a checkpoint's (org/name or a folder)."""
+        """The scorer over the default export, or a checkpoint's (org/name or a folder)."""
         return cls(locate(cls.name, checkpoint, store, config.revision or ""), config)
 
-    @classmethod
-    def pictures(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig
-    ) -> tuple[ImageSpec, ...] | None:
-        """What `inputs` will be once it is loaded."""
-        return pictures_of(cls.name, checkpoint, store, config)
-
     def encode(self, frames: FrameBatch) -> Encoded:
+        """Image vectors; see `framenest.Scorer`."""
         pixels = frames.pixels[0]
-        mean = np.array(self._pictures.mean, np.float32)
-        deviation = np.array(self._pictures.deviation, np.float32)
-        if not len(pixels):  # many exports cannot take none
+        mean = np.array(self._images.mean, np.float32)
+        deviation = np.array(self._images.deviation, np.float32)
+        if not len(pixels):  # many exports refuse an empty batch
             return {"vector": np.zeros((0, len(self._text("."))), np.float32)}
-        made = []
+        vision, made = self._model().vision, []
         for start in range(0, len(pixels), self.batch):
-            with self.timing("preprocess"):
-                scaled = (pixels[start : start + self.batch].astype(np.float32) / 255 - mean) / deviation
-                prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
-            made.append(self._vision({"pixel_values": prepared}))
+            scaled = (pixels[start : start + self.batch].astype(np.float32) / 255 - mean) / deviation
+            prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
+            made.append(vision({"pixel_values": prepared}))
         return {"vector": np.concatenate(made)}
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
-        return sigmoid(scores) if self._siglip else half_cosine((scores - self.bias) / self.scale)
+        """(1 + cosine) / 2."""
+        return half_cosine(scores)
 
     def _text(self, question: str) -> NDArray[np.float32]:
-        limit = int(self._config["text_config"].get("max_position_embeddings", 64 if self._siglip else 77))
-        ids = self._tokenizer.encode(question.lower() if self._siglip else question).ids
-        tell_truncation(self.name, len(ids), limit)
-        last = ids[-1:]  # the end-of-text token stays, as in the tokenizers' own truncation
+        model, limit = self._model(), self._longest
+        ids = model.tokenizer.encode(question.lower() if self._siglip else question).ids
+        warn_if_cut(self.name, len(ids), limit)
+        last = ids[-1:]  # keep the end-of-text token, as the tokenizers' own truncation does
         ids = ids if len(ids) <= limit else [*ids[: limit - 1], *last]
-        padding = limit - len(ids)
-        tokens = np.array([ids + [self._pad] * padding], dtype=np.int64)
-        mask = np.array([[1] * len(ids) + [0] * padding], dtype=np.int64)
-        return np.asarray(self._words({"input_ids": tokens, "attention_mask": mask})[0])
+        missing = limit - len(ids)
+        tokens = np.array([ids + [model.padding] * missing], dtype=np.int64)
+        mask = np.array([[1] * len(ids) + [0] * missing], dtype=np.int64)
+        return np.asarray(model.text({"input_ids": tokens, "attention_mask": mask})[0])
 
 
 def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding: bool = False) -> Any:
-    """A model file, ready to run on the CPU with so many threads; on all cores by default.
+    """An onnxruntime session on the CPU.
 
-    yielding: threads that wait for work sleep, for models that run beside decoders; else they spin.
+    Args:
+        path: the model file.
+        extra: the extra to name if onnxruntime is not installed.
+        threads: all cores by default.
+        yielding: idle threads sleep instead of spinning, for models that run beside decoders.
     """
     try:
         import onnxruntime
     except ImportError as error:
         raise MissingExtra(extra, "onnxruntime") from error
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = threads or cores()  # by itself it takes all, in every worker process
+    settings.intra_op_num_threads = threads or cores()  # its own default is all cores in every process
     if yielding:
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    with loading(path, extra):
+    with load_errors(path, extra):
         return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    vision: _Side
+    text: _Side
+    tokenizer: Any
+    padding: int
+
+
+def _load(folder: Path, padding: int) -> _Loaded:
+    tokenizer = tokenizer_file(find_file(folder, "tokenizer.json"), "onnx")
+    named = padding_token(folder, tokenizer)
+    return _Loaded(
+        _Side(find_file(folder, "vision_model.onnx"), "image_embeds"),
+        _Side(find_file(folder, "text_model.onnx"), "text_embeds"),
+        tokenizer,
+        padding if named is None else named,
+    )
 
 
 class _Side:
@@ -144,10 +156,3 @@ class _Side:
         given = {name: value for name, value in inputs.items() if name in self._takes}
         found = self._session.run([self._output], given)[0]
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12))
-
-
-def _find(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / "onnx" / name):
-        if path.is_file():
-            return path
-    raise ScorerError(f"{folder}: {name} is missing")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from framenest import models
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import MissingExtra
-from framenest.scorers.checkpoint import tell_truncation, tokenizer_file
+from framenest.scorers.checkpoint import tokenizer_file, warn_if_cut
 from framenest.scorers.onnx import onnx_session
 
 _QUOTED = re.compile(r"[\"“„«]([^\"”“»]{2,})[\"”“»]|(?<!\w)['‘]([^'’]{2,})['’](?!\w)")
@@ -161,7 +161,7 @@ class SentenceEncoder:
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:
         read = self._tokenizer.encode(sentence)
-        tell_truncation("tags", len(read.ids) + sum(len(rest.ids) for rest in read.overflowing), MAX_TOKENS)
+        warn_if_cut("tags", len(read.ids) + sum(len(rest.ids) for rest in read.overflowing), MAX_TOKENS)
         vector: NDArray[np.float32] = self.many([sentence])[0]
         return vector
 

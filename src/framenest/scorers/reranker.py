@@ -1,7 +1,7 @@
-"""The scorer `qwen3-vl-reranker`: question and frame read together, pair by pair.
+"""The scorer `qwen3-vl-reranker`: reads question and frame together, pair by pair.
 
-Nothing of it can be kept but the pictures, so it suits a second pass over a cheap scorer's best
-candidates (`rerank`) better than a whole video.
+It has no features to keep but the images themselves, so it suits a second pass over the best candidates of a
+cheap scorer (`rerank`) better than a whole video.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class RerankerScorer(TorchScorer):
     def __init__(
         self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
     ) -> None:
-        super().__init__(checkpoint, config, progress)
         self._pairs = config.batch or 8
+        super().__init__(checkpoint, config, progress)
 
-    def _loader(self) -> Callable[..., Any]:
+    def _network(self) -> Callable[..., Any]:
         from sentence_transformers import CrossEncoder
 
         def load(folder: Path, *, dtype: Any, device: Any) -> Any:
@@ -51,16 +51,21 @@ class RerankerScorer(TorchScorer):
         return load
 
     def encode(self, frames: FrameBatch) -> Encoded:
+        """The images; see `framenest.Scorer`."""
+        self._model()
         return {"picture": frames.pixels[0]}
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        """(n,) logit(yes) − logit(no)."""
         import torch
 
-        pictures = encoded["picture"]
+        on, images = self._model(), encoded["picture"]
+        if not len(images):
+            return np.zeros(0)
 
         def judge(rows: slice, which: int) -> Any:
-            pairs = [(question, Image.fromarray(picture)) for picture in np.asarray(pictures[rows])]
-            return self._models[which].predict(
+            pairs = [(question, Image.fromarray(image)) for image in np.asarray(images[rows])]
+            return on.networks[which].predict(
                 pairs,
                 batch_size=len(pairs),
                 activation_fn=torch.nn.Identity(),
@@ -68,8 +73,9 @@ class RerankerScorer(TorchScorer):
                 show_progress_bar=False,
             )
 
-        found, self._pairs = self._on.map(judge, len(pictures), self._pairs, "match")
-        return np.zeros(0) if found is None else np.asarray(found.double().cpu().numpy().reshape(-1))
+        found, self._pairs = on.map(judge, len(images), self._pairs, "match")
+        return np.asarray(found.double().cpu().numpy().reshape(-1))
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
+        """The sigmoid of the score."""
         return sigmoid(scores)

@@ -1,4 +1,4 @@
-"""TagScorer: the embedded scorer, label names from a classifier and a detector."""
+"""The scorer `tags`: label names from a classifier and a detector."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,15 +25,15 @@ from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
-from framenest.scorers.checkpoint import loading
+from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
 from framenest.scorers.question_text import SentenceEncoder
 
 SIZES = {"classes": 1000, "objects": 90}
-PICTURES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))
-"""What the classifier and the detector look at."""
+IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))
+"""The inputs of the classifier and of the detector."""
 MOST_AT_ONCE = 8
-"""Pictures; a detector takes about 40 MB."""
+"""Images; a detector takes about 40 MB."""
 PROMPT = "a photo of a "
 SHARPNESS = 0.05  # temperature of the match between a question and label names
 STRONG_MATCH, NO_MATCH = 0.685, 0.261
@@ -43,24 +44,23 @@ PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 class TagScorer(Calibrated):
-    """Relevance from labels: for machines without the weights of an image-text model.
+    """Relevance from labels, for machines without the weights of an image-text model.
 
-    Three readings of a frame's labels are summed and calibrated over the video's probes:
+    The scorer sums three readings of a frame's labels and calibrates them over the video's probes:
 
     - the classifier's probabilities of labels close to the question,
     - the detector's confidence in objects close to the question,
     - the cosine between the question and the mean of the frame's ten best labels.
 
     Relevance is relative to the video. encode → {"classes": (n, 1000) float32 probabilities, "objects":
-    (n, 90) float32 confidences}, the latter where the detector's runtime is installed.
+    (n, 90) float32 confidences}; "objects" only if the detector's runtime is installed.
 
     Args:
-        store: Where the model files lie (`framenest models fetch tags`).
+        store: the store with the model files (`framenest models fetch tags`).
         calibration: "logistic", "none", or "auto" for the former.
 
     Raises:
-        ScorerError: A model file is missing or damaged.
-        MissingExtra: onnxruntime or tokenizers is not installed.
+        ScorerError: a model file is missing or damaged.
 
     Example::
 
@@ -69,21 +69,18 @@ class TagScorer(Calibrated):
 
     name = "tags"
     batch = 64
-    """Frames that `encode` likes at once: enough for all threads."""
+    """Enough frames for all threads."""
     own_relevance = "sigmoid of the summed standard deviations, relative to the video"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
         super().__init__(calibration)
         files = models.require("tags", store)
-        # One picture per thread is a third faster than one picture on all threads.
-        at_once = min(cores(), MOST_AT_ONCE)
-        self._threads = ThreadPoolExecutor(at_once, "framenest-tags")
-        self._classifier = _Classifier(files["mobilenetv2-7.onnx"], cores() // at_once)
-        self._detector = _Detector.load(files["efficientdet_lite0.tflite"], at_once, cores() // at_once)
-        self._text = SentenceEncoder(store)
-        self.version = "1" if self._detector else "1 without the detector"
-        self.inputs: tuple[ImageSpec, ...] = PICTURES if self._detector else PICTURES[:1]
-        self._labels = _label_vectors(lambda: self._text, store)
+        detects = importlib.util.find_spec("ai_edge_litert") is not None  # not on every platform
+        self.version = "1" if detects else "1 without the detector"
+        self.inputs: tuple[ImageSpec, ...] = IMAGES if detects else IMAGES[:1]
+        self._model = InBackground(lambda: _load(files, store, detects=detects))
+        self.timing = self._model.timing
+        self._threads = ThreadPoolExecutor(_at_once(), "framenest-tags")
 
     @classmethod
     def load(
@@ -92,40 +89,31 @@ class TagScorer(Calibrated):
         """The scorer `tags`, which has one set of weights."""
         return cls(store, config.calibration)
 
-    @classmethod
-    def prepare(cls, checkpoint: str, store: DirectoryStore) -> None:
-        """Compute the sentence vectors of all label names, which takes seconds, unless they are there."""
-        _label_vectors(lambda: SentenceEncoder(store), store)
-
-    @classmethod
-    def pictures(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig
-    ) -> tuple[ImageSpec, ...] | None:
-        """What `inputs` will be once it is loaded."""
-        return PICTURES if importlib.util.find_spec("ai_edge_litert") else PICTURES[:1]
-
     def encode(self, frames: FrameBatch) -> Encoded:
-        begun = {"classes": self._begin(self._classifier, frames.pixels[0])}
-        if self._detector:
-            begun["objects"] = self._begin(self._detector, frames.pixels[1])
+        """Probabilities of labels; see `framenest.Scorer`."""
+        model = self._model()
+        begun = {"classes": self._begin(model.classifier, frames.pixels[0])}
+        if model.detector:
+            begun["objects"] = self._begin(model.detector, frames.pixels[1])
         return {
             kind: np.stack([*rows])[which] if len(which) else np.zeros((0, SIZES[kind]), np.float32)
             for kind, (rows, which) in begun.items()
         }
 
     def _begin(
-        self, look: Callable[[Pixels], NDArray[np.float32]], pictures: Pixels
+        self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
     ) -> tuple[Iterator[NDArray[np.float32]], NDArray[np.int64]]:
-        """What a network sees in pictures, each on a thread of its own; equal neighbours are looked at once.
+        """Run a network on images, one per thread; equal neighbours run once.
 
         Returns:
-            A row for every picture that differs from the one before, and (n,) the row of each picture.
+            A row for every image that differs from the one before, and (n,) the row of each image.
         """
-        new = [i == 0 or not np.array_equal(pictures[i], pictures[i - 1]) for i in range(len(pictures))]
-        return self._threads.map(look, pictures[new]), np.cumsum(new) - 1
+        new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
+        return self._threads.map(network, images[new]), np.cumsum(new) - 1
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
-        asked = self._text(question)
+        """(n,) the sum of the readings, each standardised over the probes."""
+        asked = self.text_vector(question)
         readings = self._readings(encoded, asked)
         probes = readings if reference is encoded else self._readings(reference, asked)
         pairs = zip(readings, probes, strict=True)
@@ -134,16 +122,16 @@ class TagScorer(Calibrated):
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
         """A logistic model of the best label readings, fitted to right and wrong pairs of question and video.
 
-        docs/scorers.md tells how often it is right. Readings as a share of the best label's weight tell "this
+        docs/scorers.md says how often it is right. Readings as a share of the best label's weight tell "this
         is the thing" from "the question is vague".
         """
         if not len(encoded["classes"]):
             return None
-        asked = self._text(question)
+        asked, labels = self.text_vector(question), self._model().labels
         z, terms = (3.907, (0.334, 0.597, 0.643)) if "objects" in encoded else (3.449, (0.269, 0.697))
         measures = []
         for kind in sorted(encoded):  # classes, objects
-            weights = _softmax(self._labels[kind] @ asked / SHARPNESS)
+            weights = _softmax(labels[kind] @ asked / SHARPNESS)
             readings = np.sort(encoded[kind] @ weights)
             measures += [float(readings[-3:].mean())] if kind == "classes" else []
             measures += [float(readings[-1] / weights.max())]
@@ -152,25 +140,50 @@ class TagScorer(Calibrated):
         return MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
+        """The sigmoid of the scores."""
         return sigmoid(scores)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
-        """(n, 384) what the classifier names in each frame, in the space of sentences."""
-        return _describe(encoded["classes"], self._labels["classes"])
+        """(n, 384) sentence vectors of what the classifier names in each frame."""
+        return _describe(encoded["classes"], self._model().labels["classes"])
 
     def text_vector(self, question: str) -> NDArray[np.float32]:
-        return self._text(question)
+        """(384,) sentence vector of a question."""
+        return self._model().sentences(question)
 
     def _readings(self, encoded: Encoded, asked: NDArray[np.float32]) -> list[NDArray[np.float64]]:
-        classes, objects = self._labels["classes"], self._labels["objects"]
-        probabilities = encoded["classes"]
+        labels, probabilities = self._model().labels, encoded["classes"]
         readings = [
-            probabilities @ _softmax(classes @ asked / SHARPNESS),
-            _describe(probabilities, classes) @ asked,
+            probabilities @ _softmax(labels["classes"] @ asked / SHARPNESS),
+            _describe(probabilities, labels["classes"]) @ asked,
         ]
         if "objects" in encoded:
-            readings.append(encoded["objects"] @ _softmax(objects @ asked / SHARPNESS))
+            readings.append(encoded["objects"] @ _softmax(labels["objects"] @ asked / SHARPNESS))
         return [reading.astype(np.float64) for reading in readings]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    classifier: _Classifier
+    detector: _Detector | None
+    sentences: SentenceEncoder
+    labels: dict[str, NDArray[np.float32]]
+
+
+def _load(files: dict[str, Path], store: DirectoryStore, *, detects: bool) -> _Loaded:
+    threads = cores() // _at_once()
+    sentences = SentenceEncoder(store)
+    return _Loaded(
+        _Classifier(files["mobilenetv2-7.onnx"], threads),
+        _Detector(files["efficientdet_lite0.tflite"], _at_once(), threads) if detects else None,
+        sentences,
+        _label_vectors(sentences, store),
+    )
+
+
+def _at_once() -> int:
+    """Images that run at the same time: one per thread is a third faster than one on all threads."""
+    return min(cores(), MOST_AT_ONCE)
 
 
 def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -187,9 +200,7 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
     return result
 
 
-def _label_vectors(
-    encoder: Callable[[], SentenceEncoder], store: DirectoryStore
-) -> dict[str, NDArray[np.float32]]:
+def _label_vectors(sentences: SentenceEncoder, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
     """Sentence vectors of all label names; computed once per machine."""
     labels = resources.files("framenest.scorers") / "labels"
     files = {"classes": "imagenet.txt", "objects": "coco.txt"}
@@ -198,9 +209,8 @@ def _label_vectors(
     kept = store.get(key)
     if kept is not None:
         return kept[1]
-    text = encoder()
     vectors = {
-        kind: np.where([[n != "-"] for n in listed], text.many([PROMPT + n for n in listed]), 0)
+        kind: np.where([[n != "-"] for n in listed], sentences.many([PROMPT + n for n in listed]), 0)
         for kind, listed in names.items()
     }
     keep(store, key, {"kind": "text", "format": 1}, vectors)
@@ -210,13 +220,13 @@ def _label_vectors(
 class _Classifier:
     """MobileNetV2: (224, 224, 3) uint8 → probabilities (1000,). Thread-safe."""
 
-    def __init__(self, path: Any, threads: int) -> None:
+    def __init__(self, path: Path, threads: int) -> None:
         self._session = onnx_session(path, "tags", threads)
         levels = np.arange(256, dtype=np.float32)[:, None]
         self._scaled = ((levels / 255 - PIXEL_MEAN) / PIXEL_DEVIATION).T
 
-    def __call__(self, picture: Pixels) -> NDArray[np.float32]:
-        scaled = np.stack([self._scaled[colour][picture[..., colour]] for colour in range(3)])
+    def __call__(self, image: Pixels) -> NDArray[np.float32]:
+        scaled = np.stack([self._scaled[colour][image[..., colour]] for colour in range(3)])
         found: NDArray[np.float32] = self._session.run(None, {"data": scaled[None]})[0][0]
         return _softmax(found)
 
@@ -224,40 +234,34 @@ class _Classifier:
 class _Detector:
     """EfficientDet-Lite0: (320, 320, 3) uint8 → the best confidence per class (90,).
 
-    Thread-safe, for as many threads as there are interpreters.
+    Thread-safe, for `count` threads at a time: one interpreter each, with `threads` threads of its own.
     """
 
-    def __init__(self, interpreters: list[Any]) -> None:
+    def __init__(self, path: Path, count: int, threads: int) -> None:
         self._free: SimpleQueue[Any] = SimpleQueue()
-        for interpreter in interpreters:
-            interpreter.allocate_tensors()
-            self._free.put(interpreter)
+        with _quiet_stderr(), load_errors(path, "tags"):
+            from ai_edge_litert.interpreter import Interpreter
+
+            interpreters = [Interpreter(str(path), num_threads=threads) for _ in range(count)]
+            for interpreter in interpreters:
+                interpreter.allocate_tensors()
+                self._free.put(interpreter)
         self._input = interpreters[0].get_input_details()[0]["index"]
         self._scores = interpreters[0].get_output_details()[0]["index"]
 
-    @classmethod
-    def load(cls, path: Any, count: int, threads: int) -> _Detector | None:
-        """With so many interpreters of so many threads; None where this platform has no runtime for it."""
-        try:
-            from ai_edge_litert.interpreter import Interpreter
-        except ImportError:
-            return None
-        with _quiet_stderr(), loading(path, "tags"):
-            return cls([Interpreter(str(path), num_threads=threads) for _ in range(count)])
-
-    def __call__(self, picture: Pixels) -> NDArray[np.float32]:
+    def __call__(self, image: Pixels) -> NDArray[np.float32]:
         interpreter = self._free.get()
         try:
-            interpreter.set_tensor(self._input, np.ascontiguousarray(picture[None]))
+            interpreter.set_tensor(self._input, np.ascontiguousarray(image[None]))
             interpreter.invoke()
-            # A view: get_tensor copies 7 MB. It must be gone before the next invoke.
+            # A view, because get_tensor copies 7 MB. It must be gone before the next invoke.
             return _best(interpreter.tensor(self._scores)()[0])
         finally:
             self._free.put(interpreter)
 
 
 def _best(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The largest of each column, (n, k) → (k,); long rows are compared faster than short ones.
+    """The largest of each column, (n, k) → (k,). Reshaped first: long rows compare faster than short ones.
 
     >>> _best(np.array([[1, 5], [3, 2], [2, 4]], np.float32)).tolist()
     [3.0, 5.0]
@@ -271,7 +275,7 @@ def _best(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """The detector's runtime greets on stderr from C, where no setting reaches it."""
+    """Silence the banner that the detector's runtime prints from C, which no setting turns off."""
     kept = os.dup(2)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)

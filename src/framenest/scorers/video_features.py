@@ -1,12 +1,12 @@
-"""A video as one scorer sees it: each frame is decoded and encoded once."""
+"""The features of one video and scorer: each frame is decoded once and encoded once."""
 
 from __future__ import annotations
 
+import queue
 import threading
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -14,225 +14,38 @@ from numpy.typing import NDArray
 
 from framenest.cache.eviction import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
-from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
+from framenest.frames import FrameBatch, ImageSpec
 from framenest.progress import Timing
-from framenest.protocols import (
-    Decoder,
-    KeepsTime,
-    MatchStrength,
-    MeasuresMatch,
-    Progress,
-    Scorer,
-    SetsBatchSize,
-    Store,
-    TellsReach,
-    WarmsUp,
-)
-from framenest.scorers.feature_store import FeatureParts, Features, features_key
+from framenest.protocols import Decoder, MatchStrength, Progress, Scorer, Store
+from framenest.scorers.feature_store import FeatureParts, Features, features_key, finish_writes
 
-HELD_BYTES = 64 * 2**20
-"""Pixels that may lie decoded and not yet encoded, beside one batch."""
-
-
-class ReadAhead:
-    """Batches of some frames of a video, in order; decoding begins at once, a bounded number of bytes ahead.
-
-    Args:
-        decoder: the video.
-        frames: (n,) frame numbers, ascending.
-        sizes: the pictures wanted of each.
-        most: bytes of pixels that may lie ready.
-
-    >>> from framenest.video.stills import ArrayDecoder
-    >>> with ReadAhead(ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5), np.arange(9), [None]) as batches:
-    ...     sum(map(len, batches))
-    9
-    """
-
-    def __init__(
-        self,
-        decoder: Decoder,
-        frames: NDArray[np.int64],
-        sizes: Sequence[ImageSpec | None],
-        *,
-        most: int = HELD_BYTES,
-    ) -> None:
-        self.frames = frames
-        self.sizes = tuple(sizes)
-        self._batches = decoder.read(frames, sizes=self.sizes)
-        self._most = most
-        self._ready: deque[FrameBatch] = deque()
-        self._held = 0
-        self._error: BaseException | None = None
-        self._over = False
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._decode, name="framenest-decode", daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> ReadAhead:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __iter__(self) -> Iterator[FrameBatch]:
-        while (batch := self.next()) is not None:
-            yield batch
-
-    def next(self) -> FrameBatch | None:
-        """The next batch, once it is decoded; None after the last. Raises what decoding raised."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._over)
-            if self._ready:
-                batch = self._ready.popleft()
-                self._held -= _nbytes(batch)
-                self._changed.notify_all()
-                return batch
-        if self._error is not None:
-            raise self._error
-        return None
-
-    def close(self) -> None:
-        """Stop decoding."""
-        with self._changed:
-            self._most = -1
-            self._changed.notify_all()
-        self._thread.join()
-        self._ready.clear()
-
-    def _decode(self) -> None:
-        try:
-            for batch in self._batches:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._held <= self._most or self._most < 0)
-                    if self._most < 0:
-                        break
-                    self._ready.append(batch)
-                    self._held += _nbytes(batch)
-                    self._changed.notify_all()
-        except BaseException as error:
-            self._error = error
-        finally:
-            close = getattr(self._batches, "close", None)  # a generator's threads end with it
-            if close is not None:
-                close()
-            with self._changed:
-                self._over = True
-                self._changed.notify_all()
-
-
-def _nbytes(batch: FrameBatch) -> int:
-    return sum(pixels.nbytes for pixels in batch.pixels)
-
-
-MOST_BYTES = 128 * 2**20
-"""Pictures of one video that may be held."""
+AHEAD = 3
+"""Batches decoded ahead of the encoder. A decoder's batch takes at most 64 MiB."""
+PASSED_BYTES = 128 * 2**20
+"""Images of passed frames that one video holds."""
 DETOUR = 0.125
-"""Share of decoding that may be added for frames just behind the last one wanted of a group of pictures."""
-
-
-class HeldPictures:
-    """Pictures of some frames, each until it is taken.
-
-    Args:
-        video: whose frames they are.
-        sizes: the pictures of each frame.
-        most: bytes to hold.
-
-    >>> from framenest.video.stills import ArrayDecoder
-    >>> video = ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5)
-    >>> held = HeldPictures(video.info, [ImageSpec.short_side(32)])
-    >>> held.hold(next(video.read([2, 4, 6], sizes=[ImageSpec.short_side(32)])))
-    >>> held.take(np.array([1, 4])).frames, held.take(np.array([4]))
-    (array([4]), None)
-    """
-
-    def __init__(self, video: VideoInfo, sizes: Sequence[ImageSpec], most: int = MOST_BYTES) -> None:
-        self._each = 3 * sum(int(np.prod(spec.size(video.width, video.height))) for spec in sizes)
-        self._most = most
-        self._held: dict[int, tuple[float, tuple[Pixels, ...]]] = {}
-
-    @property
-    def nbytes(self) -> int:
-        return self._each * len(self._held)
-
-    def affordable(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As many of the frames as there is room for, evenly spread."""
-        room = max(0, self._most - self.nbytes) // self._each
-        return frames if len(frames) <= room else frames[np.linspace(0, len(frames) - 1, room).astype(int)]
-
-    def hold(self, batch: FrameBatch) -> None:
-        """Hold copies of a batch's pictures."""
-        for row, number in enumerate(batch.frames.tolist()):
-            pictures = tuple(pixels[row].copy() for pixels in batch.pixels)
-            self._held[number] = float(batch.seconds[row]), pictures
-
-    def take(self, frames: NDArray[np.int64]) -> FrameBatch | None:
-        """Those of the frames that are held, in their order, and held no longer; None where none is."""
-        found = [(number, *self._held.pop(number)) for number in frames.tolist() if number in self._held]
-        if not found:
-            return None
-        numbers, seconds, pictures = zip(*found, strict=True)
-        pixels = tuple(np.stack(one) for one in zip(*pictures, strict=True))
-        return FrameBatch(np.array(numbers, dtype=np.int64), np.array(seconds), pixels)
-
-
-def on_the_way(
-    key_frames: NDArray[np.int64], wanted: NDArray[np.int64], others: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Those of the other frames that cost next to nothing while the wanted ones are decoded.
-
-    To reach a frame, a decoder goes through all frames since the key frame before it. Those that it passes
-    are on the way; those just behind the last one wanted of a group of pictures too, where all of them
-    together add little (DETOUR).
-
-    Args:
-        key_frames: (k,) ascending frame numbers that decode without any other.
-        wanted: (n,) ascending frame numbers that are decoded anyway.
-        others: (m,) ascending frame numbers.
-
-    Returns:
-        Ascending frame numbers out of `others`.
-
-    >>> on_the_way(np.array([0, 100]), np.array([30, 60]), np.array([10, 50, 62, 120]))
-    array([10, 50, 62])
-    """
-    if not len(wanted):
-        return others[:0]
-    groups, their_groups = (np.searchsorted(key_frames, frames, side="right") for frames in (wanted, others))
-    last = np.searchsorted(groups, their_groups, side="right") - 1  # the last one wanted of the same group
-    same = (last >= 0) & (groups[last] == their_groups)
-    behind = same & (others > wanted[last])
-    ends = np.append(np.flatnonzero(np.diff(groups)), len(groups) - 1)
-    passed = wanted[ends] - np.concatenate([[0], key_frames])[groups[ends]] + 1
-    detours = dict(zip(last[behind].tolist(), (others - wanted[last])[behind].tolist(), strict=True))
-    little = sum(detours.values()) <= DETOUR * float(passed.sum())
-    return np.asarray(others[same if little else same & ~behind])
-
-
-Passing = Callable[[], NDArray[np.int64]]
-"""Names frames that are decoded on the way to others; asked only where something is decoded."""
+"""Extra decoding allowed for frames just behind the last wanted one of a group of pictures, as a share."""
 SMALLEST_BATCH = 16
-"""Frames that are waited for before more are encoded, unless those are the last or the scorer likes fewer."""
+"""Frames to wait for before encoding more, unless they are the last or the scorer's batch is smaller."""
 NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class KeptUnfinished(CacheWarning):
-    """Work on a video was interrupted; what was done by then is kept."""
+    """Work on a video was interrupted; the frames encoded by then are kept."""
 
 
-class FeatureCache:
-    """One video as one scorer sees it: each frame is decoded and encoded once, then remembered.
+class VideoFeatures:
+    """One video as one scorer sees it.
 
     Args:
         decoder: the video.
-        scorer: None where only thumbnails are wanted.
+        scorer: None for thumbnails alone.
         thumbnail: short side of the thumbnails, in pixels.
         store: where features are kept between runs.
         progress: called as progress(stage, done, total).
-        timing: the clock that stages are counted on.
-        keep: features of any size in the store, or none of them; None: up to 512 MiB.
-        limit: what the features of all videos may take in the store.
+        timing: the clock for the stages.
+        keep: True keeps features of any size in the store, False none; None keeps up to 512 MiB.
+        limit: the size limit of all features in the store.
     """
 
     def __init__(
@@ -251,94 +64,73 @@ class FeatureCache:
         self.scorer = scorer
         self.decoded = 0
         """Frames decoded so far."""
-        self._thumbnail = ImageSpec.short_side(thumbnail)
-        self._pictures = (self._thumbnail, *(scorer.inputs if scorer else ()))
+        self._sizes = (ImageSpec.short_side(thumbnail), *(scorer.inputs if scorer else ()))
         self._progress = progress
         self._timing = timing
-        self._reach = scorer if isinstance(scorer, TellsReach) else None
-        self._measures = scorer if isinstance(scorer, MeasuresMatch) else None
-        self._keeps_time = scorer if isinstance(scorer, KeepsTime) else None
-        key = partial(features_key, decoder, scorer, thumbnail)
-        self._parts = FeatureParts(key, scorer, store, keep, limit or FeaturesLimit(store))
-        self._ahead: ReadAhead | None = None
-        self._held = HeldPictures(decoder.info, self._pictures)
+        self._scorer_timing: Timing | None = getattr(scorer, "timing", None)
+        self._warns = getattr(scorer, "tell_reach", None)
+        self._passed: dict[int, FrameBatch] = {}
+        with timing("load", self._scorer_timing):
+            key = partial(features_key, decoder, scorer, thumbnail)
+            self._kept = FeatureParts(key, scorer, store, keep, limit or FeaturesLimit(store))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all features and pictures in memory."""
-        return self._parts.nbytes + self._held.nbytes
+        """Bytes of features and images in memory."""
+        return self._kept.nbytes + self._frame_bytes * len(self._passed)
 
     @property
-    def _inner_timing(self) -> Timing | None:
-        return self._keeps_time.timing if self._keeps_time is not None else None
+    def _frame_bytes(self) -> int:
+        info = self.decoder.info
+        return 3 * sum(int(np.prod(spec.size(info.width, info.height))) for spec in self._sizes)
 
-    def see(self, frames: NDArray[np.int64], stage: str, passing: Passing = lambda: NO_FRAMES) -> Features:
-        """Features of those of the frames that decode, in ascending order.
+    def get(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64] = NO_FRAMES) -> Features:
+        """Features of the frames, in ascending order, without those that do not decode.
 
-        Where the work is interrupted, what is encoded by then is kept, and the next call goes on from there.
-        Pictures of frames in `passing` are held in memory for later.
+        Interrupted work keeps the frames encoded so far; the next call continues from there.
+
+        Args:
+            frames: (n,) frame numbers, ascending.
+            stage: the name for progress.
+            passing: frames that the decoder passes on the way (`on_the_way`). Their images are held in
+                memory for a later call.
         """
-        wanted = self._parts.missing(frames)
-        if len(wanted) or not self._parts:
-            new = Features.gather(self._pieces(wanted, stage, passing))
-            if len(new.frames) or not self._parts:
-                self._parts.add(new)
-        return Features.gather(self._parts.take(frames) or [self._nothing()])
+        wanted = self._kept.missing(frames)
+        if len(wanted):
+            self._add(wanted, stage, passing)
+        return Features.gather(self._kept.take(frames) or [self._nothing()])
 
-    def _pieces(self, frames: NDArray[np.int64], stage: str, passing: Passing) -> list[Features]:
-        pieces = [self._nothing()]
-        try:
-            for piece in self._decode(frames, stage, passing):
-                pieces.append(piece)
-        except BaseException:  # Ctrl-C, a cancelled job, a video that breaks off
-            done = Features.gather(pieces)
-            if len(done.frames) and self._parts.add(done):
-                self.finish()
-                text = f"{len(done.frames)} of {len(frames)} frames were done and are kept for the next run"
-                warnings.warn(text, KeptUnfinished, stacklevel=2)
-            raise
-        return pieces
-
-    def finish(self) -> None:
-        """Wait until what goes to the store is written there."""
-        self._parts.finish()
-
-    def take_over(self, begun: ReadAhead) -> None:
-        """Frames whose decoding began before the scorer was loaded; dropped where they are known already."""
-        if self._parts:
-            begun.close()
-        else:
-            self._ahead = begun
-
-    def see_or_replace(
+    def get_or_nearest(
         self,
         wanted: NDArray[np.int64],
         probes: NDArray[np.int64],
         stage: str,
         *,
         first: int = 0,
-        passing: Passing = lambda: NO_FRAMES,
+        passing: NDArray[np.int64] = NO_FRAMES,
     ) -> tuple[Features, list[tuple[int, int]]]:
-        """Features of the frames wanted, and (wanted, used) pairs where another one stands in.
+        """As `get`, with the nearest earlier frame for each one that does not decode.
 
-        For a frame that will not decode, the nearest earlier one that does stands in, if it lies after the
-        probe before (from `first` on where there is none) and is not taken already; else the frame is
-        dropped, and used is −1. `passing` is as for `see`.
+        A substitute must decode, lie after the probe before (after `first` if there is none) and not be taken
+        already. Without one the frame is dropped.
+
+        Returns:
+            The features, and (wanted, used) for each frame that does not decode; used is −1 if dropped.
         """
-        seen = self.see(wanted, stage, passing)
+        seen = self.get(wanted, stage, passing)
         taken = {*seen.frames.tolist(), *probes.tolist()}
         pairs = []
         for number in seen.missing(wanted).tolist():
             before = probes[probes < number]
             stretch = range(int(before[-1]) + 1 if len(before) else first, number)
-            used = max((n for n in self._decodes(stretch) if n not in taken), default=-1)
+            used = max((n for n in self._decodable(stretch) if n not in taken), default=-1)
             pairs.append((number, used))
             taken.add(used)
         extra = [used for _, used in pairs if used >= 0]
-        return (self.see(np.union1d(seen.frames, extra), stage) if extra else seen), pairs
+        return (self.get(np.union1d(seen.frames, extra), stage) if extra else seen), pairs
 
     def relevance(self, seen: Features, question: str | None, reference: Features) -> NDArray[np.float32]:
-        """Ask the scorer how well frames match a question.
+        """How well frames match a question.
 
         Args:
             seen: the frames (n of them).
@@ -354,10 +146,10 @@ class FeatureCache:
         count = len(seen.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        if self._reach is not None:
-            self._reach.tell_reach(self.decoder.info)
-            self._reach = None  # once
-        with self._timing("match", self._inner_timing):
+        if self._warns is not None:
+            self._warns(self.decoder.info)
+            self._warns = None  # once per video
+        with self._timing("match", self._scorer_timing):
             found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
         relevance = np.asarray(found, dtype=np.float32)
         if relevance.shape != (count,) or not ((relevance >= 0) & (relevance <= 1)).all():
@@ -369,90 +161,171 @@ class FeatureCache:
         return relevance
 
     def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
-        """How surely anything in the video matches; None where there is no telling."""
-        if question is None or self._measures is None:
+        """How surely anything in the video matches; None if the scorer cannot tell."""
+        measure = getattr(self.scorer, "match_strength", None)
+        if question is None or measure is None:
             return None
-        with self._timing("match", self._inner_timing):
-            return self._measures.match_strength(probes.encoded, question)
+        with self._timing("match", self._scorer_timing):
+            found: MatchStrength | None = measure(probes.encoded, question)
+        return found
 
-    def _decode(self, frames: NDArray[np.int64], stage: str, passing: Passing) -> Iterator[Features]:
-        if not len(frames):
-            return
-        self._parts.tell_size(len(frames), self._nothing())
-        done = 0
-        self._progress(stage, 0, len(frames))
-        warming = threading.Thread(target=self._warm_up, name="framenest-warm-up", daemon=True)
-        warming.start()
+    def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
+        """Decode and encode frames; also keeps them if the work is interrupted."""
+        pieces: list[Features] = []
         try:
-            for batch in self._batches(frames, passing):
-                warming.join()
+            for piece in self._pieces(frames, stage, passing):
+                pieces.append(piece)
+        except BaseException:  # Ctrl-C, a cancelled job, a video that breaks off
+            done = sum(len(piece.frames) for piece in pieces)
+            if done and self._kept.add(Features.gather([self._nothing(), *pieces])):
+                finish_writes()
+                text = f"{done} of {len(frames)} frames were done and are kept for the next run"
+                warnings.warn(text, KeptUnfinished, stacklevel=3)
+            raise
+        if pieces:
+            self._kept.add(Features.gather([self._nothing(), *pieces]))
+
+    def _pieces(
+        self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]
+    ) -> Iterator[Features]:
+        done, total = 0, len(frames)
+        self._progress(stage, 0, total)
+        held = [self._passed.pop(number) for number in frames.tolist() if number in self._passed]
+        left = np.setdiff1d(frames, [int(one.frames[0]) for one in held])
+        to_read = np.union1d(left, self._affordable(passing))
+        with read_ahead(self.decoder.read(to_read, sizes=self._sizes)) as decoded:
+            self._kept.warn_if_large(total, self._nothing())
+            for batch in self._batches(held, left, decoded):
                 yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
                 done += len(batch)
-                self._progress(stage, done, len(frames))
-        finally:
-            warming.join()  # model libraries abort the process if they are cut off
-        self._progress(stage, len(frames), len(frames))
+                self._progress(stage, done, total)
+        self._progress(stage, total, total)
         self.decoded += done
 
-    def _warm_up(self) -> None:
-        if isinstance(self.scorer, WarmsUp):
-            with suppress(Exception):  # what is wrong comes up again in `encode`, which is not suppressed
-                self.scorer.warm_up()
+    def _batches(
+        self, held: list[FrameBatch], left: NDArray[np.int64], decoded: Iterator[FrameBatch]
+    ) -> Iterator[FrameBatch]:
+        """Batches of the size that the scorer prefers; holds the images of passed frames.
 
-    def _batches(self, frames: NDArray[np.int64], passing: Passing) -> Iterator[FrameBatch]:
-        """The decoder's batches, joined to as many frames as the scorer likes at once.
-
-        While one is encoded, the next is decoded. The last ones are smaller, so that little is left to encode
-        when everything is decoded.
+        The last ones are smaller, so that little is left to encode when decoding ends.
         """
-        size = self.scorer.batch if isinstance(self.scorer, SetsBatchSize) else 1
-        to_come = len(frames)
-        held = self._held.take(frames)
-        waiting = [] if held is None else [held]
-        left = frames if held is None else np.setdiff1d(frames, held.frames)
-        with self._begun(left, passing) as decoded:
-            while True:
-                with self._timing("decode"):
-                    batch = decoded.next()
-                if batch is not None:
-                    wanted = np.isin(batch.frames, left)
-                    self._held.hold(batch.rows(~wanted))
-                    waiting.append(batch.rows(wanted))
-                ready = sum(map(len, waiting))
-                if ready >= (min(size, max(SMALLEST_BATCH, to_come // 2)) if batch is not None else 1):
-                    yield FrameBatch.join(waiting)
-                    waiting, to_come = [], to_come - ready
-                if batch is None:
-                    return
+        size: int = getattr(self.scorer, "batch", 1)
+        waiting, ready, to_come = held, len(held), len(held) + len(left)
+        while True:
+            with self._timing("decode"):
+                batch = next(decoded, None)
+            if batch is not None:
+                wanted = np.isin(batch.frames, left)
+                for row in np.flatnonzero(~wanted):
+                    self._passed[int(batch.frames[row])] = batch.rows(np.arange(len(batch)) == row)
+                waiting.append(batch.rows(wanted))
+                ready += int(wanted.sum())
+            if ready >= (min(size, max(SMALLEST_BATCH, to_come // 2)) if batch is not None else 1):
+                yield FrameBatch.join(waiting)
+                waiting, ready, to_come = [], 0, to_come - ready
+            if batch is None:
+                return
 
-    def _begun(self, frames: NDArray[np.int64], passing: Passing) -> ReadAhead:
-        """The frames being decoded: what was begun already, where it is the same."""
-        frames = np.union1d(frames, self._held.affordable(passing()))
-        begun, self._ahead = self._ahead, None
-        if begun is not None:
-            if np.array_equal(begun.frames, frames) and begun.sizes == self._pictures:
-                return begun
-            begun.close()
-        return ReadAhead(self.decoder, frames, self._pictures)
+    def _affordable(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As many of the frames as there is memory to hold, evenly spread."""
+        room = max(0, PASSED_BYTES // self._frame_bytes - len(self._passed))
+        return frames if len(frames) <= room else frames[np.linspace(0, len(frames) - 1, room).astype(int)]
 
     def _encode(self, batch: FrameBatch, timed: str = "encode") -> Features:
-        thumbnails, *pictures = batch.pixels
+        thumbnails, *images = batch.pixels
         if self.scorer is None:
             return Features(batch.frames, thumbnails, {})
-        with self._timing(timed, self._inner_timing):
-            encoded = self.scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(pictures)))
+        with self._timing(timed, self._scorer_timing):
+            encoded = self.scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(images)))
         return Features(batch.frames, thumbnails, dict(encoded))
 
-    def _decodes(self, frames: Sequence[int]) -> list[int]:
-        """Those of the frames that decode."""
+    def _decodable(self, frames: Sequence[int]) -> list[int]:
         if not frames:
             return []
-        found = self.decoder.read(list(frames), sizes=(self._thumbnail,))
+        found = self.decoder.read(list(frames), sizes=self._sizes[:1])
         return [number for batch in found for number in batch.frames.tolist()]
 
     def _nothing(self) -> Features:
-        """No frames, in the shapes that this scorer's features have."""
+        """Features of no frames, in the shapes of this scorer."""
         info = self.decoder.info
-        sizes = [spec.size(info.width, info.height) for spec in self._pictures]
+        sizes = [spec.size(info.width, info.height) for spec in self._sizes]
         pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
-        return self._encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))
+        return self._encode(FrameBatch(NO_FRAMES, np.zeros(0), pixels))
+
+
+@contextmanager
+def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
+    """Read batches in a thread, from now on, at most AHEAD before they are asked for.
+
+    >>> from framenest.video.stills import ArrayDecoder
+    >>> with read_ahead(ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5).read(range(9))) as decoded:
+    ...     sum(map(len, decoded))
+    9
+    """
+    ready: queue.Queue[FrameBatch | BaseException | None] = queue.Queue(AHEAD)
+    stopped = threading.Event()
+
+    def read() -> None:
+        end: BaseException | None = None
+        try:
+            for batch in batches:
+                ready.put(batch)
+                if stopped.is_set():
+                    break
+        except BaseException as error:
+            end = error
+        finally:
+            close = getattr(batches, "close", None)  # ends the threads of a generator
+            if close is not None:
+                close()
+            ready.put(end)
+
+    def taken() -> Iterator[FrameBatch]:
+        while (batch := ready.get()) is not None:
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
+
+    thread = threading.Thread(target=read, name="framenest-decode", daemon=True)
+    thread.start()
+    try:
+        yield taken()
+    finally:
+        stopped.set()
+        with suppress(queue.Empty):
+            while True:  # make room for the last batch and the end
+                ready.get_nowait()
+        thread.join()
+
+
+def on_the_way(
+    key_frames: NDArray[np.int64], wanted: NDArray[np.int64], others: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The other frames that cost next to nothing while the wanted ones are decoded.
+
+    To reach a frame, a decoder goes through all frames since the key frame before it. The frames that it
+    passes are on the way. So are those just behind the last wanted one of a group of pictures, if all of them
+    together add little (DETOUR).
+
+    Args:
+        key_frames: (k,) ascending frame numbers that decode without any other.
+        wanted: (n,) ascending frame numbers that are decoded anyway.
+        others: (m,) ascending frame numbers.
+
+    Returns:
+        Ascending frame numbers out of `others`.
+
+    >>> on_the_way(np.array([0, 100]), np.array([30, 60]), np.array([10, 50, 62, 120]))
+    array([10, 50, 62])
+    """
+    if not len(wanted):
+        return others[:0]
+    groups, their_groups = (np.searchsorted(key_frames, frames, side="right") for frames in (wanted, others))
+    last = np.searchsorted(groups, their_groups, side="right") - 1  # the last wanted frame of the same group
+    same = (last >= 0) & (groups[last] == their_groups)
+    behind = same & (others > wanted[last])
+    ends = np.append(np.flatnonzero(np.diff(groups)), len(groups) - 1)
+    passed = wanted[ends] - np.concatenate([[0], key_frames])[groups[ends]] + 1
+    detours = dict(zip(last[behind].tolist(), (others - wanted[last])[behind].tolist(), strict=True))
+    little = sum(detours.values()) <= DETOUR * float(passed.sum())
+    return np.asarray(others[same if little else same & ~behind])

@@ -209,7 +209,7 @@ class RuleSelector(BuiltInSelector):
         cache = self._session.features(decoder, scorer, THUMBNAIL)
         before = cache.decoded
         with self._session.showing():
-            seen = cache.see(rule.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
+            seen = cache.get(rule.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
         scores = cache.relevance(seen, question, seen).astype(np.float64)
         vectors: Floats | None = None
         text: Floats | None = None

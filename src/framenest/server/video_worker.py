@@ -23,6 +23,7 @@ from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Progress
 from framenest.records import convert
+from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
 from framenest.session import Session
 from framenest.video.opening import reopen
@@ -48,6 +49,8 @@ class VideoTasks:
 
     def scorer(self) -> str:
         """Load the scorer; its name and version."""
+        if self._session.scorer is not None:
+            wait_until_loaded(self._session.scorer)
         return self._session.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:

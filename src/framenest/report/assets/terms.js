@@ -33,7 +33,6 @@ export const STAGES = {
   load: "Loading the scorer.",
   timeline: "Reading the time of each frame.",
   decode: "Decoding frames of the video.",
-  preprocess: "Preparing the images for the scorer.",
   encode: "Encoding the images with the scorer.",
   match: "Comparing the images with the question.",
   text: "Reading text on screen.",

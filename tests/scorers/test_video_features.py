@@ -1,27 +1,31 @@
-"""Which features are kept between processes, what is said of it, and when."""
+"""Each frame is decoded once and encoded once; features are kept within limits for later processes."""
 
 import json
 import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from heavy_scorer import CONFIG, SyntheticHeavyScorer
 
-from framenest import MEC
-from framenest.cache import late_write
+from framenest import MEC, ImageSpec, ScorerError, VideoError
 from framenest.cache.directory import DirectoryStore, UnwritableCache
 from framenest.cache.eviction import EvictedFeatures
-from framenest.cache.late_write import LateWrite, finish_writes
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob, Work, WorkItem
 from framenest.processes import FEATURES_VARIABLE
-from framenest.scorers import feature_store
-from framenest.scorers.feature_store import LargeFeatures
+from framenest.scorers import feature_store, video_features
+from framenest.scorers.feature_store import LargeFeatures, finish_writes
+from framenest.scorers.video_features import AHEAD, KeptUnfinished, VideoFeatures, on_the_way
+from framenest.session import Session
+from framenest.testing import ArrayDecoder
 from media import numbered_video
+from processes import PATIENCE
 
 SCRIPT = Path(__file__).parent / "heavy_scorer.py"
 LIGHT = 2**12
@@ -231,29 +235,164 @@ def test_nobody_waits_for_a_write_and_parts_are_written_in_their_order(small_num
     assert again.encoded == 0
 
 
-def test_an_index_is_written_when_it_is_there(small_numbers, clip, tmp_path, monkeypatch):
-    """So that a question to another process finds it."""
-    begun = []
+def test_an_index_is_written_when_it_returns(small_numbers, clip, tmp_path):
+    """So that a question in another process finds it."""
 
-    class Watched(LateWrite):
-        def finish(self):
-            begun.append(self)
-            super().finish()
+    class SlowStore(DirectoryStore):
+        def put(self, key, header, arrays):
+            if key.startswith("features/"):
+                time.sleep(0.2)
+            super().put(key, header, arrays)
 
-    monkeypatch.setattr(feature_store, "LateWrite", Watched)
     with pytest.warns(LargeFeatures):
-        MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=tmp_path / "store").index(clip)
-    assert len(begun) == 1
-    assert begun[0].finished
+        MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=SlowStore(tmp_path / "store")).index(clip)
     assert kept_bytes(tmp_path / "store") > 500_000
 
 
-def test_a_late_write_raises_where_it_is_waited_for():
-    def fails():
-        raise OSError("the disk is gone")
+@pytest.mark.filterwarnings("ignore::framenest.scorers.feature_store.LargeFeatures")
+def test_an_error_of_a_late_write_is_raised_once(small_numbers, clip, tmp_path):
+    class BrokenStore(DirectoryStore):
+        def put(self, key, header, arrays):
+            if key.startswith("features/"):
+                raise OSError("the disk is gone")
+            super().put(key, header, arrays)
 
-    write = LateWrite(fails)
+    mec = MEC(CONFIG, SyntheticHeavyScorer(LIGHT), store=BrokenStore(tmp_path / "store"))
     with pytest.raises(OSError, match="the disk is gone"):
-        finish_writes()
-    write.finish()  # told once
-    assert not late_write._unfinished
+        mec.index(clip)
+    finish_writes()
+
+
+class SteppedDecoder(ArrayDecoder):
+    """Ten frames, one in each batch; `came` counts those read from it."""
+
+    def __init__(self, fails_at: int = -1) -> None:
+        numbers = np.arange(10, dtype=np.uint8)[:, None, None, None]
+        super().__init__(numbers + np.zeros((10, 36, 64, 3), np.uint8), 5)
+        self.fails_at = fails_at
+        self.came = 0
+        self.closed = False
+        self.moved = threading.Condition()
+
+    def read(self, frames, *, sizes=(None,)):
+        try:
+            for number in frames:
+                if number == self.fails_at:
+                    raise VideoError("made up")
+                yield from super().read([number], sizes=sizes)
+                with self.moved:
+                    self.came += 1
+                    self.moved.notify_all()
+        finally:
+            self.closed = True
+
+    def wait_for(self, count: int) -> None:
+        with self.moved:
+            assert self.moved.wait_for(lambda: self.came >= count, PATIENCE), f"only {self.came} were decoded"
+
+
+class Counting:
+    """A scorer that counts frames; `before(seen)` runs before it encodes some."""
+
+    name, version, inputs = "counting", "1", (ImageSpec.squash(8, 8),)
+
+    def __init__(self, before=lambda _seen: None) -> None:
+        self.before = before
+        self.seen: list[int] = []
+
+    def encode(self, frames):
+        if len(frames):
+            self.before(self.seen)
+            self.seen += frames.frames.tolist()
+        return {"mean": frames.pixels[0].mean(axis=(1, 2, 3))}
+
+    def match(self, encoded, question, *, reference=None):
+        return (encoded["mean"] / 255).astype(np.float32)
+
+
+def features_of(decoder, scorer, folder) -> VideoFeatures:
+    return Session(scorer, store=folder).features(decoder, scorer, 32)
+
+
+def test_the_next_frames_are_decoded_while_these_are_encoded(tmp_path):
+    decoder = SteppedDecoder()
+    scorer = Counting(lambda seen: decoder.wait_for(min(10, len(seen) + 2)))
+    features_of(decoder, scorer, tmp_path).get(np.arange(10), "probes")
+    assert scorer.seen == [*range(10)]
+
+
+def test_few_batches_are_decoded_ahead(tmp_path):
+    decoder = SteppedDecoder()
+
+    def waits(seen):
+        decoder.wait_for(min(10, len(seen) + AHEAD + 1))
+        assert decoder.came <= len(seen) + AHEAD + 2, "those ready, one to come, this one"
+
+    features_of(decoder, Counting(waits), tmp_path).get(np.arange(10), "probes")
+
+
+def test_work_that_breaks_off_is_kept_and_continued(tmp_path):
+    """An error of the decoder comes after the frames before it; no thread is left."""
+    scorer, broken = Counting(), SteppedDecoder(fails_at=4)
+    with pytest.warns(KeptUnfinished, match="4 of 10 frames were done"), pytest.raises(VideoError):
+        features_of(broken, scorer, tmp_path).get(np.arange(10), "probes")
+    assert broken.closed
+    assert not [thread for thread in threading.enumerate() if thread.name == "framenest-decode"]
+    whole = SteppedDecoder()
+    found = features_of(whole, scorer, tmp_path).get(np.arange(10), "probes")
+    assert scorer.seen == [*range(10)]
+    assert whole.came == 6
+    assert found.encoded["mean"].tolist() == [*range(10)]
+
+
+def test_a_scorer_that_fails_stops_the_decoder(tmp_path):
+    def fails(_):
+        raise ScorerError("too hot")
+
+    decoder = SteppedDecoder()
+    with pytest.raises(ScorerError, match="too hot"):
+        features_of(decoder, Counting(fails), tmp_path).get(np.arange(10), "probes")
+    assert decoder.closed
+    assert decoder.came < 10
+
+
+def test_frames_passed_on_the_way_are_decoded_once_and_come_out_the_same(tmp_path, monkeypatch):
+    """As many as there is memory for, evenly spread; each is held until a question asks for it."""
+    decoder, scorer = SteppedDecoder(), Counting()
+    features = features_of(decoder, scorer, tmp_path / "a")
+    each = 3 * (57 * 32 + 8 * 8)
+    monkeypatch.setattr(video_features, "PASSED_BYTES", 3 * each)
+    without = features.nbytes
+    features.get(np.array([0, 9]), "probes", np.arange(1, 9))
+    held = features.nbytes - without
+    assert (decoder.came, scorer.seen) == (5, [0, 9])
+    found = features.get(np.arange(10), "zoom")
+    assert decoder.came == 10, "three of the eight were held: 1, 4 and 8"
+    assert sorted(scorer.seen) == [*range(10)]
+    assert held > 3 * each
+    plain = features_of(SteppedDecoder(), Counting(), tmp_path / "b").get(np.arange(10), "zoom")
+    assert found.thumbnails.tobytes() == plain.thumbnails.tobytes()
+    assert found.encoded["mean"].tobytes() == plain.encoded["mean"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "expected"),
+    [
+        ([40, 80], [10, 60], [10, 60]),  # between the key frame and what is wanted
+        ([80], [81, 89], [81, 89]),  # nine frames more than 81: little
+        ([80], [81, 95], []),  # 15 more than 81: too many, so none of those behind
+        ([80, 180], [95, 170], [95, 170]),  # 15 more than 162: little
+        ([80, 180], [99, 170, 199], [170]),  # 38 more than 162
+        ([80, 180], [105], [105]),  # before the wanted one of the next group
+        ([80], [105, 170], []),  # a group of pictures without a wanted frame
+        ([], [5], []),
+    ],
+)
+def test_what_is_on_the_way(wanted, others, expected):
+    keys = np.array([0, 100])
+    found = on_the_way(keys, np.array(wanted, np.int64), np.array(others, np.int64))
+    assert found.tolist() == expected
+
+
+def test_nothing_is_on_the_way_if_every_frame_is_a_key_frame():
+    assert on_the_way(np.arange(50), np.array([10, 20]), np.array([9, 15, 21])).tolist() == []

@@ -1,0 +1,515 @@
+"""Networks in plain torch, and how they run on devices."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch.nn.functional import (
+    embedding,
+    gelu,
+    layer_norm,
+    linear,
+    multi_head_attention_forward,
+    scaled_dot_product_attention,
+)
+
+from framenest.errors import ScorerError
+from framenest.frames import Array, Pixels
+from framenest.models import Checkpoint
+from framenest.protocols import Progress
+from framenest.scorers.checkpoint import Preprocessing, padding_token, tokenizer_file, warn_if_cut
+from framenest.text import one_line
+
+SHARE = 0.25
+"""Share of the device's free memory that the features of one part may take; larger ones stay in RAM."""
+
+
+class Rows:
+    """A tensor of features that stays on its device; stands in for an array."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.tensor.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __getitem__(self, rows: Any) -> Self:
+        plain = isinstance(rows, slice | tuple)
+        return type(self)(self.tensor[rows if plain else torch.as_tensor(rows)])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array: Array = self.tensor.cpu().numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def join(self, parts: Sequence[Self | Array]) -> Self | Array:
+        """Concatenate parts, on this one's device if there is room."""
+        device = self.tensor.device
+        if not _has_room(device, sum(part.nbytes for part in parts)):
+            return np.concatenate([np.asarray(part) for part in parts])
+        return type(self)(torch.cat([as_tensor(part, device) for part in parts]))
+
+
+def _has_room(device: torch.device, size: int) -> bool:
+    return bool(device.type != "cuda" or size <= SHARE * torch.cuda.mem_get_info(device)[0])
+
+
+def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
+    """Features as a tensor on a device."""
+    if isinstance(rows, Rows):
+        return rows.tensor.to(device)
+    return torch.from_numpy(rows if rows.flags.writeable else rows.copy()).to(device)
+
+
+class OnDevices:
+    """A network on each of the devices asked for, and its tokenizer.
+
+    Args:
+        load: a function (folder, dtype=…, device=…) → the network on that device.
+        checkpoint: the weights.
+        devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1".
+        precision: a dtype's name.
+        progress: called as progress(stage, done, total).
+
+    Raises:
+        ScorerError: no such device, a checkpoint of another kind, or too little memory.
+    """
+
+    def __init__(
+        self,
+        load: Callable[..., Any],
+        checkpoint: Checkpoint,
+        devices: str,
+        precision: str,
+        progress: Progress,
+    ) -> None:
+        self.devices = [_device(name.strip()) for name in devices.split(",")]
+        self.first = self.devices[0]
+        self.dtype: torch.dtype = getattr(torch, precision)
+        self._progress = progress
+        try:
+            self.networks = [
+                load(checkpoint.path, dtype=self.dtype, device=device) for device in self.devices
+            ]
+        except torch.OutOfMemoryError as error:
+            raise _out_of_memory("the model does not fit") from error
+        except (OSError, ValueError, KeyError, RuntimeError) as error:  # whatever else the folder holds
+            raise ScorerError(
+                f"{checkpoint.path}: this model cannot be loaded ({one_line(error)})"
+            ) from error
+
+    def load_tokenizer(self, folder: Path, scorer: str, extra: str) -> None:
+        """Load a checkpoint's tokenizer.json, for `tokens`."""
+        self._scorer = scorer
+        self.tokenizer = tokenizer_file(folder / "tokenizer.json", extra)
+        self.padding = padding_token(folder, self.tokenizer)
+
+    def tokens(self, text: str, limit: int) -> torch.Tensor:
+        """(1, t) token ids of a question, truncated to `limit`."""
+        ids = self.tokenizer.encode(text).ids
+        warn_if_cut(self._scorer, len(ids), limit)
+        if len(ids) > limit:
+            self.tokenizer.enable_truncation(limit)
+            ids = self.tokenizer.encode(text).ids
+            self.tokenizer.no_truncation()
+        return torch.tensor([ids])
+
+    def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> torch.Tensor:
+        """(n, H, W, 3) uint8 → (n, 3, H, W), normalised as the checkpoint's image processor does."""
+        here = torch.from_numpy(np.ascontiguousarray(pixels))
+        if device.type == "cuda":
+            here = here.pin_memory()  # copied while the GPU works on the batch before
+        there = here.to(device, non_blocking=True).permute(0, 3, 1, 2)
+        mean, deviation = (
+            torch.tensor(values, dtype=torch.float32, device=device).view(1, 3, 1, 1)
+            for values in (images.mean, images.deviation)
+        )
+        return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
+
+    def map(
+        self, call: Callable[[slice, int], torch.Tensor], count: int, batch: int, stage: str = ""
+    ) -> tuple[torch.Tensor, int]:
+        """Call `call(rows, device number)` over all rows in batches, spread over the devices.
+
+        Halves the batch when memory runs out.
+
+        Returns:
+            All results on the first device, and the batch size that fit.
+        """
+        made: list[torch.Tensor] = []
+        done = 0
+        while done < count or not made:  # no rows: one empty call gives the shape
+            step = max(1, min(batch, -(-(count - done) // len(self.devices))))  # share a last batch, too
+            starts = range(done, min(count, done + step * len(self.devices)), step) or (0,)
+            rows = [slice(start, min(start + step, count)) for start in starts]
+            try:
+                with torch.inference_mode(), attention_without_plans():
+                    made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
+            except torch.OutOfMemoryError as error:
+                if batch == 1:
+                    raise _out_of_memory("even one frame at a time does not fit") from error
+                batch //= 2
+                torch.cuda.empty_cache()
+                continue
+            done = rows[-1].stop
+            if stage and count:
+                self._progress(stage, done, count)
+        return torch.cat(made), batch
+
+    def hold(self, encoded: Mapping[str, Any]) -> dict[str, Any]:
+        """Features where `match` wants them: on the GPU if there is room."""
+        return {name: self._held(rows) for name, rows in encoded.items()}
+
+    def _held(self, rows: Any) -> Any:
+        if self.first.type != "cuda" or not _has_room(self.first, rows.nbytes):
+            return np.asarray(rows)
+        return rows if isinstance(rows, Rows) else Rows(as_tensor(rows, self.first))
+
+    def synchronize(self) -> None:
+        """Wait for the GPUs, so that seconds count for the stage that spent them."""
+        for device in self.devices:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+
+
+@contextmanager
+def fast_products(dtype: torch.dtype) -> Iterator[None]:
+    """Multiply float32 in TF32 inside a model of half precision; restores the setting."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = before or dtype != torch.float32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextmanager
+def attention_without_plans() -> Iterator[None]:
+    """Disable cuDNN's attention, which plans for 0.1 s at every new number of rows; restores the setting."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def _out_of_memory(what: str) -> ScorerError:
+    return ScorerError(f"out of GPU memory: {what}; try --device cpu")
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ScorerError(f"there is no device {name!r}; choose cpu, cuda or cuda:0,cuda:1") from error
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise ScorerError(f"no device {name!r}: torch sees {count} CUDA GPUs here")
+    return device
+
+
+Weights = Mapping[str, torch.Tensor]
+
+
+class TorchNetwork:
+    """A checkpoint's weights by name, on one device."""
+
+    unused: tuple[str, ...] = ()
+    """Prefixes of weights that this network does not need."""
+
+    def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
+        self._weights = weights
+
+    @classmethod
+    def load(cls, folder: Path, *, dtype: torch.dtype, device: torch.device) -> Self:
+        """Read a folder written by `save_pretrained`, straight to the device."""
+        from safetensors import safe_open
+
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        index, files = folder / "model.safetensors.index.json", {"model.safetensors"}
+        if index.is_file():
+            files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        weights = {}
+        for file in sorted(files):
+            with safe_open(folder / file, framework="pt", device=str(device)) as opened:
+                for name in opened.keys():  # noqa: SIM118 - it is no mapping
+                    if not name.startswith(cls.unused or ("\0",)):
+                        weights[name] = opened.get_tensor(name).to(cls.precision(name, dtype))
+        return cls(weights, config)
+
+    @classmethod
+    def precision(cls, name: str, dtype: torch.dtype) -> torch.dtype:
+        """The dtype of a weight in a network of dtype `dtype`."""
+        return dtype
+
+    def _linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return linear(x, self._weights[name + ".weight"], self._weights.get(name + ".bias"))
+
+    def _norm(self, x: torch.Tensor, name: str, eps: float) -> torch.Tensor:
+        weight = self._weights[name + ".weight"]
+        return layer_norm(x, weight.shape, weight, self._weights[name + ".bias"], eps)
+
+    def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
+        """(n, 3, H, W) → (n, p, d)."""
+        kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
+        pixels, side = pixels.to(kernel.dtype), kernel.shape[-1]
+        if pixels.device.type == "cpu":
+            return torch.conv2d(pixels, kernel, bias, stride=side).flatten(2).transpose(1, 2)
+        return linear(patches(pixels, side), kernel.flatten(1), bias)  # faster on a GPU
+
+    def _depth(self, prefix: str) -> int:
+        """The number of layers whose names start with a prefix."""
+        found = {int(n[len(prefix) :].split(".")[0]) for n in self._weights if n.startswith(prefix)}
+        if not found:
+            raise ValueError(f"it has no weights {prefix}*")
+        return max(found) + 1
+
+
+def patches(pixels: torch.Tensor, side: int) -> torch.Tensor:
+    """(n, 3, H, W) → (n, p, 3 · side²): squares of side² pixels, row by row; the remainder is cut off."""
+    count, colours, height, width = pixels.shape
+    rows, columns = height // side, width // side
+    whole = pixels[:, :, : rows * side, : columns * side]
+    squares = whole.reshape(count, colours, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
+    return squares.reshape(count, rows * columns, colours * side * side)
+
+
+def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """(n, t, d) → (n, heads, t, d / heads)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def joined(x: torch.Tensor) -> torch.Tensor:
+    """(n, heads, t, d) → (n, t, heads · d)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": gelu,
+    "gelu_pytorch_tanh": partial(gelu, approximate="tanh"),
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+}
+_SIGLIP = {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6, "num_attention_heads": 12}
+_CLIP = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "num_attention_heads": 12}
+DEFAULTS = {
+    "siglip": {"vision": _SIGLIP, "text": _SIGLIP},
+    "clip": {"vision": _CLIP, "text": _CLIP | {"num_attention_heads": 8, "eos_token_id": 49407}},
+}
+"""Settings that a config.json may leave out."""
+
+
+class DualNetwork(TorchNetwork):
+    """SigLIP and CLIP: vectors whose cosine, times `scale` plus `bias`, is the model's logit.
+
+    The vectors are not of unit length.
+    """
+
+    def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
+        super().__init__(weights, config)
+        kind = config["model_type"]
+        self._siglip = kind == "siglip"
+        self._settings = {
+            side: DEFAULTS[kind][side] | config.get(f"{side}_config", {}) for side in ("vision", "text")
+        }
+        for settings in self._settings.values():
+            if settings["hidden_act"] not in ACTIVATIONS:
+                raise ValueError(f"its activation is {settings['hidden_act']}")
+        self._depths = {side: self._depth(f"{side}_model.encoder.layers.") for side in self._settings}
+        self.scale = math.exp(weights["logit_scale"].item())
+        self.bias = weights["logit_bias"].item() if "logit_bias" in weights else 0.0
+        self.longest = len(weights["text_model.embeddings.position_embedding.weight"])
+        """Tokens of a text that the model reads."""
+
+    def image(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(n, 3, H, W) normalised images → (n, d)."""
+        w, name = self._weights, "vision_model."
+        x = self._patches(pixels, name + "embeddings.patch_embedding")
+        if not self._siglip:
+            x = torch.cat([w[name + "embeddings.class_embedding"].expand(len(pixels), 1, -1), x], dim=1)
+        x = x + w[name + "embeddings.position_embedding.weight"]
+        eps = self._settings["vision"]["layer_norm_eps"]
+        if self._siglip:
+            x = self._norm(self._encode(x, "vision"), name + "post_layernorm", eps)
+            return self._pooled(x)
+        x = self._encode(self._norm(x, name + "pre_layrnorm", eps), "vision")[:, 0]
+        return self._linear(self._norm(x, name + "post_layernorm", eps), "visual_projection")
+
+    def text(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(1, t) token ids, padded to `longest` → (1, d)."""
+        w, name, settings = self._weights, "text_model.", self._settings["text"]
+        x = embedding(tokens, w[name + "embeddings.token_embedding.weight"])
+        x = x + w[name + "embeddings.position_embedding.weight"][: tokens.shape[1]]
+        x = self._norm(self._encode(x, "text"), name + "final_layer_norm", settings["layer_norm_eps"])
+        if self._siglip:
+            return self._linear(x[:, -1], name + "head")
+        end = settings["eos_token_id"]  # old configs always say 2; take the highest id then
+        last = tokens[0].argmax() if end == 2 else (tokens[0] == end).int().argmax()
+        return self._linear(x[:, last], "text_projection")
+
+    def _encode(self, x: torch.Tensor, side: str) -> torch.Tensor:
+        """All layers; CLIP's text attends backwards only."""
+        settings, causal = self._settings[side], side == "text" and not self._siglip
+        eps, heads = settings["layer_norm_eps"], settings["num_attention_heads"]
+        for number in range(self._depths[side]):
+            name = f"{side}_model.encoder.layers.{number}."
+            given = self._norm(x, name + "layer_norm1", eps)
+            q, k, v = (heads_of(self._linear(given, f"{name}self_attn.{part}_proj"), heads) for part in "qkv")
+            read = joined(scaled_dot_product_attention(q, k, v, is_causal=causal))
+            x = x + self._linear(read, name + "self_attn.out_proj")
+            x = x + self._feed_forward(self._norm(x, name + "layer_norm2", eps), name, side)
+        return x
+
+    def _feed_forward(self, x: torch.Tensor, name: str, side: str) -> torch.Tensor:
+        act = ACTIVATIONS[self._settings[side]["hidden_act"]]
+        return self._linear(act(self._linear(x, name + "mlp.fc1")), name + "mlp.fc2")
+
+    def _pooled(self, x: torch.Tensor) -> torch.Tensor:
+        """SigLIP's attention pooling: one learned query attends to all patches."""
+        w, name, settings = self._weights, "vision_model.head.", self._settings["vision"]
+        asking = w[name + "probe"].repeat(len(x), 1, 1).transpose(0, 1)
+        seen = x.transpose(0, 1)
+        inner, outer = (name + f"attention.{part}" for part in ("in_proj_", "out_proj."))
+        read = multi_head_attention_forward(
+            asking, seen, seen, x.shape[-1], settings["num_attention_heads"],
+            w[inner + "weight"], w[inner + "bias"], None, None, False, 0.0,
+            w[outer + "weight"], w[outer + "bias"], training=False,
+        )[0].transpose(0, 1)  # fmt: skip
+        normed = self._norm(read, name + "layernorm", settings["layer_norm_eps"])
+        return (read + self._feed_forward(normed, name, "vision"))[:, 0]
+
+
+class Blip2Network(TorchNetwork):
+    """BLIP-2: features of frames, and how well they match a question.
+
+    In a float16 model the Q-Former stays float32, as in transformers, except for its attention and for the
+    weights that read the frames' features, which are float16 already: two thirds of its time go there.
+    """
+
+    unused = ("text_projection.", "vision_projection.", "language_model.", "language_projection.")
+
+    def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
+        super().__init__(weights, config)
+        vision, qformer = config.get("vision_config", {}), config.get("qformer_config", {})
+        for part in (vision, qformer):
+            if part.get("hidden_act", "gelu") != "gelu":
+                raise ValueError(f"its activation is {part['hidden_act']}, not gelu")
+        self._vision_heads = int(vision.get("num_attention_heads", 16))
+        self._vision_eps = float(vision.get("layer_norm_eps", 1e-6))
+        self._heads = int(qformer.get("num_attention_heads", 12))
+        self._eps = float(qformer.get("layer_norm_eps", 1e-12))
+        self._vision_depth = self._depth("vision_model.encoder.layers.")
+        self._qformer_depth = self._depth("qformer.encoder.layer.")
+        self._half = weights["itm_head.weight"].dtype == torch.float16
+        self.longest = len(weights["embeddings.position_embeddings.weight"])
+        """Tokens of a question that the model reads."""
+
+    @classmethod
+    def precision(cls, name: str, dtype: torch.dtype) -> torch.dtype:
+        reads_frames = ".crossattention.attention.key." in name or ".crossattention.attention.value." in name
+        whole = name.startswith(("qformer.", "query_tokens")) and not reads_frames
+        return torch.float32 if whole and dtype == torch.float16 else dtype
+
+    def vision(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(n, 3, H, W) normalised images → (n, v, d) output of the vision transformer."""
+        name = "vision_model.embeddings."
+        first = self._weights[name + "class_embedding"].expand(len(pixels), 1, -1)
+        x = torch.cat([first, self._patches(pixels, name + "patch_embedding")], dim=1)
+        x = x + self._weights[name + "position_embedding"]
+        for number in range(self._vision_depth):
+            x = self._vision_layer(x, f"vision_model.encoder.layers.{number}.")
+        return self._norm(x, "vision_model.post_layernorm", self._vision_eps)
+
+    def match(self, vision: torch.Tensor, question: torch.Tensor) -> torch.Tensor:
+        """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
+        w = self._weights
+        words = embedding(question, w["embeddings.word_embeddings.weight"])
+        words = words + w["embeddings.position_embeddings.weight"][: question.shape[1]]
+        asking = w["query_tokens"].to(words.dtype)
+        queries = asking.shape[1]
+        x = torch.cat([asking, words], dim=1).expand(len(vision), -1, -1)
+        x = self._norm(x.to(w["qformer.layernorm.weight"].dtype), "qformer.layernorm", self._eps)
+        vision = vision.to(w["itm_head.weight"].dtype)
+        for number in range(self._qformer_depth):
+            x = self._qformer_layer(x, vision, queries, f"qformer.encoder.layer.{number}.")
+        return self._linear(x[:, :queries].to(vision.dtype), "itm_head").mean(dim=1)
+
+    def _vision_layer(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        mixed = self._linear(self._norm(x, name + "layer_norm1", self._vision_eps), name + "self_attn.qkv")
+        mixed = mixed.unflatten(-1, (3, self._vision_heads, -1)).permute(2, 0, 3, 1, 4)
+        read = scaled_dot_product_attention(mixed[0], mixed[1], mixed[2])
+        x = self._linear(joined(read), name + "self_attn.projection") + x
+        inner = gelu(self._linear(self._norm(x, name + "layer_norm2", self._vision_eps), name + "mlp.fc1"))
+        return self._linear(inner, name + "mlp.fc2") + x
+
+    def _qformer_layer(self, x: torch.Tensor, vision: torch.Tensor, queries: int, name: str) -> torch.Tensor:
+        x = self._attend(x, x, name + "attention.")
+        asking, words = x[:, :queries], x[:, queries:]
+        if name + "crossattention.attention.key.weight" in self._weights:
+            asking = self._attend(asking, vision, name + "crossattention.")
+        asking = self._feed_forward(asking, name, "_query")
+        return torch.cat([asking, self._feed_forward(words, name, "")], dim=1) if words.shape[1] else asking
+
+    def _attend(self, x: torch.Tensor, to: torch.Tensor, name: str) -> torch.Tensor:
+        parts = [
+            heads_of(self._linear(given, f"{name}attention.{part}"), self._heads)
+            for part, given in (("query", x), ("key", to), ("value", to))
+        ]
+        asked, keys, values = [part.half() for part in parts] if self._half else parts
+        read = joined(scaled_dot_product_attention(asked, keys, values)).to(x.dtype)
+        return self._norm(self._linear(read, name + "output.dense") + x, name + "output.LayerNorm", self._eps)
+
+    def _feed_forward(self, x: torch.Tensor, name: str, which: str) -> torch.Tensor:
+        inner = gelu(self._linear(x, f"{name}intermediate{which}.dense"))
+        outer = self._linear(inner, f"{name}output{which}.dense") + x
+        return self._norm(outer, f"{name}output{which}.LayerNorm", self._eps)
+
+
+class BlipNetwork:
+    """The first BLIP of transformers, with the methods of Blip2Network."""
+
+    @classmethod
+    def load(cls, folder: Path, *, dtype: torch.dtype, device: torch.device) -> Self:
+        """Read a folder written by `save_pretrained`."""
+        from transformers import BlipForImageTextRetrieval
+
+        # Its argument dtype would change torch's default dtype for all threads while it loads.
+        model = BlipForImageTextRetrieval.from_pretrained(folder, dtype=torch.float32)
+        return cls(model.eval().to(device, dtype))
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.reads_images = int(model.config.text_config.vocab_size) - 1
+        """The token [ENC], the last of the vocabulary, which tokenizers on the hub do not name."""
+        self.longest = 35  # tokens of a text, as in its training
+
+    def vision(self, pixels: Any) -> Any:
+        """(n, 3, H, W) normalised images → (n, v, d) output of the vision transformer."""
+        return self._model.vision_model(pixel_values=pixels).last_hidden_state
+
+    def match(self, vision: Any, question: Any) -> Any:
+        """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
+        read = self._model.text_encoder(
+            input_ids=question.expand(len(vision), -1),
+            attention_mask=torch.ones(
+                (len(vision), question.shape[1]), dtype=torch.long, device=vision.device
+            ),
+            encoder_hidden_states=vision.to(self._model.vision_model.dtype),
+            encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
+        ).last_hidden_state
+        return self._model.itm_head(read[:, 0])
