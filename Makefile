@@ -1,18 +1,19 @@
-# make demo            set up, rank a real-content video for a question, write a report of it
+# make demo            set up, make a video, rank it for a question, write a report
 # make test            set up, lint, type-check, run the core tests
-# make test-all        everything behind every extra as well, and the wheel; what CI runs
-# make wheel           build sdist and wheel, look inside, install the wheel and rank a video with it
-# make test-lmms-eval  the real lmms-eval, in an environment of 6 GB of its own
+# make test-all        also the tests of every extra, the docs and the wheel; what CI runs
+# make wheel           build sdist and wheel, check them, install the wheel and rank a video with it
+# make docs            build the documentation site in build/site
+# make test-lmms-eval  the real lmms-eval, in a separate environment of 6 GB
 # make fuzz            damaged video files, with new seeds each time; MINUTES=30 for longer
-# make test-newest     the core tests with the newest dependencies there are, whatever the constraints say
+# make test-newest     the core tests with the newest dependencies, ignoring the constraints
 # make test-oldest     the core tests with the oldest dependencies that pyproject.toml allows
-# make constraints     choose the versions anew with which all other targets work
-# make screenshot      the README's picture of the report
+# make constraints     update constraints.txt, the versions that all other targets install
+# make screenshot      the README's image of the report
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
-# The tested versions, also where pip builds a package; pip before and after 25.3 wants to be told differently.
+# The tested versions, also when pip builds a package; pip before and after 25.3 reads different variables.
 constrained = PIP_CONSTRAINT=$(1) PIP_BUILD_CONSTRAINT=$(1)
 LOCKED := $(call constrained,constraints.txt)
 MINUTES ?= 5
@@ -37,7 +38,7 @@ test: lint types core-tests
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check
-	$(BIN)/ruff check --no-cache  # its cache does not notice when a module moved
+	$(BIN)/ruff check --no-cache  # its cache does not notice moved modules
 
 types: $(VENV)/installed
 	$(BIN)/mypy
@@ -50,37 +51,37 @@ models: $(VENV)/installed
 
 test-all: test docs wheel test-models test-browser test-server test-ask test-ray collect-lmms-eval
 
-# The documentation site, in build/site; a link or an anchor that leads nowhere fails.
+# The documentation site, in build/site. A dead link or anchor fails.
 docs: $(VENV)/docs
 	$(BIN)/python docs/site/build.py
 
-# Damaged files of many kinds; every seed is printed, and a failing one can be run again (tests/video/fuzz.py).
+# Damaged files of many kinds. Every seed is printed, so a failure can be repeated (tests/video/fuzz.py).
 fuzz: $(VENV)/installed
 	$(BIN)/python tests/video/fuzz.py --minutes $(MINUTES)
 
-# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models; docs/reproduce.md with one of them.
+# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models; the commands of docs/reproduce.md.
 test-models: $(VENV)/test-models models
 	$(BIN)/python -m pytest tests/scorers tests/evaluation/test_reproduce_page.py
 
-# The report in a real browser; screenshots lie in screenshots/ afterwards.
+# The report in a real browser; writes screenshots/.
 test-browser: $(VENV)/test-browser system-chromium
 	$(BIN)/python -m pytest tests/report/test_report_browser.py
 
-# The service: its page in a real browser, its API fuzzed from its own OpenAPI document; the server for agents.
+# The server: its page in a real browser, its API fuzzed from its OpenAPI document; the MCP server.
 test-server: $(VENV)/test-browser $(VENV)/test-server models system-chromium
 	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py tests/agents tests/test_examples.py
 
-# A real OpenAI-compatible server and models in process, all with random weights; the notebook.
+# A real OpenAI-compatible server and transformers models, all with random weights; the notebook.
 test-ask: $(VENV)/test-lmm models
 	$(BIN)/python -m pytest tests/lmm tests/test_examples.py
 
-# A Ray cluster of two nodes and a server of objects, both on this machine; and what is slow: a day of video.
+# A Ray cluster of two nodes and an object store, both on this machine; and the slow test of a day of video.
 test-ray: $(VENV)/test-ray
 	$(BIN)/python -m pytest tests/corpus tests/cache/test_remote_store.py
 
 # The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
-# Qwen3.5. They need torchvision, and it a CUDA build of torch: 6 GB, so test-all only looks whether the
-# tests can start, where the environment is there.
+# Qwen3.5. They need torchvision, which needs a CUDA build of torch: 6 GB. So test-all only checks that the
+# tests can be collected, if the environment exists.
 LMMS_EVAL_TESTS := tests/evaluation/test_lmms_eval_run.py tests/lmm/test_video_processors.py \
 	tests/lmm/test_frame_pixels.py
 
@@ -94,12 +95,12 @@ collect-lmms-eval: $(if $(wildcard .venv-lmms-eval/installed),.venv-lmms-eval/in
 		echo "NOT RUN: the tests with the real lmms-eval. To install its 6 GB and run them: make test-lmms-eval"; \
 	fi
 
-# What a release looks like from outside. Builds the wheel from the sdist.
+# What a user of a release gets. Builds the wheel from the sdist.
 wheel: .venv-tools/installed
 	$(LOCKED) .venv-tools/bin/python .ci/wheel.py
 
-# uv asks PyPI, or what UV_INDEX_URL and the like name. lmms-eval wants another torch than the rest, so it has
-# a file of its own.
+# uv asks PyPI, or what UV_INDEX_URL and the like name. lmms-eval needs another version of torch, so it has a
+# separate file.
 COMPILE := .venv-tools/bin/uv pip compile --quiet --upgrade --universal --fork-strategy fewest \
 	--python-version 3.11 --no-annotate --custom-compile-command "make constraints" pyproject.toml
 
@@ -145,8 +146,8 @@ $(VENV)/test-%: $(VENV)/installed
 	$(LOCKED) .venv-tools/bin/python $(INSTALL) build twine uv
 	touch $@
 
-# System packages, only where they are missing and apt can install them.
-system-chromium:  # and what the driver of playwright needs
+# System packages, if they are missing and apt can install them.
+system-chromium:  # and what playwright's driver needs
 	ldconfig -p | grep -q libatomic.so.1 || (apt-get update -q && apt-get install -y -q libatomic1)
 	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
 
