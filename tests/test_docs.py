@@ -101,22 +101,6 @@ def test_the_site_has_every_page_and_every_public_name():
     assert named == set(framenest.__all__) - {"PRESETS", "errors", "lmm"}
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda p: p.name
-)
-def test_commands_and_their_options_exist(page):
-    known = {
-        " ".join(path): {"--help"}.union(*((*p.opts, *p.secondary_opts) for p in command.params))
-        for path, command in commands(app)
-    }
-    text = page.read_text().replace("\\\n", " ")
-    for line in re.findall(r"(?:^|[`$(])(?:\$ )?framenest ([a-z][^`#)\n]*)", text, re.M):
-        words = line.split()
-        name = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
-        assert name in known, line
-        assert {word for word in words if word.startswith("--")} <= known[name], line
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
