@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lmms_eval_results import ResultFileScores, read_result_files
+
 from framenest.evaluation.benchmarks import MAIN_TABLE
-from framenest.evaluation.lmms_eval.tasks import ResultFileScores, read_result_files
 from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
 from framenest.evaluation.recall import REGIMES, plotting
 

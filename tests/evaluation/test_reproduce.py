@@ -11,7 +11,6 @@ import pytest
 import toy_benchmarks
 
 from framenest import ConfigError, StoreError
-from framenest.evaluation.lmms_eval.tasks import read_result_files
 from framenest.evaluation.qa_results import QaResults
 from media import numbered_video
 from scripted_server import ScriptedServer
@@ -131,7 +130,8 @@ def test_both_kinds_of_results_in_one_table(script, tmp_path):
     assert "|  | yours |  |  |  |  |" in made["components"]  # an average over six budgets needs all six
 
 
-def test_what_is_read_of_a_result_file(tmp_path):
+def test_what_is_read_of_a_result_file(script, tmp_path):
+    read_result_files = script("lmms_eval_results")["read_result_files"]
     part = {
         "framenest_videomme_long_wfs_sb": (
             {"benchmark": "videomme", "selector": "wfs-sb"},

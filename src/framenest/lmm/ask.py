@@ -245,10 +245,6 @@ def rewrite(answerer: Answerer, video: VideoInfo, question: str, options: Sequen
         style="openai",
         prefix=Prefix(video, 0, np.zeros(0, np.int64), np.zeros(0), None),
         messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
-        extra_body={},
-        images=[],
-        processor={},
-        markers=[],
         tokens=Tokens(0, 0, len(text) // CHARACTERS),
     )
     answer = answerer.answer(request)

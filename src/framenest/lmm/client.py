@@ -244,7 +244,7 @@ class Client:
         try:
             yield from stream
         except Exception as error:
-            raise self._broken_off(error, "".join(received)) from (error if self._safe(error) else None)
+            raise self._broken_off(error, "".join(received)) from None
 
     def _create(self, request: Request, *, stream: bool) -> Any:
         """Post the request. If the server refuses an optional field, post again without it."""
@@ -295,11 +295,11 @@ class Client:
 
     @contextmanager
     def _explained(self, request: Request | None = None) -> Iterator[None]:
-        """Raise errors of the openai package as ModelErrors, without the API key."""
+        """Raise the openai package's errors as ModelErrors. The cause may repeat the key, so it is dropped."""
         try:
             yield
         except self._openai.OpenAIError as error:
-            raise self._model_error(error, request) from (error if self._safe(error) else None)
+            raise self._model_error(error, request) from None
 
     def _model_error(self, error: Any, request: Request | None) -> ModelError:
         openai, where = self._openai, self.base_url
@@ -400,20 +400,8 @@ class Client:
     def _clean(self, text: str) -> str:
         """One line, without images and without the key."""
         text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
-        return text.replace(self._secret, "***") if self._secret else text
-
-    @property
-    def _secret(self) -> str:
-        """The key, unless it is a placeholder such as "EMPTY"."""
-        return self._key if self._key is not None and len(self._key) > 5 else ""
-
-    def _safe(self, error: BaseException | None) -> bool:
-        """Whether a traceback may show this error: nothing in its chain repeats the key."""
-        while error is not None:
-            if self._secret and self._secret in f"{error} {getattr(error, 'body', '')}":
-                return False
-            error = error.__cause__ or error.__context__
-        return True
+        key = self._key or ""
+        return text.replace(key, "***") if len(key) > 5 else text  # "EMPTY" and the like are no secret
 
 
 def _without_password(url: str) -> str:

@@ -262,8 +262,7 @@ def messages(
         jpegs = [encode_image(image, quality=limits.quality) for image in read] if found.for_server else []
         images = [] if found.for_server else list(read)
     draft = Draft(prefix, images, jpegs, text, found.pairing(pairing), tell_times, limits.frame_pixels, lines)
-    parts: Parts = {"extra_body": {}, "images": images, "processor": {}}
-    parts |= {"markers": draft.markers if tell_times else []} | found.build(draft)
+    parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | found.build(draft)
     size = limits.size(decoder.info.width, decoder.info.height)
     counted = "\n".join([text, *filter(None, draft.beside)])
     return Request(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,11 +42,11 @@ class Request:
         prefix: the frames.
         messages: chat messages. For a server they contain the images, and `body` is the whole request. For
             a processor they contain placeholders, and `inputs` are its other keyword arguments.
+        tokens: an estimate.
+        markers: the times that the model will read, as written, in order.
         extra_body: fields beside the messages, for a server.
         images: for a processor; empty for a server.
         processor: what a processor must know about the images.
-        markers: the times that the model will read, as written, in order.
-        tokens: an estimate.
         pairing: how many frames the model fuses, and what that costs; None if it fuses none.
         quality: JPEG quality, 1 to 100.
 
@@ -61,11 +61,11 @@ class Request:
     style: str
     prefix: Prefix
     messages: list[Message]
-    extra_body: dict[str, Any]
-    images: list[Image.Image]
-    processor: dict[str, Any]
-    markers: list[str]
     tokens: Tokens
+    markers: list[str] = field(default_factory=list)
+    extra_body: dict[str, Any] = field(default_factory=dict)
+    images: list[Image.Image] = field(default_factory=list)
+    processor: dict[str, Any] = field(default_factory=dict)
     pairing: PairingCost | None = None
     quality: int = 90
 
@@ -134,7 +134,6 @@ class Request:
             style=file.style,
             prefix=Prefix.from_json(replace(file.video, from_file=True), data),
             messages=data["messages"],
-            extra_body={},
             images=_decode_images(file.pictures),
             processor=data["processor"],
             markers=file.markers,

@@ -1,4 +1,4 @@
-"""lmms-eval tasks: their settings, the functions that their yaml names, and the scores in result files."""
+"""lmms-eval tasks: their settings, their yaml, and the functions that it names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.errors import ConfigError, MissingExtra, StoreError
+from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.benchmarks import READERS, QueryText
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, is_hooked, manifest_reader
 from framenest.lmm.times import Pairing, marker
@@ -258,89 +258,3 @@ def write_tasks(store: DirectoryStore, selectors: Sequence[str] = SELECTORS) -> 
             yaml = task_yaml(task, selector, upstream)
             write_atomic(folder / f"{task_name(task, selector)}.yaml", yaml.encode())
     return folder
-
-
-RESULT_FILES = "*_results.json"
-BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_target_canvas")
-"""Names of the argument K among lmms-eval's models."""
-METRICS: dict[str, dict[str, tuple[str, float]]] = {
-    "videomme": {
-        "overall": ("videomme_perception_score", 1),
-        **{part: (f"videomme_{part}", 1) for part in DURATIONS},
-    },
-    "videomme-v2": {
-        "nonlinear": ("videomme_v2_overall_score", 1),
-        "micro": ("videomme_v2_overall_acc", 1),
-    },
-    "longvideobench": {"overall": ("lvb_acc", 100)},
-    "mlvu": {"macro": ("mlvu_percetion_score", 1)},  # lmms-eval's spelling
-}
-"""Our scores by benchmark: lmms-eval's name, and the factor that makes it percent."""
-
-
-@dataclass(frozen=True)
-class ResultFileScores:
-    """One task of a result file: scores in percent, named as in `SCORES`."""
-
-    model: str
-    thinking: bool
-    selector: str
-    budget: int
-    dataset: str
-    scores: Mapping[str, float]
-
-
-def read_result_files(path: str | Path) -> list[ResultFileScores]:
-    """The scores of our tasks in a result file of lmms-eval, or in all below a folder, latest first.
-
-    The selector is the task's own: lmms-eval's file does not say what $FRAMENEST_SELECTOR was.
-
-    Raises:
-        StoreError: There is no such file, or no result file in the folder.
-        ConfigError: It is not a result file of lmms-eval.
-    """
-    place, files = Path(path), [Path(path)]
-    if place.is_dir():
-        files = sorted(place.rglob(RESULT_FILES), key=lambda file: file.name, reverse=True)
-    if not files:
-        raise StoreError(f"{path}: no result files of lmms-eval in this folder ({RESULT_FILES})")
-    return [scores for file in files for scores in _read_scores(file)]
-
-
-def _read_scores(file: Path) -> Iterator[ResultFileScores]:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        arguments = data["config"]["model_args"] or ""
-        results, configs = data["results"], data["configs"]
-        if not isinstance(arguments, Mapping):
-            arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{file}: not a result file of lmms-eval ({error!r})") from error
-    budget = next((int(arguments[name]) for name in BUDGETS if arguments.get(name)), None)
-    thinking = str(arguments.get("enable_thinking", False)).lower() == "true"
-    model = str(arguments.get("pretrained") or arguments.get("model") or data["config"]["model"])
-    for task, numbers in results.items():
-        settings = _settings(configs.get(task, {}).get("lmms_eval_specific_kwargs"))
-        dataset = settings.get("benchmark")
-        if dataset not in READERS or budget is None:
-            continue
-        plain = {name.partition(",")[0]: value for name, value in numbers.items()}
-        part = next((part for part in DURATIONS if f"_videomme_{part}" in f"_{task}"), None)
-        found = {
-            (part if part and score == "overall" else score): factor * plain[metric]
-            for score, (metric, factor) in METRICS[dataset].items()
-            if isinstance(plain.get(metric), (int, float))
-        }
-        yield ResultFileScores(model, thinking, settings.get("selector", "mec"), budget, dataset, found)
-
-
-def _settings(kwargs: Any) -> Mapping[str, Any]:
-    """The settings below `framenest` in our task's yaml, wherever lmms-eval put them."""
-    if not isinstance(kwargs, Mapping):
-        return {}
-    if isinstance(kwargs.get("framenest"), Mapping):
-        found: Mapping[str, Any] = kwargs["framenest"]
-        return found
-    return next((inner for value in kwargs.values() if (inner := _settings(value))), {})
