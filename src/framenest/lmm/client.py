@@ -295,7 +295,7 @@ class Client:
 
     @contextmanager
     def _explained(self, request: Request | None = None) -> Iterator[None]:
-        """Raise the openai package's errors as ModelErrors. The cause may repeat the key, so it is dropped."""
+        """Raise the openai package's errors as ModelErrors. The cause is dropped: it may hold the key."""
         try:
             yield
         except self._openai.OpenAIError as error:
