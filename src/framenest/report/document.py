@@ -1,4 +1,4 @@
-"""What the report view draws, as one JSON document without the pictures. docs/report.md describes it."""
+"""The data of a report as one JSON document, without images. docs/report.md describes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from framenest.frames import VideoInfo
 from framenest.method.candidate_pool import CandidatePool
 from framenest.method.index import segments
 from framenest.method.ordering import RULES
-from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.selectors.selection import Selection
 
@@ -24,7 +23,7 @@ REPORT_FORMAT = 1
 Result = Ranking | Selection
 NO_SCORER = "none"
 LONGEST_NAME = 48
-"""Characters of a description beside its curve."""
+"""Characters of a description that are shown beside its curve."""
 
 
 def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -32,7 +31,7 @@ def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[st
 
     Args:
         results: at least one, all of the same video.
-        names: labels for results that differ in nothing else.
+        names: labels for results that differ in nothing.
 
     Returns:
         A JSON object; docs/report.md describes it.
@@ -66,9 +65,10 @@ def _video(video: VideoInfo) -> dict[str, Any]:
 
 def _ranking(ranking: Ranking) -> dict[str, Any]:
     preset, changed = preset_of(ranking.config, asked=ranking.question is not None)
-    settings, pool = ranking.config.discovery, ranking.pool
-    probes = pool.seconds[~pool.is_zoom]
-    return {
+    pool, index = ranking.pool, ranking.config.index
+    end = ranking.video.duration if index.end is None else min(index.end, ranking.video.duration)
+    columns: dict[str, NDArray[Any]] = {**ranking.cues, "evidence": ranking.evidence, **ranking.terms}
+    made = {
         "kind": "ranking",
         "selector": "mec",
         "question": ranking.question,
@@ -76,26 +76,18 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "scorer": ranking.scorer,
         "preset": preset,
         "changed": changed,
-        "window": _window(ranking),
+        "window": None if index.start == 0 and index.end is None else [index.start, end],
         "rule": _rule(ranking),
-        "ranks": _columns(ranking),
+        "ranks": _places(ranking) | {name: _rounded(values) for name, values in columns.items()},
         "pool": _places(pool),
         "curves": _curves(ranking),
-        "active": _active(probes, pool.active, settings.segment_length),
+        "active": _active(ranking),
         "anchors": list(pool.anchors),
         "stats": _stats(ranking.stats.to_json()),
-    } | ({"said": [ranking.said(i + 1) for i in range(len(ranking))]} if ranking.transcript else {})
-
-
-def _window(ranking: Ranking) -> list[float] | None:
-    """[start, end] in seconds if only a part of the video was ranked."""
-    index = ranking.config.index
-    if index.start == 0 and index.end is None:
-        return None
-    return [
-        index.start,
-        ranking.video.duration if index.end is None else min(index.end, ranking.video.duration),
-    ]
+    }
+    if ranking.transcript:
+        made["said"] = [ranking.said(i + 1) for i in range(len(ranking))]
+    return made
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
@@ -105,40 +97,37 @@ def _selection(selection: Selection) -> dict[str, Any]:
         "question": selection.question,
         "options": [],
         "scorer": selection.scorer,
-        "budgets": {str(k): _prefix(prefix) for k, prefix in sorted(selection.prefixes.items())},
+        "budgets": {
+            str(budget): {
+                "frames": prefix.frames.tolist(),
+                "seconds": _rounded(prefix.seconds),
+                "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
+            }
+            for budget, prefix in sorted(selection.prefixes.items())
+        },
         "stats": _stats(selection.stats),
     }
 
 
-def _prefix(prefix: Prefix) -> dict[str, Any]:
-    return {
-        "frames": prefix.frames.tolist(),
-        "seconds": _rounded(prefix.seconds),
-        "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
-    }
-
-
 def _curves(ranking: Ranking) -> list[dict[str, Any]]:
-    """What the timeline draws over time, a value per candidate: {name, weight, values}, and perhaps `about`.
+    """The curves of the timeline, with a value per candidate: {name, weight, values}, and perhaps `about`.
 
-    weight: in the evidence, null for what is no part of it. `about` explains a name that the page does not
-    know. A curve with a weight has a column of its name among the ranks.
+    weight: its weight in the evidence; None if it is not a part of it. A curve with a weight has a column of
+    the same name among the ranks. about: explains a name that the page does not know.
     """
+
+    def curve(name: str, values: NDArray[Any], weight: float | None = None, **more: str) -> dict[str, Any]:
+        return {"name": name, "weight": weight, "values": _rounded(values), **more}
+
     pool, settings = ranking.pool, ranking.config.discovery
-    cues = [
-        {"name": name, "weight": getattr(settings, f"{name}_weight"), "values": _rounded(values)}
-        for name, values in pool.cues.items()
+    return [
+        curve("evidence", pool.evidence),
+        *(curve(name, cue, getattr(settings, f"{name}_weight")) for name, cue in pool.cues.items()),
+        *(
+            curve(text[:LONGEST_NAME], match, about=f"Relevance of: {text}")
+            for text, match in pool.matches.items()
+        ),
     ]
-    cues += [
-        {
-            "name": text[:LONGEST_NAME],
-            "weight": None,
-            "values": _rounded(values),
-            "about": f"Relevance of: {text}",
-        }
-        for text, values in pool.matches.items()
-    ]
-    return [{"name": "evidence", "weight": None, "values": _rounded(pool.evidence)}, *cues]
 
 
 def _places(source: Ranking | CandidatePool) -> dict[str, Any]:
@@ -149,18 +138,13 @@ def _places(source: Ranking | CandidatePool) -> dict[str, Any]:
     }
 
 
-def _columns(ranking: Ranking) -> dict[str, Any]:
-    measures: dict[str, NDArray[Any]] = {**ranking.cues, "evidence": ranking.evidence, **ranking.terms}
-    return _places(ranking) | {name: _rounded(values) for name, values in measures.items()}
-
-
 def _rounded(values: NDArray[Any]) -> list[float]:
-    """Rounded to four digits: more than a page shows, and shorter."""
+    """Rounded to four digits, more than a page shows."""
     return [round(float(value), 4) for value in values]
 
 
 def _rule(ranking: Ranking) -> dict[str, Any]:
-    """What the rule says about itself and about every rank; without parts if the file lacks its terms."""
+    """How the rule explains itself and every rank; without parts if the file lacks its terms."""
     config, terms = ranking.config.ranking, ranking.terms
     rule = RULES[config.rule]
     named = {term.name: term for term in rule.terms if term.name in terms}
@@ -184,16 +168,18 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _active(probes: NDArray[np.float64], active: Sequence[int], length: int) -> list[list[float]]:
+def _active(ranking: Ranking) -> list[list[float]]:
     """[start, end] seconds of the active segments; a segment reaches half-way to its neighbours' probes."""
+    pool = ranking.pool
+    probes = pool.seconds[~pool.is_zoom]
     middles = (probes[:-1] + probes[1:]) / 2
     edges = np.concatenate([probes[:1], middles, probes[-1:]])
-    parts = segments(len(probes), length)
-    return [[round(float(edges[parts[j].start]), 3), round(float(edges[parts[j].stop]), 3)] for j in active]
+    parts = segments(len(probes), ranking.config.discovery.segment_length)
+    return [[round(float(edges[end]), 3) for end in (parts[j].start, parts[j].stop)] for j in pool.active]
 
 
 def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
-    kept = (
+    names = (
         "candidates",
         "probes",
         "zoom",
@@ -203,8 +189,8 @@ def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
         "seconds",
         "match",
     )
-    told = {name: stats[name] for name in kept if name in stats}
-    return told | {"substitutes": len(stats.get("substitutes", ()))}
+    shown = {name: stats[name] for name in names if name in stats}
+    return shown | {"substitutes": len(stats.get("substitutes", ()))}
 
 
 def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, Any]]:
@@ -238,7 +224,7 @@ def _difference(config: MECConfig, other: MECConfig) -> dict[str, Any]:
 
 
 def _labels(results: Sequence[Result], names: Sequence[str]) -> list[str]:
-    """Labels from the parts in which the results differ; their names where they do not."""
+    """Labels from the parts in which the results differ; `names` if they do not."""
     parts = [_parts(result) for result in results]
     differing = [part for part in parts[0] if len({p[part] for p in parts} - {NO_SCORER}) > 1]
     labels = [" · ".join(p[part] for part in differing if p[part]) for p in parts]
