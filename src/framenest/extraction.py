@@ -18,18 +18,18 @@ from framenest.video.opening import reopen
 
 FORMATS = ("jpg", "png")
 _FRAME = re.compile(r"f\d{7,}_t[\d.]+s(_r\d+)?\.(jpg|png)")
-"""Names that `file_name` gives."""
+"""A name that `file_name` gives."""
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:
-    """Sorts by time, and carries frame, seconds and rank: "f0001234_t000049.360s_r003.jpg"."""
+    """A name that sorts by time and tells frame, seconds and rank: "f0001234_t000049.360s_r003.jpg"."""
     frame, seconds = int(prefix.frames[place]), float(prefix.seconds[place])
     rank = "" if prefix.ranks is None else f"_r{int(prefix.ranks[place]):03d}"
     return f"f{frame:07d}_t{seconds:010.3f}s{rank}.{suffix}"
 
 
 def other_frames(prefix: Prefix, folder: str | Path, suffix: str) -> list[Path]:
-    """Frames in a folder, by their names, that `extract` would not write there for this prefix."""
+    """Files in a folder that `extract` wrote for other frames, by their names."""
     mine = {file_name(prefix, place, suffix) for place in range(len(prefix))}
     found = Path(folder).glob("f*_t*s*.*")
     return sorted(file for file in found if _FRAME.fullmatch(file.name) and file.name not in mine)
@@ -55,13 +55,13 @@ def extract(
 
     Args:
         prefix: which frames.
-        folder: made if it is not there.
+        folder: created if it does not exist.
         format: "jpg" or "png".
         quality: of JPEG files, 1 to 95.
         name: called as name(prefix, place, suffix) for the name of each file.
-        video: the open video, where it is now if it has moved, or the array that it was.
-        store: where the video's timeline is kept; by default the user's cache.
-        progress: bars when it takes over a second; False for none, or a function that is called as
+        video: the open video, its path if it has moved, or the array of frames.
+        store: the store of the video's timeline; by default the user's cache.
+        progress: show a bar if it takes over a second; False for none, or a function that is called as
             progress(stage, done, total).
 
     Returns:
@@ -69,7 +69,7 @@ def extract(
 
     Raises:
         StoreError: the folder cannot be written to.
-        VideoError: the video is gone, or a frame does not decode any more.
+        VideoError: the video no longer exists, or a frame no longer decodes.
         IndexMismatch: the video has changed since it was ranked.
 
     >>> [file.name for file in extract(ranking.prefix(2), "frames")]

@@ -15,48 +15,46 @@ from framenest.records import Amount, BadField, Count, Name, Number, convert
 
 Array = NDArray[Any]
 Pixels = NDArray[np.uint8]
+Resample = Literal["area", "bilinear", "bicubic"]
 
 MOST_PIXELS = 2**27
-"""Of one picture: a little more than 16K video has. As RGB that is 400 MB."""
+"""Of one frame: a little more than 16K video has. As RGB that is 400 MB."""
 MOST_ELONGATED = 50
-"""Times the short side that the long side of a picture may have. Pictures are scaled by their short side, so
-more would make a small file ask for any amount of memory."""
+"""The most that one side may be times the other. Frames are scaled by their short side, so without this
+limit a small file could claim any amount of memory."""
 
 
-def check_picture_size(path: str, width: int, height: int) -> None:
-    """Refuse pictures that would take too much memory, as they are or scaled.
+def check_image_size(path: str, width: int, height: int) -> None:
+    """Refuse frames that would take too much memory, original or scaled.
 
     Args:
-        path: The video, for the message.
-        width: In pixels.
-        height: In pixels.
+        path: the video, for the message.
+        width: in pixels.
+        height: in pixels.
 
     Raises:
-        VideoError: The pictures have too many pixels, or are too elongated.
+        VideoError: too many pixels, or too elongated.
 
-    Example:
-        >>> check_picture_size("film.mp4", 1920, 1080)
+    >>> check_image_size("film.mp4", 1920, 1080)
     """
     if width * height > MOST_PIXELS:
-        raise VideoError(
-            f"{path}: pictures of {width}×{height} are too large; {MOST_PIXELS:,} pixels at most"
-        )
+        raise VideoError(f"{path}: frames of {width}×{height} are too large; {MOST_PIXELS:,} pixels at most")
     if max(width, height) > MOST_ELONGATED * min(width, height):
         raise VideoError(
-            f"{path}: pictures of {width}×{height} are too elongated; "
+            f"{path}: frames of {width}×{height} are too elongated; "
             f"one side may be at most {MOST_ELONGATED} times the other"
         )
 
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """What is known of a video once its timeline has been read.
+    """A video, once its timeline has been read.
 
-    `num_frames` and `duration` (seconds) come from the packets that are really there, never from a
-    header. `start` is the first frame's presentation time in the file; every other time in Framenest
-    counts from that frame. `width` and `height` are those of an upright frame with square pixels.
-    `stream` is the number of the video stream, None where the file's default one was taken;
-    `timeline_bytes` how much of the file was read to know its timeline.
+    `num_frames` and `duration` (seconds) come from the packets in the file, never from a header. `start` is
+    the first frame's presentation time in the file; every other time in Framenest counts from that frame.
+    `width` and `height` are those of an upright frame with square pixels. `stream` is the number of the video
+    stream, None for the file's default one. `timeline_bytes` is how much of the file was read to get the
+    timeline. `from_file` says that this came from a ranking or index file, which may come from anyone.
     """
 
     path: Name
@@ -73,7 +71,6 @@ class VideoInfo:
     timeline_bytes: int = field(default=0, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     from_file: bool = field(default=False, compare=False, repr=False)
-    """Whether this was read from a ranking or index file, which may come from anyone."""
 
     def to_json(self) -> dict[str, Any]:
         known = asdict(self) | {"notes": list(self.notes)}
@@ -110,12 +107,12 @@ def check_length(values: Sequence[Any], count: int, where: str, of: str = "frame
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """A picture size for the decoder's scaler to produce, in upright square pixels.
+    """An image size for the decoder's scaler to produce, in upright square pixels.
 
     fit:
-      "short"   the short side becomes `short`, the long side follows (rounded, at least 1)
-      "squash"  exactly (`width`, `height`), the aspect ratio is not kept
-      "crop"    the short side becomes `short`, then the centre (`width`, `height`) is cut out
+      "short"   scale the short side to `short`; the long side follows (rounded, at least 1)
+      "squash"  exactly (`width`, `height`); the aspect ratio is not kept
+      "crop"    scale the short side to `short`, then cut out the centre (`width`, `height`)
 
     >>> ImageSpec.short_side(32).size(640, 360)
     (57, 32)
@@ -125,26 +122,22 @@ class ImageSpec:
     width: int = 0
     height: int = 0
     short: int = 0
-    resample: Literal["area", "bilinear", "bicubic"] = "area"
+    resample: Resample = "area"
 
     @classmethod
     def short_side(cls, short: int) -> ImageSpec:
         return cls("short", short=short)
 
     @classmethod
-    def squash(
-        cls, width: int, height: int, resample: Literal["area", "bilinear", "bicubic"] = "area"
-    ) -> ImageSpec:
+    def squash(cls, width: int, height: int, resample: Resample = "area") -> ImageSpec:
         return cls("squash", width=width, height=height, resample=resample)
 
     @classmethod
-    def crop(
-        cls, short: int, width: int, height: int, resample: Literal["area", "bilinear", "bicubic"] = "area"
-    ) -> ImageSpec:
+    def crop(cls, short: int, width: int, height: int, resample: Resample = "area") -> ImageSpec:
         return cls("crop", width=width, height=height, short=short, resample=resample)
 
     def scaled(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) of the whole picture after scaling, before any crop."""
+        """(width, height) after scaling, before any crop."""
         if self.fit == "squash":
             return self.width, self.height
         if width <= height:
@@ -152,11 +145,11 @@ class ImageSpec:
         return max(1, int(self.short * width / height + 0.5)), self.short
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) of the result for a picture of the given size."""
+        """(width, height) of the result for an image of the given size."""
         return (self.width, self.height) if self.fit != "short" else self.scaled(width, height)
 
     def cut(self, pixels: Pixels) -> Pixels:
-        """The centre of a scaled picture (h, w, 3), where the fit is "crop"; else the picture itself."""
+        """The centre of a scaled image (h, w, 3) for "crop"; otherwise the image itself."""
         if self.fit != "crop":
             return pixels
         top = (pixels.shape[0] - self.height) // 2
@@ -169,7 +162,7 @@ class FrameBatch:
     """Some frames of one video.
 
     frames: (n,) int64 frame numbers; seconds: (n,) float64 from the first frame of the video;
-    pixels: one (n, H, W, 3) uint8 RGB array per size that was asked for.
+    pixels: one (n, H, W, 3) uint8 RGB array per requested size.
     """
 
     frames: NDArray[np.int64]
@@ -189,7 +182,7 @@ class FrameBatch:
         return cls(
             np.concatenate([part.frames for part in parts]),
             np.concatenate([part.seconds for part in parts]),
-            tuple(np.concatenate(pictures) for pictures in zip(*(p.pixels for p in parts), strict=True)),
+            tuple(np.concatenate(images) for images in zip(*(p.pixels for p in parts), strict=True)),
         )
 
     def rows(self, which: NDArray[np.bool_]) -> FrameBatch:

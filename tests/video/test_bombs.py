@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from framenest import MEC, VideoError, open_video
-from framenest.frames import MOST_ELONGATED, check_picture_size
+from framenest.frames import MOST_ELONGATED, check_image_size
 from media import encode_video, numbered_video
 
 
@@ -87,7 +87,7 @@ def test_a_video_of_too_many_pixels_is_refused(tmp_path):
 
 def test_ordinary_sizes_pass():
     for size in ((15360, 8640), (7680, 160), (16, 16), (1, 50)):
-        check_picture_size("v.mp4", *size)
+        check_image_size("v.mp4", *size)
 
 
 def patch(path, kind, at, value):

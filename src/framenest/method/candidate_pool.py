@@ -26,12 +26,12 @@ class Stats:
         probes: frames of the index.
         zoom: frames added around the anchors.
         largest_gap_seconds: the longest stretch of the video without a probe.
-        substitutes: (wanted, used) frame numbers where a frame would not decode; used is −1 where none
-            stands in.
-        decoded: frames decoded for this ranking; those seen before cost nothing.
+        substitutes: (wanted, used) frame numbers of frames that did not decode; used is −1 if no other
+            frame replaces it.
+        decoded: frames decoded for this ranking; frames seen before cost nothing.
         seconds: wall time by stage.
-        match: how surely anything in the video matches the question; None where the scorer cannot tell.
-        read: frames whose text on screen was read; None where none was to be read.
+        match: how surely anything in the video matches the question; None if the scorer cannot tell.
+        read: frames whose text on screen was read; None without OCR.
     """
 
     candidates: Whole
@@ -49,7 +49,7 @@ class Stats:
 
 
 HEARD = 0.5
-"""The speech cue from which on something said is about the question."""
+"""From this value of the speech cue on, the transcript is about the question."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,25 +58,24 @@ class CandidatePool:
 
     Attributes:
         video: the video.
-        question: what was asked; None where nothing was.
-        options: the answers to choose from, where there are some.
-        scorer: everything that gave the relevance, by name.
+        question: None without a question.
+        options: the answers to choose from; may be empty.
+        scorer: the names of everything that gave the relevance.
         config: the settings.
-        num_frames: N, frames of the video or of the window that was looked at.
+        num_frames: N, frames of the video, or of the window if only a part was ranked.
         frames: (n,) int64 ascending.
         seconds: (n,) float64.
         is_zoom: (n,) bool.
-        cues: (n,) float32 each: relevance, change, observability; text where it was read on screen, speech
-            where there is a transcript.
+        cues: (n,) float32 each: relevance, change, observability; text with OCR, speech with a transcript.
         evidence: (n,) float32, the weighted sum of the cues.
         active: numbers of the active segments.
         anchors: frame numbers that were zoomed in on.
         stats: counts and seconds.
-        look_for: what was looked for beside the question; None where nothing was.
-        matches: (n,) float32 each, the relevance of the question and of each description by itself; empty
-            where nothing was looked for beside the question.
-        transcript: what is said in the video, or what was wrong with it; None where there is none.
-        appearance: (n, d) float32 unit vectors; None in a pool that was read from a file.
+        look_for: descriptions to look for beside the question; None if there are none.
+        matches: (n,) float32 each, the relevance of the question and of each description; empty without
+            descriptions.
+        transcript: the transcript, or what is wrong with it; None if there is none.
+        appearance: (n, d) float32 unit vectors; None in a pool read from a file.
     """
 
     video: VideoInfo
@@ -100,7 +99,7 @@ class CandidatePool:
 
     @property
     def unmatched(self) -> bool:
-        """Whether nothing seen matches the question, as far as the scorer can tell, and nothing said does."""
+        """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
         seen = self.stats.match is None or self.stats.match.verdict != "none"
         return not seen and not (self.cues.get("speech", np.zeros(1)) >= HEARD).any()
 

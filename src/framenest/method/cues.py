@@ -21,11 +21,11 @@ float64, and no similarity depends on the BLAS, its threads or the order of summ
 
 BLACK = 1e-12
 AT_ONCE = 4096
-"""Candidates up to which all similarities are computed at once: 128 MiB."""
+"""Up to this many candidates, all similarities are computed at once: 128 MiB."""
 GROUP = 16
 """Neighbouring pixels that a sketch joins."""
 FEW = 16
-"""Look-alikes of a frame up to which, on the mean, computing their similarities alone is the faster way."""
+"""Up to this many look-alikes per frame on average, it is faster to compute only their similarities."""
 
 
 def gray(thumbnails: Pixels) -> NDArray[np.float64]:
@@ -37,7 +37,7 @@ def gray(thumbnails: Pixels) -> NDArray[np.float64]:
 def encode(thumbnails: Pixels) -> NDArray[np.float32]:
     """Eq. descriptor: gray thumbnails (n, h, w, 3) as unit vectors (n, h·w).
 
-    A black thumbnail has no direction; it gets the constant unit vector, as any other flat one has.
+    A black thumbnail has no direction; it gets the constant unit vector, like any other flat one.
 
     >>> encode(np.zeros((1, 2, 2, 3), np.uint8)).tolist()
     [[0.5, 0.5, 0.5, 0.5]]
@@ -71,10 +71,10 @@ def change(
 
 
 def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[np.float64]]:
-    """A function that gives the similarities (n,) of one frame to all, s_nm = f_n · f_m.
+    """A function that returns the similarities (n,) of one frame to all, s_nm = f_n · f_m.
 
-    Up to AT_ONCE frames all pairs are computed at once, beyond that each row when it is asked for, so that
-    memory does not grow with the square of a long video's candidates. Both give the same bits (GRID).
+    Up to AT_ONCE frames all pairs are computed at once. Beyond that each row is computed on demand, so that
+    memory does not grow with the square of the candidates. Both give the same bits (GRID).
     """
     vectors = appearance.astype(np.float64)
     if len(vectors) <= AT_ONCE:
@@ -84,10 +84,10 @@ def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[
 
 
 def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[int], NDArray[np.float64]]:
-    """The same as `similarity_rows` where s_nm > least; what is not above may be 0 instead.
+    """Like `similarity_rows`, but a similarity of at most `least` may be 0 instead.
 
-    Most frames of a long video look nothing alike, and a sketch of each is enough to tell; similarities are
-    computed for the rest. Where many look alike, all are. The same bits either way (GRID).
+    Most frames of a long video look nothing alike. A sketch of each frame is enough to see that; only the
+    other similarities are computed, or all if many frames look alike. The same bits either way (GRID).
 
     >>> look_alike_rows(np.eye(3, dtype=np.float32)[[0, 1, 0]], 0.5)(0).tolist()
     [1.0, 0.0, 1.0]
@@ -114,7 +114,7 @@ def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[
 
 
 def _sketch(appearance: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(n, m) vectors whose products are nowhere below the similarities, and far fewer numbers.
+    """(n, m) vectors, m much smaller than d, whose products are never below the similarities.
 
     With f = p + q, p the means of groups of pixels and q what is left: f·f' = p·p' + q·q' ≤ p·p' + ‖q‖‖q'‖,
     the product of (p, ‖q‖) and (p', ‖q'‖). ‖q‖ is rounded up, their product is not: see `_float32_error`.
@@ -130,24 +130,24 @@ def _sketch(appearance: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _float32_error(size: int) -> float:
-    """At least as much as float32 errs in a product of unit vectors of this size, and of their sketches."""
+    """A bound on the float32 error in a product of unit vectors of this size, and of their sketches."""
     return float(np.finfo(np.float32).eps) * (size + 2 * GROUP)
 
 
 THUMBNAILS_AT_ONCE = 32
-"""Thumbnails that one core works on: few enough to stay in its cache."""
+"""Thumbnails per task: few enough to stay in a core's cache."""
 
 
 def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64]:
     """How much reblurring takes away: 1 − max over directions of the blur estimate β. (n, h, w) → (n,).
 
-    A direction without any variation counts as wholly blurred, so a flat picture is not sharp.
+    A direction without any variation counts as wholly blurred, so a flat image is not sharp.
     """
     return 1.0 - np.maximum(_blur(intensity, 1, kernel), _blur(intensity, 2, kernel))
 
 
 def _blur(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDArray[np.float64]:
-    """β: the share of the variation along an axis that is still there after a mean filter along it."""
+    """β: the share of the variation along an axis that survives a mean filter along it."""
     variation = np.abs(np.diff(intensity, axis=axis))
     reblurred = np.abs(np.diff(_mean_filter(intensity, axis, kernel), axis=axis))
     lost = np.maximum(0.0, variation - reblurred)
@@ -163,8 +163,7 @@ def _mean_filter(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDAr
     margin = [(0, 0), (0, 0), (0, 0)]
     margin[axis] = (half, half)
     padded = np.pad(intensity, margin, mode="edge")
-    filtered: NDArray[np.float64] = sliding_window_view(padded, kernel, axis=axis).mean(axis=-1)
-    return filtered
+    return np.asarray(sliding_window_view(padded, kernel, axis=axis).mean(axis=-1), dtype=np.float64)
 
 
 def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.float64]:
@@ -176,8 +175,7 @@ def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.flo
     weight = np.array([math.exp(-((level / 255 - mean) ** 2) / (2 * sigma**2)) for level in range(256)])
     by_channel = weight[thumbnails]
     product = by_channel[..., 0] * by_channel[..., 1] * by_channel[..., 2]
-    result: NDArray[np.float64] = product.mean(axis=(1, 2))
-    return result
+    return np.asarray(product.mean(axis=(1, 2)), dtype=np.float64)
 
 
 def observability(thumbnails: Pixels, config: IndexConfig) -> NDArray[np.float32]:
@@ -188,7 +186,7 @@ def observability(thumbnails: Pixels, config: IndexConfig) -> NDArray[np.float32
         exposed = exposedness(few, config.exposure_mean, config.exposure_sigma)
         return (sharpness(gray(few), config.blur_kernel) * exposed).astype(np.float32)
 
-    with ThreadPoolExecutor(cores()) as pool:  # numpy lets go of the interpreter
+    with ThreadPoolExecutor(cores()) as pool:  # numpy releases the GIL
         return np.concatenate(
             [np.zeros(0, np.float32), *pool.map(some, range(0, len(thumbnails), THUMBNAILS_AT_ONCE))]
         )

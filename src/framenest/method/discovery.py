@@ -17,7 +17,7 @@ from framenest.method.index import interior, segments
 Cues = Mapping[str, NDArray[np.float32]]
 """(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
 MOST = 16
-"""Descriptions for one question; each costs a comparison with every candidate."""
+"""The most descriptions for one question; each costs a comparison with every candidate."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LookFor:
     A frame that shows one of them, or answers the question, is relevant.
 
     Attributes:
-        texts: descriptions, as "a potter opens a kiln".
+        texts: descriptions, such as "a potter opens a kiln".
         written_by: the model that wrote them; None if a person did.
 
     Raises:
@@ -46,7 +46,7 @@ class LookFor:
 
     @classmethod
     def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:
-        """From what a caller gives; None if that is nothing."""
+        """A LookFor of what a caller gives; None for nothing."""
         if isinstance(given, str):
             raise ConfigError("look_for is a list of descriptions, not one string")
         if given is None or isinstance(given, LookFor):
@@ -58,7 +58,7 @@ class LookFor:
 
 
 def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """(n,) 1 − Π(1 − ρ): how surely a frame matches one of the texts. matches: (n,) each, in [0, 1].
+    """(n,) 1 − Π(1 − ρ): how surely a frame matches one of several strings. matches: (n,) in [0, 1] each.
 
     >>> noisy_or([np.array([0.5, 0.0], np.float32), np.array([0.5, 1.0], np.float32)]).tolist()
     [0.75, 1.0]
@@ -70,11 +70,11 @@ def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:
-    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n where text was read, + λs·ς_n for speech.
+    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n with OCR, + λs·ς_n with a transcript.
 
     Args:
-        cues: (n,) arrays by name; each weighs as much as the config's `<name>_weight` says.
-        config: the weights.
+        cues: (n,) arrays by name.
+        config: the weight of a cue is its `<name>_weight`.
 
     Returns:
         (n,) float32.

@@ -1,4 +1,4 @@
-"""The sparse index: probes, their cues, and how it is kept."""
+"""The sparse index: probes of a video with their question-free cues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def probe_count(num_frames: int, duration: float, base: int, extra: int, saturat
 
 
 def probe_grid(first: int, last: int, count: int) -> NDArray[np.int64]:
-    """`count` distinct frame numbers spread evenly over first..last, both included; one probe: first.
+    """`count` distinct frame numbers spread evenly over first..last, both included; `first` if count is 1.
 
     >>> probe_grid(0, 9, 4).tolist()
     [0, 3, 6, 9]
@@ -41,28 +41,26 @@ def probe_grid(first: int, last: int, count: int) -> NDArray[np.int64]:
     if count == 1:
         return np.array([first], dtype=np.int64)
     steps = np.arange(count, dtype=np.int64)
-    # floor(x + 1/2) in whole numbers, so that no rounding mode or float enters.
+    # floor(x + 1/2) in integers, so that no rounding mode or float is involved.
     return first + (2 * steps * (last - first) + (count - 1)) // (2 * (count - 1))
 
 
 def fill_gaps(grid: NDArray[np.int64], seconds: NDArray[np.float64], max_gap: float) -> NDArray[np.int64]:
-    """The probes, and as many more as it takes that none is further than `max_gap` from the one before.
+    """The probes, and as many more as needed for no two neighbours to be more than `max_gap` apart.
 
     Args:
         grid: (P,) ascending frame numbers.
-        seconds: (N,) of every frame of the video. A stretch in which no frame is shown stays a gap.
-        max_gap: seconds.
+        seconds: (N,) of every frame of the video. A stretch without any frame stays a gap.
+        max_gap: in seconds.
 
     >>> fill_gaps(np.array([0, 4, 8]), np.array([0, 1, 2, 3, 4, 5, 6, 7, 20.0]), 2.0).tolist()
     [0, 2, 4, 6, 7, 8]
     """
-    probes = [int(grid[0])]
+    probes, widest = [int(grid[0])], max_gap * (1 + 1e-9)
     for probe in grid[1:].tolist():
-        while seconds[probe] - seconds[probes[-1]] > max_gap * (1 + 1e-9):
-            # The last frame within reach; where there is none, the very next one.
-            reach = (
-                int(np.searchsorted(seconds, seconds[probes[-1]] + max_gap * (1 + 1e-9), side="right")) - 1
-            )
+        while seconds[probe] - seconds[probes[-1]] > widest:
+            # The last frame within reach, or the very next one if there is none.
+            reach = int(np.searchsorted(seconds, seconds[probes[-1]] + widest, side="right")) - 1
             following = max(reach, probes[-1] + 1)
             if following >= probe:
                 break
@@ -81,7 +79,7 @@ def segments(count: int, length: int) -> list[slice]:
 
 
 def interior(a: int, b: int, count: int) -> NDArray[np.int64]:
-    """Uni(a, b, c): `count` frame numbers evenly spaced strictly between a and b; all where fewer exist.
+    """Uni(a, b, c): `count` frame numbers evenly spaced strictly between a and b; all if there are fewer.
 
     >>> interior(10, 20, 2).tolist()
     [13, 17]
@@ -96,11 +94,10 @@ def interior(a: int, b: int, count: int) -> NDArray[np.int64]:
 
 
 def snap_to_keys(grid: NDArray[np.int64], keys: NDArray[np.int64], longest: float = 4.0) -> NDArray[np.int64]:
-    """Move each probe to the key frame nearest to it in its cell; drop those whose cell has none.
+    """Move each probe to the nearest key frame in its cell; drop probes whose cell has none.
 
-    A cell runs between the midpoints to the neighbouring probes. Where dropping would leave a gap of
-    more than `longest` probe intervals, the probe nearest the gap's middle stays, exact. Where nothing
-    would be left, all stay.
+    A cell runs between the midpoints to the neighbouring probes. If dropping would leave a gap of more than
+    `longest` probe intervals, the probe nearest the gap's middle stays. If no probe would be left, all stay.
 
     >>> snap_to_keys(np.array([0, 10, 20, 30]), np.array([0, 12, 14, 29])).tolist()
     [0, 12, 29]
@@ -124,7 +121,7 @@ def snap_to_keys(grid: NDArray[np.int64], keys: NDArray[np.int64], longest: floa
 
 
 def _fill(a: int, b: int, dropped: NDArray[np.int64], widest: float) -> list[int]:
-    """Dropped probes that stay, so that no stretch between a and b is wider than `widest`."""
+    """Dropped probes that stay, so that no gap between a and b is wider than `widest`."""
     within = dropped[(dropped > a) & (dropped < b)]
     if b - a <= widest or not len(within):
         return []
@@ -139,9 +136,18 @@ INDEX_FORMAT = 1
 class SparseIndex:
     """Probes of one video with their question-free cues.
 
-    frames: (P,) int64 ascending; seconds: (P,) float64; thumbnails: (P, h, w, 3) uint8;
-    change, observability: (P,) float32. `substitutes` holds (asked, used) pairs of frame numbers
-    where a probe would not decode and an earlier frame stands in; used is −1 where none could.
+    Attributes:
+        video: the video.
+        frames: (P,) int64, ascending.
+        seconds: (P,) float64.
+        thumbnails: (P, h, w, 3) uint8.
+        change: (P,) float32.
+        observability: (P,) float32.
+        config: the settings.
+        window: first and last frame of the part of the video that was indexed.
+        span: their seconds.
+        substitutes: (wanted, used) frame numbers of probes that did not decode and were replaced by an
+            earlier frame; used is −1 if there was none.
     """
 
     video: VideoInfo
@@ -152,9 +158,7 @@ class SparseIndex:
     observability: NDArray[np.float32]
     config: IndexConfig
     window: tuple[int, int]
-    """First and last frame looked at."""
     span: tuple[float, float]
-    """Their seconds."""
     substitutes: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     @classmethod
@@ -169,7 +173,7 @@ class SparseIndex:
         thumbnails: Pixels,
         substitutes: NDArray[np.int64],
     ) -> SparseIndex:
-        """The index of decoded probes: their cues follow from the thumbnails."""
+        """The index of decoded probes; their cues are computed from the thumbnails."""
         vectors = cues.encode(thumbnails)
         index = cls(
             video=video,
@@ -183,12 +187,12 @@ class SparseIndex:
             span=span,
             substitutes=substitutes,
         )
-        index.__dict__["appearance"] = vectors  # as the property would derive it again
+        index.__dict__["appearance"] = vectors  # the cached property, computed already
         return index
 
     @cached_property
     def appearance(self) -> NDArray[np.float32]:
-        """(P, d) unit vectors f_n, derived from the thumbnails."""
+        """(P, d) unit vectors f_n of the thumbnails."""
         return cues.encode(self.thumbnails)
 
     @property
@@ -246,7 +250,7 @@ class SparseIndex:
                 **arrays,
             )
         except (KeyError, TypeError, ValueError, ConfigError) as error:
-            raise IndexMismatch(f"this index lacks something or has too much ({error!r})") from error
+            raise IndexMismatch(f"this index has missing or unknown fields ({error!r})") from error
 
     def save(self, path: str | Path) -> None:
         """Write the index to a file."""

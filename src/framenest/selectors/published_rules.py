@@ -21,8 +21,8 @@ def top_k(scores: Floats, count: int) -> Ints:
 def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0) -> Ints:
     """The best evidence first, never within `gap` seconds of a chosen frame.
 
-    Where no candidate is left, the gap is halved. seconds, evidence: (n,) in time order. Positions in the
-    order in which they are taken, so prefixes nest; ties go to the earlier.
+    If no candidate is left, the gap is halved. seconds, evidence: (n,) in time order. Returns positions in
+    the order in which they are taken, so prefixes nest; ties go to the earlier.
 
     >>> min_gap(np.array([0.0, 4.0, 20.0]), np.array([0.9, 0.8, 0.1]), 3).tolist()
     [0, 2, 1]
@@ -43,7 +43,7 @@ def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0)
 
 
 _NO_GAP = 1e-3
-"""Seconds below which a gap is none: frames that share a time are all taken in the end."""
+"""A gap below this many seconds becomes 0, so that frames that share a time are all taken in the end."""
 
 
 def aks(
@@ -52,8 +52,8 @@ def aks(
     """Adaptive Keyframe Sampling: split in halves until a part's best frames stand out, then take the best.
 
     Scores are min-max normalised. A part is split while mean(best K) − mean ≤ threshold (or its standard
-    deviation ≤ spread) and `depth` is not reached; a part at depth d gives its ⌊K/2^d⌋ best. As published:
-    at depth 5 and K < 32 that is nothing at all.
+    deviation ≤ spread) and `depth` is not reached; a part at depth d gives its ⌊K/2^d⌋ best. As published,
+    that is nothing at depth 5 for K < 32.
     """
     size = len(scores)
     if size < count:
@@ -130,11 +130,10 @@ def mdp3_segments(
 ) -> Ints:
     """MDP3 in segments of `segment` candidates: dynamic programming over segments and numbers of frames.
 
-    Within a segment the greedy rule of `mdp3`, with the last frame chosen before it taken as given: that
-    frame's terms count in the segment's worth, too. best[k] is the worth of k frames from the segments so
-    far; a segment adds j frames where that is worth strictly more, fewer frames from it coming first. Where
-    the candidates are no multiple of `segment`, the last segment is shorter (the released code cannot run
-    there). Positions, ascending.
+    Each segment applies the greedy rule of `mdp3`, given the last frame chosen before it, whose terms count
+    in the segment's worth too. best[k] is the worth of k frames from the segments so far; a segment adds j
+    frames if that is worth strictly more, fewer frames first. The last segment may be shorter (the released
+    code needs a multiple of `segment`). Returns positions, ascending.
     """
     size = len(frames)
     count = min(count, size)
@@ -167,9 +166,8 @@ def _greedy_determinant(
 ) -> tuple[list[int], list[float]]:
     """Greedy maximum of Σ relevance + log det, by incremental Cholesky; ties go to the earlier.
 
-    relevance: (n,); kernel: (n, n). first: a position that is in the set from the beginning and is not
-    taken again. Returns `count` positions in the order in which they are taken, and the worth of the set
-    after each.
+    relevance: (n,); kernel: (n, n). first: a position in the set from the start. Returns `count` other
+    positions in the order in which they are taken, and the worth of the set after each.
     """
     size = len(relevance)
     left = kernel.diagonal().copy()
@@ -376,7 +374,7 @@ def importance(scores: Floats, clips: list[tuple[int, int]]) -> list[float]:
 
 
 def keep_important(clips: list[tuple[int, int]], values: list[float]) -> list[tuple[tuple[int, int], float]]:
-    """Of more than three clips, drop those far below the mean; all, if none would be left."""
+    """Of more than three clips, drop those far below the mean, unless none would be left."""
     pairs = list(zip(clips, values, strict=True))
     if len(pairs) <= 3:
         return pairs
@@ -385,7 +383,7 @@ def keep_important(clips: list[tuple[int, int]], values: list[float]) -> list[tu
 
 
 def share_out(values: Floats, count: int) -> list[int]:
-    """Whole quotas by softmax; what is left goes to the largest fractions, ties to the later."""
+    """Integer quotas by softmax; the rest goes to the largest fractions, ties to the later."""
     powers = np.exp((values - values.max()) / TEMPERATURE)
     exact = powers / powers.sum() * count
     quotas = np.floor(exact).astype(int)

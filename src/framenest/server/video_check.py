@@ -29,7 +29,7 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     seconds: of processor time; memory: bytes of address space.
     """
     from framenest.errors import VideoError
-    from framenest.frames import check_picture_size
+    from framenest.frames import check_image_size
     from framenest.server.refusals import Refusal
     from framenest.video.mp4 import check_sample_counts
 
@@ -41,7 +41,7 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
                 raise VideoError("it is no file")
             check_sample_counts("the file", file)
         found = _checked_apart(path, seconds, memory)
-        check_picture_size("the file", found["width"], found["height"])
+        check_image_size("the file", found["width"], found["height"])
     except VideoError as error:
         raise Refusal(422, f"not accepted: {error}") from error
     except OSError as error:

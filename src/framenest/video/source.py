@@ -20,7 +20,7 @@ from av.error import FFmpegError
 from framenest.cache.files import InUse
 from framenest.cache.hashes import digest
 from framenest.errors import VideoError
-from framenest.frames import MOST_PIXELS, check_picture_size
+from framenest.frames import MOST_PIXELS, check_image_size
 
 TIMEOUT = (30.0, 30.0)  # seconds to open and to read
 # Metadata need not be UTF-8; PyAV 19 replaces bad characters by default.
@@ -188,7 +188,7 @@ class Source:
                 stream = self._choose(container)
                 context = stream.codec_context
                 if context.width and context.height:
-                    check_picture_size(self.path, context.width, context.height)
+                    check_image_size(self.path, context.width, context.height)
                 # The size may change within the stream.
                 context.options = {"max_pixels": str(MOST_PIXELS)}
                 # One decoder thread: frame threads conceal damage differently from run to run.

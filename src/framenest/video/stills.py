@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from framenest.errors import VideoError
-from framenest.frames import ImageSpec, Pixels, VideoInfo, check_picture_size
+from framenest.frames import ImageSpec, Pixels, VideoInfo, check_image_size
 from framenest.images import READ
 from framenest.video.pyav import Picture, PictureDecoder, Sizes
 
@@ -34,7 +34,7 @@ class _Stills(PictureDecoder):
     def _describe(
         self, path: str, fingerprint: str, count: int, fps: float, size: tuple[int, int], codec: str
     ) -> None:
-        check_picture_size(path, *size)
+        check_image_size(path, *size)
         self.info = VideoInfo(path, fingerprint, count, count / fps, fps, *size, codec)
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
@@ -130,7 +130,7 @@ class ImageFolderDecoder(_Stills):
         file = self._files[number]
         try:
             with Image.open(file, formats=READ) as image:
-                check_picture_size(str(file), *image.size)
+                check_image_size(str(file), *image.size)
                 return ImageOps.exif_transpose(image).convert("RGB")
         except Image.DecompressionBombError as error:
             raise VideoError(f"{file}: not an image that can be read ({error})") from error

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.errors import VideoError
-from framenest.frames import Array, VideoInfo, check_picture_size
+from framenest.frames import Array, VideoInfo, check_image_size
 from framenest.video.mp4 import BadHeader, check_sample_counts, composition_offsets
 from framenest.video.scale import Orientation, display_size
 from framenest.video.source import (
@@ -243,7 +243,7 @@ def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
                 raise VideoError(f"{source.path}: none of its {len(timeline)} frames can be decoded")
             turn, aspect = Orientation.of(first), fraction(stream.sample_aspect_ratio)
             width, height = display_size(first.width, first.height, aspect, turn)
-            check_picture_size(source.path, width, height)
+            check_image_size(source.path, width, height)
             base, ticks = timeline.time_base, timeline.ticks
             start, duration = float(ticks[0] * base), float((ticks[-1] - ticks[0] + timeline.last) * base)
             info = VideoInfo(
