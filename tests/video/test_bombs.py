@@ -37,7 +37,7 @@ def array_of(size, folder):
 def test_elongated_pictures_are_refused(tmp_path, kind, size):
     source, settings = kind(size, tmp_path)
     with pytest.raises(
-        VideoError, match=rf"pictures of {size[0]}×{size[1]} are too elongated; .* 50 times"
+        VideoError, match=rf"frames of {size[0]}×{size[1]} are too elongated; .* 50 times"
     ) as told:
         open_video(source, **settings)
     assert "\n" not in str(told.value)
@@ -68,7 +68,7 @@ def test_an_image_bomb_among_images_is_refused(tmp_path, side):
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
     )
     decoder = open_video(tmp_path, fps=1)
-    with pytest.raises(VideoError, match=r"2\.png: (pictures of 20000×20000 are too large|not an image)"):
+    with pytest.raises(VideoError, match=r"2\.png: (frames of 20000×20000 are too large|not an image)"):
         list(decoder.read([0, 1]))
 
 
@@ -81,7 +81,7 @@ def test_a_video_of_too_many_pixels_is_refused(tmp_path):
     data = bytearray(path.read_bytes())
     data[6:10] = struct.pack("<HH", 15000, 15000)
     path.write_bytes(data)
-    with pytest.raises(VideoError, match="pictures of 15000×15000 are too large; 134,217,728 pixels at most"):
+    with pytest.raises(VideoError, match="frames of 15000×15000 are too large; 134,217,728 pixels at most"):
         open_video(path)
 
 
