@@ -143,11 +143,8 @@ class Session:
             # The content of a playlist is known only after opening.
             if file is not None and file.is_file() and not self._allow_playlists:
                 path = str(file.absolute())
-                seen = any(key[0] == "video" and key[-1] == path for key in self._kept)
-                # A new file's hash is computed while it is opened.
-                content = self._local.fingerprint(path) if seen else self._local.known_fingerprint(path)
-                if content is not None:
-                    return self.keep(("video", content, path), lambda: self._open(video, fps))
+                key = ("video", self._local.fingerprint(path), path)
+                return self.keep(key, lambda: self._open(video, fps))
             decoder = self._open(video, fps)
         key = ("video", decoder.info.fingerprint, decoder.info.path)
         kept = self.keep(key, lambda: decoder)

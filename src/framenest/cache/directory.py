@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,7 +18,7 @@ from platformdirs import user_cache_path
 
 from framenest.cache.archive import DamagedFile, OtherFormat, pack_pieces, unpack
 from framenest.cache.files import remove_unused, share, write_atomic
-from framenest.cache.hashes import file_hash, known_hash
+from framenest.cache.hashes import file_hash
 from framenest.errors import CacheWarning, StoreError, VideoError
 from framenest.frames import Array
 from framenest.protocols import Store
@@ -225,13 +225,10 @@ class DirectoryStore(ManagedStore):
 
     def fingerprint(self, path: str) -> str:
         """Hash of a video's whole content, cached. VideoError if it cannot be read."""
-        with _unreadable_as_video_error(path):
+        try:
             return file_hash(path, self)
-
-    def known_fingerprint(self, path: str) -> str | None:
-        """The cached fingerprint; None if the video would have to be read."""
-        with _unreadable_as_video_error(path):
-            return known_hash(path, self)
+        except OSError as error:
+            raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
     def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
         try:
@@ -264,14 +261,6 @@ class DirectoryStore(ManagedStore):
 
     def _remove(self, path: str) -> bool:
         return remove_unused(self.root / path)
-
-
-@contextmanager
-def _unreadable_as_video_error(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
 
 def local_directory(store: Store | None) -> DirectoryStore:

@@ -68,23 +68,23 @@ def collect(
     0
     """
     count, freed = store.sweep(dry_run=dry_run)
-    done = Collected(Counter({"left behind": count}), freed)
-    evict(store, [*store.entries()], done, older_than=older_than, max_bytes=max_bytes, dry_run=dry_run)
+    done = evict(store, [*store.entries()], older_than=older_than, max_bytes=max_bytes, dry_run=dry_run)
+    done.removed["left behind"] += count
+    done.freed += freed
     return done
 
 
 def evict(
     store: ManagedStore,
     entries: list[StoreEntry],
-    done: Collected,
     *,
     older_than: float | None = None,
     max_bytes: float | None = None,
     dry_run: bool = False,
-) -> None:
-    """Evict some of these entries, as `collect` does, and add to `done`."""
+) -> Collected:
+    """Evict some of these entries, as `collect` does."""
     planned = sum(entry.size for entry in entries)
-    done.kept += planned
+    done = Collected(kept=planned)
     for entry in sorted(entries, key=lambda entry: -entry.idle):
         if older_than is not None and entry.idle >= older_than:
             reason = "unused for too long"
@@ -99,6 +99,7 @@ def evict(
             done.kept -= entry.size
         else:
             done.in_use += 1
+    return done
 
 
 LIMIT = 20 * 2**30
@@ -162,8 +163,7 @@ class FeaturesLimit:
         self._unseen, self._step = 0, most // STEPS
         young = 0.0 if self.since is None else time.time() - self.since
         old = [entry for entry in entries if self.since is None or entry.idle > young]
-        done = Collected()
-        evict(self._store, old, done, max_bytes=most - (taken - sum(entry.size for entry in old)))
+        done = evict(self._store, old, max_bytes=most - (taken - sum(entry.size for entry in old)))
         left = taken - done.freed
         if done.freed:
             text = f"{size_text(done.freed)} of features unused for longest were removed from the cache"

@@ -59,31 +59,16 @@ def file_hash(
     >>> len(file_hash("kiln.mp4", DirectoryStore(), "sha256"))
     64
     """
-    note, seen = _note(path, method)
-    known = None if anew else _noted(store, note, seen)
-    if known is not None:
-        return known
-    found = _read_hash(Path(path), seen[1], method)
-    with suppress(StoreError):  # a read-only cache
-        store.put(note, {"seen": seen, "fingerprint": found}, {})
-    return found
-
-
-def known_hash(path: str | os.PathLike[str], store: Store, method: str = "pieces") -> str | None:
-    """The cached hash; None if `file_hash` would have to read the file."""
-    return _noted(store, *_note(path, method))
-
-
-def _note(path: str | os.PathLike[str], method: str) -> tuple[str, list[Any]]:
-    """The cache key of a file's hash, and what identifies the file now: path, size, time, inode."""
     stat = Path(path).stat()
     seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
-    return f"fingerprints/{digest(seen[0], method, FINGERPRINT_FORMAT)}", seen
-
-
-def _noted(store: Store, note: str, seen: list[Any]) -> str | None:
-    kept = store.get(note)
-    return str(kept[0]["fingerprint"]) if kept is not None and kept[0].get("seen") == seen else None
+    key = f"fingerprints/{digest(seen[0], method, FINGERPRINT_FORMAT)}"
+    known = None if anew else store.get(key)
+    if known is not None and known[0].get("seen") == seen:
+        return str(known[0]["fingerprint"])
+    found = _read_hash(Path(path), stat.st_size, method)
+    with suppress(StoreError):  # a read-only cache
+        store.put(key, {"seen": seen, "fingerprint": found}, {})
+    return found
 
 
 def file_hashes(wanted: Sequence[tuple[Path, str]], store: Store, *, anew: bool = False) -> list[str]:
