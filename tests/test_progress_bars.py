@@ -1,7 +1,7 @@
 """Progress bars: where somebody watches, when work takes long, and gone afterwards."""
 
 import io
-import multiprocessing.process
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -75,7 +75,7 @@ def test_silent_where_nobody_watches(at_once, console, off):
 
 
 def test_a_worker_process_draws_nothing(at_once, monkeypatch):
-    monkeypatch.setattr(multiprocessing.process, "parent_process", object)
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
     with Bars(console=terminal()) as bars:
         assert bars.off
 

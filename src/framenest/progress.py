@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import sys
+import html
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 
 class Timing:
-    """Seconds spent in each stage so far; a reader takes the difference between two moments.
+    """Seconds spent in each stage so far. To time a part, subtract an earlier reading.
 
     >>> timing = Timing()
     >>> before = timing.seconds
@@ -29,12 +40,7 @@ class Timing:
 
     @contextmanager
     def __call__(self, stage: str, inner: Timing | None = None) -> Iterator[None]:
-        """Count what happens inside as a stage.
-
-        Args:
-            stage: the stage's name.
-            inner: a clock that runs inside; what it counts become stages here too, not part of this one.
-        """
+        """Time a block as a stage. The stages that `inner` times meanwhile count as their own."""
         began, before = time.perf_counter(), inner.seconds if inner else {}
         try:
             yield
@@ -46,11 +52,11 @@ class Timing:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds by stage since this clock was made."""
+        """Seconds by stage since the start."""
         return dict(self._seconds)
 
     def since(self, before: Mapping[str, float]) -> dict[str, float]:
-        """Seconds of the stages that ran after `before` was read from `seconds`."""
+        """Seconds by stage since `before`, an earlier value of `seconds`."""
         return {
             stage: seconds - before.get(stage, 0.0)
             for stage, seconds in self._seconds.items()
@@ -59,30 +65,20 @@ class Timing:
 
 
 ShowProgress = Callable[[str, int, int], None] | bool
-"""True: bars where somebody watches. False: none. Or a function, called as progress(stage, done, total)."""
+"""True: bars if somebody watches. False: none. Or a function, called as progress(stage, done, total)."""
 PATIENCE = 1.0
 """Seconds of work before bars appear."""
 
 
-class _Display(Protocol):
-    """Where bars are drawn."""
-
-    def draw(self, stage: str, done: int, total: int, said: str) -> None: ...
-
-    def drop(self, stage: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Bars:
-    """Progress bars for people: on a terminal (stderr) or in a notebook; silent where nobody watches.
+    """Progress bars on a terminal (stderr) or in a notebook; silent elsewhere.
 
     Call it with (stage, done, total) inside `with bars:`, which may be nested. The bars appear after
-    PATIENCE and are gone when the outermost `with` is left.
+    PATIENCE and are erased at the end of the outermost `with`.
 
     Args:
         off: no bars.
-        console: rich's, if the terminal is written to through one.
+        console: rich's console, if the terminal is written to through one.
     """
 
     def __init__(self, *, off: bool = False, console: Console | None = None) -> None:
@@ -91,13 +87,13 @@ class Bars:
         self._depth = 0
         self._began = 0.0
         self._stages: dict[str, tuple[int, int, str]] = {}
-        self._open: Callable[[], _Display] | None = None
-        self._display: _Display | None = None
+        self._open: Callable[[], _Terminal | _Notebook] | None = None
+        self._display: _Terminal | _Notebook | None = None
         self._timer: threading.Timer | None = None
 
     @property
     def off(self) -> bool:
-        """Whether nothing will be drawn, inside `with`."""
+        """Whether nothing is drawn, inside `with`."""
         return self._open is None
 
     def __enter__(self) -> Self:
@@ -106,7 +102,9 @@ class Bars:
             if self._depth == 1:
                 self._stages, self._began = {}, time.monotonic()
                 self._open = None if self._off else _watched(self._console)
-                if self._open is not None and self._open is not _Notebook:  # whose cells draw in their thread
+                if (
+                    self._open is not None and self._open is not _Notebook
+                ):  # which draws in its own thread only
                     self._timer = threading.Timer(PATIENCE, self._appear)
                     self._timer.daemon = True
                     self._timer.start()
@@ -134,7 +132,7 @@ class Bars:
                 self._appear()
 
     def end(self, stage: str) -> None:
-        """Take the bar of a stage away."""
+        """Remove the bar of a stage."""
         with self._lock:
             if self._stages.pop(stage, None) is not None and self._display is not None:
                 self._display.drop(stage)
@@ -144,13 +142,13 @@ class Bars:
             if self._open is None or self._display is not None or not self._stages:
                 return
             self._display = self._open()
-            for stage, (done, total, said) in self._stages.items():
-                self._display.draw(stage, done, total, said)
+            for stage, state in self._stages.items():
+                self._display.draw(stage, *state)
 
 
 @contextmanager
 def shown(progress: ShowProgress) -> Iterator[Callable[[str, int, int], None]]:
-    """What to call during the work: bars for True, nothing for False, or the function that was given."""
+    """Yield what to call with the progress: bars, silent ones for False, or the function that was given."""
     bars = Bars(off=not progress) if isinstance(progress, bool) else progress
     if isinstance(bars, Bars):
         with bars:
@@ -159,48 +157,40 @@ def shown(progress: ShowProgress) -> Iterator[Callable[[str, int, int], None]]:
         yield bars
 
 
-def _watched(console: Console | None) -> Callable[[], _Display] | None:
-    """How to draw where a person looks on; None where nobody does, as in a worker process."""
-    workers = sys.modules.get("multiprocessing.process")  # always there in a worker, and slow to import
-    if workers is not None and workers.parent_process() is not None:
+def _watched(console: Console | None) -> Callable[[], _Terminal | _Notebook] | None:
+    """Return what draws the bars; None if nobody watches, as in a worker process."""
+    if multiprocessing.parent_process() is not None:
         return None
-    from rich.console import Console
-
     console = console or Console(stderr=True, highlight=False)
     if console.is_jupyter:
         return _Notebook
     return (lambda: _Terminal(console)) if console.is_terminal else None
 
 
+class _Speed(ProgressColumn):
+    """Steps per second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.3g}/s", style="dim")
+
+
 class _Terminal:
-    """rich's bars, erased in the end."""
+    """Rich's bars, erased at the end."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("[dim]{task.fields[speed]}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            TextColumn("[dim]{task.fields[said]}"),
-        )
+        name, said = TextColumn("{task.description}"), TextColumn("[dim]{task.fields[said]}")
+        left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+        columns = (name, BarColumn(), MofNCompleteColumn(), _Speed(), left, said)
         self._progress = Progress(*columns, console=console, transient=True)
         self._tasks: dict[str, Any] = {}
         self._progress.start()
 
     def draw(self, stage: str, done: int, total: int, said: str) -> None:
         if stage not in self._tasks:
-            from rich.markup import escape
-
-            # What has no total yet has a bar that moves.
-            self._tasks[stage] = self._progress.add_task(escape(stage), total=None, said=said, speed="")
-        number = self._tasks[stage]
-        self._progress.update(number, completed=done, total=total or None, said=said)
-        task = next(task for task in self._progress.tasks if task.id == number)
-        speed = task.finished_speed or task.speed
-        self._progress.update(number, speed="" if speed is None else f"{speed:.3g}/s")
+            self._tasks[stage] = self._progress.add_task(escape(stage), total=None, said=said)
+        # Without a total the bar pulses.
+        self._progress.update(self._tasks[stage], completed=done, total=total or None, said=said)
 
     def drop(self, stage: str) -> None:
         self._progress.remove_task(self._tasks.pop(stage))
@@ -213,7 +203,7 @@ class _Notebook:
     """HTML in the cell's output; needs no widgets."""
 
     EVERY = 0.2
-    """Seconds between two drawings."""
+    """Seconds between redraws."""
 
     def __init__(self) -> None:
         from IPython.display import HTML, display
@@ -224,10 +214,8 @@ class _Notebook:
         self._handle = display(HTML(""), display_id=True)
 
     def draw(self, stage: str, done: int, total: int, said: str) -> None:
-        from html import escape
-
         bar = f'<progress value="{done}" max="{total}"></progress>'
-        self._lines[stage] = f"<div>{bar} {escape(stage)} {done}/{total} {escape(said)}</div>"
+        self._lines[stage] = f"<div>{bar} {html.escape(stage)} {done}/{total} {html.escape(said)}</div>"
         now = time.monotonic()
         if now - self._drawn >= self.EVERY:
             self._drawn = now

@@ -1,4 +1,4 @@
-"""Numbers, times and messages as people read them."""
+"""Times, sizes and messages as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CLOCK = re.compile(r"(?:(\d+):(?=[0-5]?\d:))?(\d+):([0-5]?\d(?:\.\d*)?)")
 
 
 def one_line(value: object, longest: int = 300) -> str:
-    """A message as one line; the class name of an error without a message.
+    """Format a message as one line; an error without a message as its class name.
 
     >>> one_line(ValueError("no such\\n  stream")), one_line(KeyError())
     ('no such stream', 'KeyError')
@@ -24,8 +24,9 @@ _CONTROLS = re.compile(
 
 
 def harmless(text: str) -> str:
-    """A text for a terminal: control characters, which move the cursor, write to the clipboard or turn the
-    direction of what follows, as their codes. Line ends and tabs stay.
+    """Escape control characters, which can move a terminal's cursor, write to its clipboard or reverse text.
+
+    Newlines and tabs stay.
 
     >>> harmless("a\\x1b]0;title\\x07b")
     'a\\\\x1b]0;title\\\\x07b'
@@ -34,7 +35,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_json(text: str) -> str:
-    """The same for JSON text, which stays the same JSON.
+    """Escape control characters in JSON; it stays the same JSON.
 
     >>> harmless_json('"\\x9b"')
     '"\\\\u009b"'
@@ -43,7 +44,7 @@ def harmless_json(text: str) -> str:
 
 
 def slug(text: str, otherwise: str) -> str:
-    """A text as part of a file name; `otherwise` if no letter or digit is left.
+    """Turn text into a part of a file name; `otherwise` if no letter or digit is left.
 
     >>> slug("What is it?", "question"), slug("…", "question")
     ('what-is-it', 'question')
@@ -52,7 +53,7 @@ def slug(text: str, otherwise: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, hours where needed; rounded to the tenth that models are told, as :.1f rounds.
+    """Format seconds as [H:]MM:SS.s, rounded as :.1f rounds, so that it agrees with the times sent to models.
 
     >>> clock(83.25), clock(83.26), clock(3683.5)
     ('1:23.2', '1:23.3', '1:01:23.5')
@@ -65,10 +66,10 @@ def clock(seconds: float) -> str:
 
 
 def seconds_of(text: str | float) -> float:
-    """Seconds of a time: a number, or "1:23.5", "1:01:23.5".
+    """Parse a time: seconds, "1:23.5" or "1:01:23.5".
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is not a time.
 
     >>> seconds_of("1:23.5"), seconds_of("1:00:00"), seconds_of(12)
     (83.5, 3600.0, 12.0)
@@ -92,10 +93,10 @@ _UNITS = {"": 1, "b": 1} | {
 
 
 def bytes_of(text: str) -> int:
-    """Bytes of a size: a number of them, or "500MB", "2GiB", "1TB".
+    """Parse a size: bytes, "500MB", "2GiB" or "1TB".
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a size.
 
     >>> bytes_of("2GiB"), bytes_of("1.5 kB"), bytes_of("4096")
     (2147483648, 1500, 4096)
@@ -107,7 +108,7 @@ def bytes_of(text: str) -> int:
 
 
 def duration_text(seconds: float) -> str:
-    """How long something takes or lasts.
+    """Format a duration.
 
     >>> duration_text(42.21), duration_text(7322)
     ('42.2 s', '2:02:02 h')
@@ -119,7 +120,7 @@ def duration_text(seconds: float) -> str:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes.
+    """Format a number of bytes.
 
     >>> size_text(14_246_826)
     '13.6 MiB'

@@ -276,7 +276,7 @@ def test_an_answer_that_was_cut_off_is_noted(capsys, clip):
 
     with ScriptedServer(cut) as server:
         _, _, err = run(capsys, "ask", clip, "What?", "-k", 2, "--base-url", server.url, *UNIFORM)
-    assert "the answer was cut off; give it more room with --answer-tokens" in err
+    assert "the answer was cut off; raise the limit with --answer-tokens" in err
 
 
 def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):

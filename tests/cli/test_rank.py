@@ -312,7 +312,7 @@ def test_quiet_says_no_notes_and_verbose_says_more(capsys, clip, table, tmp_path
     about, result = plain[1].splitlines(keepends=True)
     assert about.startswith("selector aks-released  scorer table frames ")
     assert (quiet[1], verbose[1]) == (result, plain[1])
-    assert "note: aks-released gives 0 frames" in plain[2]
+    assert "note: aks-released returns 0 frames" in plain[2]
     assert quiet[2] == ""
     assert f"note: cache {tmp_path / 'cache'}" in verbose[2]
     assert f"cache {tmp_path}" not in plain[2]

@@ -140,14 +140,14 @@ def test_errors_are_one_line(capsys, server, offered, clip, tmp_path):
         return err
 
     told = refused(clip)
-    assert f"does not offer this folder; start it with --videos {clip.parent}" in told
+    assert f"does not serve this folder; start it with --videos {clip.parent}" in told
     assert "no such file" in refused(offered / "none.mp4")
-    assert "ranks files of this machine" in refused(offered)
-    assert "ranks files of this machine" in refused("https://example.org/kiln.mp4")
+    assert "ranks files of this machine only" in refused(offered)
+    assert "ranks files of this machine only" in refused("https://example.org/kiln.mp4")
     assert f"{server.url}: " in refused(offered / "text.mp4")
     with unanswered_port() as port:
         told = refused(clip, url=f"http://127.0.0.1:{port}")
-    assert "no answer from a Framenest server (Connection refused)" in told
+    assert "no response from a Framenest server (Connection refused)" in told
     for wrong in ("localhost:8600", "http://", "http://h:port", "file:///etc"):
         assert f"--server {wrong}: " in refused(clip, url=wrong)
     output = tmp_path / "short.json"

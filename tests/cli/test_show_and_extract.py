@@ -153,7 +153,7 @@ def test_a_selector_that_chooses_nothing_says_why(capsys, clip, table, tmp_path)
     given = ("--selector", "aks-released", "--scorer", table, "-k", "4", "-o", chosen)
     code, _, err = run(capsys, "select", clip, "Where?", *given)
     assert code == 0
-    assert "aks-released gives 0 frames for a budget of 4: as published" in err
+    assert "aks-released returns 0 frames for a budget of 4: as published" in err
     code, _, err = run(capsys, "extract", chosen, "-k", "4", "--to", tmp_path / "f")
     assert (code, "no frame was chosen for a budget of 4: as published" in err) == (2, True)
 

@@ -288,7 +288,7 @@ def test_wrong_calls_are_refused(tmp_path):
         (["rank"], "give a VIDEO, or --manifest FILE"),
         (["rank", "--manifest", "asked.csv"], "give -o FOLDER"),
         (["rank", "a.mp4", "--manifest", "asked.csv", "-o", "x"], "give neither VIDEO"),
-        (["rank", "a.mp4", "Where?", "--jobs", "2"], "need --manifest"),
+        (["rank", "a.mp4", "Where?", "--jobs", "2"], "needs --manifest"),
         (["index", "asked.csv", "--address", "auto"], "--address and --encoders are for --engine ray"),
     ]:
         done = framenest(*arguments, cwd=tmp_path)

@@ -194,7 +194,7 @@ def test_a_missing_or_broken_video_is_noted_and_the_rest_goes_on(place, capsys):
         assert run(*arguments(server, *many)) == 2
         assert len(server.requests) == 3 * 3 * 6
     said = capsys.readouterr().err
-    assert "1 of 3 videos are not in home/videomme, as gone" in said
+    assert "1 of 3 videos are not in home/videomme, such as gone" in said
     assert f"{3 * 3 * 6} answers are missing" in said
     errors = {r["video"]: r["error"] for r in QaResults("results.jsonl").answers()}
     assert errors["clip"] is None
@@ -361,7 +361,7 @@ def test_a_plan_asks_and_selects_nothing(place, capsys):
 def test_a_plan_names_its_model(place, capsys):
     with ScriptedServer("A") as server:
         assert run(*arguments(server, "--plan")) == 2
-    assert "with --plan no server is asked; name the model" in capsys.readouterr().err
+    assert "--plan asks no server; name the model" in capsys.readouterr().err
 
 
 def test_the_work_is_shared_among_processes_by_video(place):

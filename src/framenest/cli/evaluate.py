@@ -21,9 +21,18 @@ from framenest.cli.option_groups import (
     check_server,
     refuse_one_file,
     refuse_pairing,
-    refuse_reranker,
 )
-from framenest.cli.option_types import Budgets, OutputFile, Parsed, PlotFile, SelectorNames
+from framenest.cli.option_types import (
+    Budgets,
+    Count,
+    Folder,
+    InputFile,
+    Name,
+    OutputFile,
+    Parsed,
+    PlotFile,
+    SelectorNames,
+)
 from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, note, out, say, table
 from framenest.config import ScorerConfig
@@ -51,13 +60,9 @@ class QuestionSet:
     """Which questions to use, and which scorer; for `recall` and `ablations`."""
 
     kind: str = option("Format of QUESTIONS.", type=click.Choice(list(READERS)), default="framenest")
-    videos: str | None = option("Folder of the videos. [default: the folder of QUESTIONS]", metavar="DIR")
+    videos: Folder | None = option("Folder of the videos. [default: the folder of QUESTIONS]")
     part: Part = option("All questions, or a fixed half of them.", default="all")
-    scorer: str = option(
-        "A scorer from `framenest models`, or noisy-truth:SNR, which needs no model.",
-        required=True,
-        metavar="NAME",
-    )
+    scorer: Name = option("A name from `framenest models`, or noisy-truth:SNR without model.", required=True)
 
     def load(self, file: str) -> list[GroundedQuestion]:
         """Load the questions."""
@@ -84,7 +89,7 @@ def recall(
     ),
     budgets: Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
     budget_weights: str | None = option("π: weight of each budget. [default: equal]", metavar="8=2,16=1"),
-    seeds: int = option("Seeds of noisy-truth's noise to average over.", default=1, type=click.IntRange(1)),
+    seeds: Count = option("Seeds of noisy-truth's noise to average over.", default=1),
     json_file: OutputFile | None = JSON_FILE,
     csv_file: OutputFile | None = option("Write one row per selector and budget.", "--csv"),
     plot_file: PlotFile | None = option("Plot recall over budgets and seconds (.png, .svg, .pdf).", "--plot"),
@@ -217,21 +222,15 @@ class Benchmark:
 
     panel: ClassVar = "The benchmark"
     dataset: str = option("Which benchmark.", type=click.Choice(list(BENCHMARKS)), required=True)
-    annotations: str = option(
-        "The benchmark's own file (.parquet, .json, .jsonl), or a folder of them.",
-        required=True,
-        metavar="FILE",
-    )
-    videos: str = option("Folder to search for the videos by name.", required=True, metavar="DIR")
-    category: str | None = option("Only questions of this category, such as long.", metavar="NAME")
+    annotations: InputFile = option("The benchmark's own file, or a folder of them.", required=True)
+    videos: Folder = option("Folder to search for the videos by name.", required=True)
+    category: Name | None = option("Only questions of this category, such as long.")
     limit: int | None = option("Only the first this many questions.")
     part: tuple[int, int] | None = option(
         "Only the questions of every N-th video: 1/8 to 8/8 split the work among eight processes.",
         type=Parsed("I/N", _share),
     )
-    send_subtitles: str | None = option(
-        "Send whole subtitle files from this folder before the question. [default: none]", metavar="DIR"
-    )
+    send_subtitles: Folder | None = option("Send the subtitle files of this folder before the question.")
 
     def questions(self) -> list[BenchmarkQuestion]:
         """Load the questions to ask."""
@@ -268,7 +267,7 @@ def qa(
     results: OutputFile = option(
         "Append answers here; questions answered there are not asked again.", default="results.jsonl"
     ),
-    jobs: int = option("Concurrent requests.", default=4, type=click.IntRange(1)),
+    jobs: Count = option("Concurrent requests.", default=4),
     features: KeptFeatures,
     images: ImageOptions = options.group(pairing={"default": "pairs"}),
     plan: bool = option(
@@ -287,7 +286,7 @@ def qa(
         default="mec,uniform",
         panel=FRAMES_PANEL,
     ),
-    scorer: str | None = option("A scorer from `framenest models`.", metavar="NAME", panel=FRAMES_PANEL),
+    scorer: Name | None = option("A scorer from `framenest models`.", panel=FRAMES_PANEL),
     query: str = option(
         "Text to score frames against: question or question+options; per selector as in "
         "wfs-sb=question+options.",
@@ -312,7 +311,6 @@ def qa(
     if scorer is None and any(needs_scorer(name) for name in selectors):
         raise ConfigError("give a scorer, such as --scorer tags; `framenest models` lists them")
     refuse_pairing(model.style)
-    refuse_reranker(scoring)
     if min(budgets) < 1:
         raise ConfigError("--budgets must be 1 or more")
     for selector in selectors:
@@ -333,12 +331,9 @@ def qa(
             check_server(client)
         elif model.model is None:
             raise ConfigError("--plan asks no server; name the model, such as --model Qwen/Qwen3.5-9B")
+        kept = features.keep_features
         selections = SelectionCache(
-            scorer,
-            store=common.cache,
-            progress=bars,
-            scoring=scoring,
-            keep_features=features.keep_features,
+            scorer, store=common.cache, progress=bars, scoring=scoring, keep_features=kept
         )
         settings = QaSettings(
             dataset=benchmark.dataset,

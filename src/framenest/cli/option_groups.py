@@ -13,7 +13,7 @@ import rich_click as click
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, local_directory
 from framenest.cache.remote import open_store
-from framenest.cli.option_types import Parsed, Size
+from framenest.cli.option_types import Count, InputFile, Name, Parsed, Size, Url
 from framenest.cli.options import SCORER_PANEL, option, refuse, through_environment
 from framenest.cli.terminal import detail, err, note, set_level
 from framenest.config import ScorerConfig
@@ -33,12 +33,7 @@ from framenest.session import Session
 from framenest.transcript import AUTO, Transcript
 from framenest.video.opening import open_video, reopen
 
-CHOICES = option(
-    "Answer options; quote those with spaces. The answer is then a letter.",
-    "--options",
-    multiple=True,
-    metavar="A B C …",
-)
+CHOICES = option("Answer options; the answer is a letter.", "--options", multiple=True, metavar="A B C …")
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Common:
     """Options of every command: the cache, and how much to print."""
 
     cache_location: str | None = option(
-        "Directory for indexes, features and models. May be s3://… or another URL (extra `remote`), without "
+        "Directory for indexes, features and models, or a URL such as s3://… (extra `remote`) for all but "
         "models. [default: $FRAMENEST_CACHE, or the user's cache]",
         "--cache",
         metavar="DIR|URL",
@@ -91,9 +86,7 @@ class VideoOptions:
 
     fps: float | None = option("Frame rate of a folder of numbered images.")
     stream: int | None = option("Index of the video stream. [default: FFmpeg's choice]")
-    decoder: str = option(
-        "pyav, pyav:cuda to decode on an NVIDIA GPU, or another package's.", default="pyav", metavar="NAME"
-    )
+    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
     allow_playlists: bool = ALLOW_PLAYLISTS
     max_download: Size | None = MAX_DOWNLOAD
 
@@ -109,9 +102,9 @@ class VideoOptions:
 
 @dataclass(frozen=True)
 class RankedVideo:
-    """How to open the video of a ranking again."""
+    """How to reopen the video of a ranking."""
 
-    video: str | None = option("Path of the video, if it has moved.", metavar="PATH")
+    video: InputFile | None = option("The video, if it has moved.")
     allow_playlists: bool = ALLOW_PLAYLISTS
     max_download: Size | None = MAX_DOWNLOAD
 
@@ -125,17 +118,15 @@ class ScorerChoice:
     """Which scorer to use, and how to run it."""
 
     panel: ClassVar = SCORER_PANEL
-    name: str = option(
-        "Relevance scorer: a name from `framenest models`, optionally with a checkpoint (clip:org/name, "
-        "blip2:FOLDER), or table:FILE for your own scores (CSV or JSON: frame or seconds → score).",
+    name: Name = option(
+        "A name from `framenest models`, optionally with a checkpoint (clip:org/name, blip2:FOLDER), or "
+        "table:FILE for your own scores (CSV or JSON: frame or seconds → score).",
         "--scorer",
         default="auto",
-        metavar="NAME",
     )
     config: ScorerConfig
 
     def __post_init__(self) -> None:
-        refuse_reranker(self.config)
         if self.config.subtitles is None:
             object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
 
@@ -156,12 +147,6 @@ class ScorerChoice:
         """Open a session with this scorer. It is chosen only if a selector uses one."""
         name = self.resolved(common) if any(map(needs_scorer, selectors)) else self.name
         return Session(name, store=common.cache, progress=bars, scoring=self.config)
-
-
-def refuse_reranker(config: ScorerConfig) -> None:
-    """Refuse --reranker without --rerank."""
-    if not config.rerank:
-        refuse("nothing is reranked without --rerank COUNT", "reranker")
 
 
 def refuse_one_file(config: ScorerConfig, videos: int) -> None:
@@ -224,21 +209,19 @@ class AnsweringModel:
     """The server that answers, and its settings."""
 
     panel: ClassVar = "The model"
-    base_url: str = option(
-        "URL of an OpenAI-compatible server, such as http://localhost:8000/v1. [default: $OPENAI_BASE_URL]",
+    base_url: Url = option(
+        "OpenAI-compatible server, such as http://localhost:8000/v1. [default: $OPENAI_BASE_URL]",
         envvar="OPENAI_BASE_URL",
         required=True,
-        metavar="URL",
     )
-    model: str | None = option("Model to ask. [default: the server's, if it has just one]", metavar="NAME")
+    model: Name | None = option("Model to ask. [default: the server's, if it has just one]")
     style: str = option(
         "openai: one image per frame, any server. vllm-video: one video, vLLM.",
         type=click.Choice(FOR_SERVERS),
         default="openai",
     )
     thinking: Literal["on", "off", "server"] = option(
-        "Whether the model reasons first. on and off send chat_template_kwargs, which some servers refuse; "
-        "server sends nothing.",
+        "Whether the model reasons first. on, off: by chat_template_kwargs, which some servers refuse.",
         default="server",
     )
     answer_tokens: int | None = option("Most tokens of an answer. [default: 1024; 8192 with thinking]")
@@ -247,11 +230,7 @@ class AnsweringModel:
     )
     retries: int = option("Retries if the server is busy or fails.", default=4)
     timeout: float = option("Seconds to wait for an answer, or for its next words.", default=600)
-    key_variable: str = option(
-        "Environment variable with the API key, if the server needs one.",
-        default=KEY_VARIABLE,
-        metavar="NAME",
-    )
+    key_variable: Name = option("Environment variable with the API key.", default=KEY_VARIABLE)
 
     @property
     def thinks(self) -> bool | None:
@@ -327,9 +306,7 @@ class TranscriptOptions:
     """Whether to send the transcript with the frames."""
 
     with_transcript: bool = option("Send the transcript around each frame with it.")
-    transcript_tokens: int = option(
-        "Most tokens of transcript to send, by estimate.", default=TOKENS, type=click.IntRange(1)
-    )
+    transcript_tokens: Count = option("Most tokens of transcript to send, by estimate.", default=TOKENS)
 
     def __post_init__(self) -> None:
         if not self.with_transcript:
@@ -371,9 +348,8 @@ class TokenBudget:
     ) -> int:
         """Return the largest budget whose request is estimated to fit.
 
-        Args:
-            times: returns the seconds of a budget's frames. None if they are not known yet: the estimate then
-                takes the longest times, no two of them close enough to fuse.
+        `times` returns the seconds of a budget's frames. If None, they are not known yet, and the estimate
+        assumes long times, no two of them close enough to fuse.
         """
         size, most = images.limits.size(video.width, video.height), self.max_tokens or 0
         pairing = "duplicate" if times is None and images.pairing == "auto" else images.pairing

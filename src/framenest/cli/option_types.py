@@ -18,12 +18,7 @@ from framenest.text import bytes_of, seconds_of
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that a function parses. Its ValueError becomes the error message.
-
-    Args:
-        name: what --help shows for the value.
-        parse: called with the string from the command line.
-    """
+    """A value, called `name` in --help, that a function parses. Its ValueError becomes the error message."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -66,11 +61,7 @@ def _duration(text: str) -> float:
 
 
 def check_writable(file: str | Path) -> Path:
-    """Check, before the work starts, that an output file can be written.
-
-    Raises:
-        StoreError: it cannot.
-    """
+    """Check, before the work starts, that an output file can be written; raise StoreError if not."""
     target = Path(os.path.realpath(file))  # writing through a symlink replaces its target
     exists = os.access(target, os.F_OK)
     if exists and target.is_dir():
@@ -83,11 +74,7 @@ def check_writable(file: str | Path) -> Path:
 
 
 def check_writable_folder(folder: str | Path) -> Path:
-    """Check that a folder exists or can be created, and that files can be written into it.
-
-    Raises:
-        StoreError: they cannot.
-    """
+    """Check that files can be written into a folder, which may not exist yet; raise StoreError if not."""
     _check_folder(folder, Path(os.path.realpath(folder)))
     return Path(folder)
 
@@ -114,6 +101,11 @@ def _plot(file: str) -> Path:
     return check_writable(file)
 
 
+Count = Annotated[int, click.IntRange(1)]
+Name = Annotated[str, Parsed("NAME", str)]
+Url = Annotated[str, Parsed("URL", str)]
+InputFile = Annotated[str, Parsed("FILE", str)]
+Folder = Annotated[str, Parsed("DIR", str)]
 Budgets = Annotated[list[int], Parsed("K", _budgets)]
 SelectorName = Annotated[str, Parsed("NAME", _selector)]
 SelectorNames = Annotated[list[str], Parsed("NAME,…", _selectors)]

@@ -34,12 +34,8 @@ SHORT = 20
 def option(help: str, *flags: str, **settings: Any) -> Any:  # noqa: A002 - click's word
     """Declare a command's parameter, or a field of an option group, as an option.
 
-    Its name becomes the flag and its type hint the type.
-
-    Args:
-        help: the help text.
-        flags: a short flag such as "-k"; or a long one such as "--json", which replaces the name.
-        settings: any of click.option's.
+    Its name becomes the flag and its type hint the type. `flags` may add a short flag such as "-k", or
+    replace the name by a long one such as "--json"; `settings` are click.option's.
     """
     return field(metadata={"help": help, "flags": flags, "settings": settings})
 
@@ -50,10 +46,7 @@ def argument(**settings: Any) -> Any:
 
 
 def group(**changes: dict[str, Any]) -> Any:
-    """Declare an option group whose fields have other settings in this command.
-
-    A parameter whose type is a dataclass is a group already; only `changes` need this.
-    """
+    """Declare an option group, a parameter whose type is a dataclass, with changed settings of its fields."""
     return field(metadata={"changes": changes})
 
 
@@ -189,6 +182,8 @@ def _build(kind: Any, values: dict[str, Any]) -> Any:
     }
     if kind in CONFIG_PANELS:
         given = {name: value for name, value in given.items() if value is not None}
+    if kind is ScorerConfig and not given.get("rerank"):
+        refuse("nothing is reranked without --rerank COUNT", "reranker")
     return kind(**given)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from rich.text import Text
 from framenest.cli.terminal import err, facts_grid, note, out, quiet, say_labelled, short_path, table
 from framenest.lmm.answer import Kind
 from framenest.lmm.ask import Asked, Step
-from framenest.method.candidate_pool import HEARD, Stats
+from framenest.method.candidate_pool import HEARD
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
@@ -20,7 +21,7 @@ from framenest.text import clock, harmless
 
 
 class AnswerPrinter:
-    """Prints the answer as it arrives: to stdout, its reasoning dimmed to stderr."""
+    """Prints an answer as it streams: the answer to stdout, its reasoning to stderr."""
 
     def __init__(self) -> None:
         self._open: Kind | None = None
@@ -37,17 +38,17 @@ class AnswerPrinter:
             err.print(Text(shown, style="dim"), end="", soft_wrap=True)
 
     def end(self, _: Step) -> None:
-        """Close the line of one answer."""
+        """End the line of an answer."""
         if self._open is not None:
             out.print()
         self._open = None
 
 
 def print_asked(asked: Asked) -> None:
-    """The frames that were cited; not with --quiet: those that were shown, and what each step cost."""
+    """Print the cited frames and, unless --quiet, the frames sent and the cost of each step."""
     prefix = asked.prefix
     if asked.answer.finish_reason == "length":
-        note("the answer was cut off; give it more room with --answer-tokens")
+        note("the answer was cut off; raise the limit with --answer-tokens")
     facts = facts_grid()
     facts.add_row("", "")
     times = [clock(second) for second in prefix.seconds.tolist()]
@@ -81,11 +82,11 @@ def print_asked(asked: Asked) -> None:
 
 NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
 WIDE_GAP = 5.0
-"""Seconds between probes from which a smaller gap is suggested."""
+"""Seconds between probes above which to suggest --max-gap."""
 
 
 def print_facts(ranking: Ranking) -> None:
-    """The video, the question, the scorer, and what was not looked at."""
+    """Print the video, the question, the scorer, and the largest gap between probes."""
     video, stats = ranking.video, ranking.stats
     facts = facts_grid()
     rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
@@ -113,30 +114,26 @@ def print_facts(ranking: Ranking) -> None:
         for stage, value in stats.seconds.items()
         if value >= 0.005
     )
-    facts.add_row("seconds", spent or "none worth telling")
-    notes = (*video.notes, *(said.notes if said else ()), *_losses(stats), *_advice(ranking))
-    for text in () if quiet() else notes:
+    facts.add_row("seconds", spent or "0.00")
+    for text in () if quiet() else (*video.notes, *(said.notes if said else ()), *_notes(ranking)):
         facts.add_row("[yellow]note[/]", escape(text))
     out.print(facts)
 
 
-def _advice(ranking: Ranking) -> list[str]:
-    stats, said = ranking.stats, [NO_MATCH] if ranking.pool.unmatched else []
-    if stats.largest_gap_seconds > WIDE_GAP:
-        wide = f"probes lie up to {stats.largest_gap_seconds:.0f} s apart, and what is shorter may go unseen"
-        said.append(f"{wide}; --max-gap {WIDE_GAP:g} looks more closely and takes longer")
-    return said
-
-
-def _losses(stats: Stats) -> list[str]:
+def _notes(ranking: Ranking) -> Iterator[str]:
+    """What went wrong, and what to try."""
+    stats = ranking.stats
     replaced = sum(used >= 0 for _, used in stats.substitutes)
     dropped = len(stats.substitutes) - replaced
-    said = []
     if replaced:
-        said.append(f"{replaced} frames would not decode; an earlier neighbour stands in for each")
+        yield f"{replaced} frames could not be decoded; the frame before takes the place of each"
     if dropped:
-        said.append(f"{dropped} frames would not decode and had no neighbour to stand in")
-    return said
+        yield f"{dropped} frames could not be decoded, nor any frame near them"
+    if ranking.pool.unmatched:
+        yield NO_MATCH
+    if stats.largest_gap_seconds > WIDE_GAP:
+        gap = f"{stats.largest_gap_seconds:.0f} s"
+        yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"
 
 
 _SHORT = {"relevance": "relev.", "observability": "observ."}
@@ -157,20 +154,18 @@ def _rank_columns(ranking: Ranking) -> dict[str, list[str]]:
 
 
 def print_ranks(ranking: Ranking, count: int) -> None:
-    """The first ranks with their evidence parts."""
+    """Print the first ranks with their scores, as many columns as fit."""
     columns = _rank_columns(ranking)
     left_out: list[str] = []
     unlimited = out.options.update(width=1000)
     while out.measure(ranks := _ranks_table(ranking, count, columns), options=unlimited).maximum > out.width:
         if len(columns) < 3:
             break
-        left_out.append(list(columns)[-2])  # the last one is what they sum up to
+        left_out.append(list(columns)[-2])  # the last one is their sum
         del columns[left_out[-1]]
     out.print(ranks)
     if left_out and not quiet():
-        out.print(
-            f"[dim]left out, since the terminal is narrow: {', '.join(left_out)}; show --csv has all[/]"
-        )
+        out.print(f"[dim]left out on this narrow terminal: {', '.join(left_out)}; see show --csv[/]")
     heard = ranking.cues.get("speech", ())
     for i in [i for i in range(min(count, len(ranking))) if len(heard) and heard[i] >= HEARD]:
         say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
@@ -192,14 +187,14 @@ def _ranks_table(ranking: Ranking, count: int, columns: dict[str, list[str]]) ->
 
 
 def note_if_short(selector: str, prefix: Prefix) -> None:
-    """Say so, and why, where a selector chose fewer frames than it might."""
+    """Note if a selector returns fewer frames than the budget, and why."""
     if len(prefix) < prefix.budget:
         because = f": {prefix.why}" if prefix.why else ""
-        note(f"{selector} gives {len(prefix)} frames for a budget of {prefix.budget}{because}")
+        note(f"{selector} returns {len(prefix)} frames for a budget of {prefix.budget}{because}")
 
 
 def print_prefix(prefix: Prefix) -> None:
-    """The frames of one budget, in time order."""
+    """Print the times of a budget's frames, in order."""
     times = " ".join(clock(float(s)) for s in prefix.seconds)
     short = f" (all {len(prefix)} candidates of this short video)" if prefix.complete else ""
     out.print(f"[bold]K={prefix.budget}[/]{short}  {times}", soft_wrap=True)

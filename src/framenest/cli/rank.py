@@ -21,7 +21,7 @@ from framenest.cli.option_groups import (
     ScorerChoice,
     VideoOptions,
 )
-from framenest.cli.option_types import Budgets, check_writable
+from framenest.cli.option_types import Budgets, InputFile, Url, check_writable
 from framenest.cli.options import argument, option
 from framenest.cli.printing import print_facts, print_prefix, print_ranks
 from framenest.cli.ranking_server import RankingServer
@@ -57,12 +57,11 @@ def rank(
         metavar="FILE",
     ),
     budgets: Budgets = options.budgets("Also print the frames of this budget; may be repeated, or 8,16,32."),
-    questions: str | None = option("File with one question per line, or a JSON list.", metavar="FILE"),
-    server: str | None = option(
+    questions: InputFile | None = option("File with one question per line, or a JSON list."),
+    server: Url | None = option(
         "Rank on a running `framenest serve`, such as http://127.0.0.1:8600, with its scorer. It must serve "
         "the video's folder (--videos). $FRAMENEST_TOKEN is its token. [default: $FRAMENEST_SERVER]",
         envvar="FRAMENEST_SERVER",
-        metavar="URL",
     ),
     no_question: bool = option("Rank by change, observability, coverage and diversity alone."),
     choices: tuple[str, ...] = CHOICES,
@@ -70,10 +69,8 @@ def rank(
     video_options: VideoOptions,
     features: KeptFeatures,
     scorer: ScorerChoice,
-    manifest: str | None = option(
-        "Many videos: text, CSV, JSON, JSON lines or Parquet with columns `video` and `question`.",
-        metavar="FILE",
-        panel=ManyVideos.panel,
+    manifest: InputFile | None = option(
+        "CSV, JSON, JSON lines, Parquet or text with columns `video` and `question`.", panel=ManyVideos.panel
     ),
     many: ManyVideos,
     config: MECConfig,

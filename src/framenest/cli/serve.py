@@ -14,6 +14,7 @@ from platformdirs import user_data_path
 
 from framenest.cli import options
 from framenest.cli.option_groups import Common, FeatureLimit, ScorerChoice, TranscriptOptions
+from framenest.cli.option_types import Folder, Name, Url
 from framenest.cli.options import argument, option, settings_as_options
 from framenest.cli.terminal import err
 from framenest.errors import MissingExtra
@@ -70,12 +71,11 @@ class AnswerSource:
     """The model that answers questions."""
 
     panel: ClassVar = "Answers"
-    answer_url: str | None = option(
+    answer_url: Url | None = option(
         "OpenAI-compatible server that answers questions, such as http://localhost:8000/v1. Its API key is "
-        "read from $OPENAI_API_KEY.",
-        metavar="URL",
+        "read from $OPENAI_API_KEY."
     )
-    answer_model: str | None = option("Model to ask there.", metavar="NAME")
+    answer_model: Name | None = option("Model to ask there.")
 
 
 def _settings(
@@ -96,14 +96,10 @@ def _settings(
 def serve(
     *,
     address: ListenAddress,
-    videos: tuple[str, ...] = option(
-        "Folder whose videos clients may use; may be repeated. [default: uploads only]",
-        metavar="DIR",
-        multiple=True,
+    videos: tuple[Folder, ...] = option(
+        "Folder whose videos clients may use; may be repeated. [default: uploads only]", multiple=True
     ),
-    data: str | None = option(
-        "Folder for uploads, rankings and jobs. [default: the user's data folder]", metavar="DIR"
-    ),
+    data: Folder | None = option("Folder for uploads, rankings and jobs. [default: the user's data folder]"),
     scorer: ScorerChoice,
     features: FeatureLimit,
     access: Access,

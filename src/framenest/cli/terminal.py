@@ -1,8 +1,7 @@
-"""How the commands print: lines, tables and grids to stdout; notes and errors to stderr."""
+"""How the commands print: results to stdout, notes and errors to stderr."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -18,14 +17,14 @@ from rich.table import Table
 from framenest.errors import CacheWarning, ScorerWarning
 from framenest.text import harmless, harmless_json
 
-TOLD = (CacheWarning, ScorerWarning)
+NOTED = (CacheWarning, ScorerWarning)
 
 
 class SafeConsole(Console):
-    """Texts from files, videos and servers reach the terminal without control characters."""
+    """A console that escapes control characters, which files, videos and servers may contain."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Every segment, whoever asked for it."""
+        """Escape the text of every segment."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
@@ -34,60 +33,58 @@ out = SafeConsole(highlight=False)
 err = SafeConsole(stderr=True, highlight=False)
 
 
-def print_json(text: str) -> None:
-    """JSON text on stdout, as it is but for control characters, which become escapes."""
-    out.file.write(harmless_json(text))
-
-
-def say(text: str) -> None:
-    """A line on stdout, as it is."""
-    out.print(text, soft_wrap=True, markup=False)
-
-
-def say_labelled(*labels_and_texts: str) -> None:
-    """A line on stdout of labels, dimmed, each followed by its text."""
-    labels, texts = labels_and_texts[::2], labels_and_texts[1::2]
-    pairs = zip(labels, texts, strict=True)
-    out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
-
-
-def confirm(*labels_and_texts: str) -> None:
-    """A line on stdout, as say_labelled, on what was done and where it is; none with --quiet."""
-    if not quiet():
-        say_labelled(*labels_and_texts)
-
-
 class _Level:
-    """How much the commands say beside their results: -1 nothing, 0 notes, 1 details too."""
+    """How much is printed besides results: -1 nothing, 0 notes, 1 details too."""
 
     value = 0
 
 
 def set_level(value: int) -> None:
-    """How much is said from now on, as --quiet and -v ask for."""
+    """Set how much is printed from now on: -1 for --quiet, 1 for --verbose."""
     _Level.value = value
 
 
 def quiet() -> bool:
-    """Whether results are all that is to be printed."""
+    """Whether to print results only."""
     return _Level.value < 0
 
 
+def print_json(text: str) -> None:
+    """Print JSON, with control characters escaped."""
+    out.file.write(harmless_json(text))
+
+
+def say(text: str) -> None:
+    """Print a line without markup."""
+    out.print(text, soft_wrap=True, markup=False)
+
+
+def say_labelled(*labels_and_texts: str) -> None:
+    """Print a line of dim labels, each followed by its text."""
+    pairs = zip(labels_and_texts[::2], labels_and_texts[1::2], strict=True)
+    out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
+
+
+def confirm(*labels_and_texts: str) -> None:
+    """Print what was done as `say_labelled` does; nothing with --quiet."""
+    if not quiet():
+        say_labelled(*labels_and_texts)
+
+
 def detail(text: str) -> None:
-    """A remark on stderr, with -v."""
+    """Print a note to stderr with --verbose only."""
     if _Level.value > 0:
         note(text)
 
 
 def note(text: str) -> None:
-    """A remark on stderr; none with --quiet."""
-    if quiet():
-        return
-    err.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
+    """Print a note to stderr; nothing with --quiet."""
+    if not quiet():
+        err.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
 
 
 def fail(text: str) -> None:
-    """An error on stderr."""
+    """Print an error to stderr."""
     err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
 
@@ -98,9 +95,9 @@ def table(
     gap: int = 1,
     title: str | None = None,
 ) -> Table:
-    """An empty table. Columns hold numbers, set to the right, except those in `left`.
+    """Return an empty table. Columns are right-aligned except those in `left`.
 
-    Where the terminal is narrow, those in `wrap` give way, so that no number is cut off.
+    On a narrow terminal the columns in `wrap` are wrapped, so that no number is cut off.
     """
     made = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0)
@@ -116,7 +113,7 @@ def table(
 
 
 def facts_grid() -> Table:
-    """An empty grid of names and facts."""
+    """Return an empty grid of names and facts."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", justify="right")
     grid.add_column(overflow="fold")
@@ -124,23 +121,22 @@ def facts_grid() -> Table:
 
 
 def short_path(path: str) -> str:
-    """A path relative to the working directory, if it lies below."""
-    here = f"{Path.cwd()}{os.sep}"
-    return path.removeprefix(here)
+    """A path relative to the working directory if it is below it."""
+    return str(Path(path).relative_to(Path.cwd())) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print warnings of the cache and of scorers as notes of one line."""
+    """Print warnings of the cache and of scorers as notes, other warnings with --verbose only."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if issubclass(category, TOLD):
+        if issubclass(category, NOTED):
             note(str(message))
         else:
             detail(f"{category.__name__}: {' '.join(str(message).split())}")
 
     with warnings.catch_warnings():
-        for category in TOLD:
+        for category in NOTED:
             warnings.simplefilter("always", category)
         warnings.showwarning = show
         yield
