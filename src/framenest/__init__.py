@@ -2,6 +2,6 @@
 
 import lazy_loader
 
-# __init__.pyi says which names there are. To import them all takes longer than a short command works.
+# __init__.pyi lists the names. Each is imported on first use, since importing all of them is slow.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = "0.1.0"

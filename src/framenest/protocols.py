@@ -93,11 +93,11 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class MatchStrength:
-    """How surely a video shows what a question asks about, as far as a scorer can tell in absolute terms.
+    """How strongly a video matches a question, as far as the scorer can tell in absolute terms.
 
     Attributes:
-        value: in [0, 1]; larger for surer. Comparable between videos for one scorer, not between scorers.
-        verdict: "strong", "weak", or "none" where nothing clearly matches.
+        value: in [0, 1], higher for a stronger match. Comparable between videos, not between scorers.
+        verdict: "strong", "weak", or "none" if nothing clearly matches.
     """
 
     value: Annotated[float, Meta(ge=0, le=1)]
@@ -105,7 +105,7 @@ class MatchStrength:
 
     @classmethod
     def of(cls, value: float, *, strong: float, none: float) -> MatchStrength:
-        """From a value and the levels from which it is strong and below which it is none.
+        """Make one from a value: strong from the level `strong` on, none below the level `none`.
 
         >>> MatchStrength.of(0.4, strong=0.7, none=0.3).verdict
         'weak'

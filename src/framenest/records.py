@@ -138,8 +138,8 @@ SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".
 def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
     """Each row as a dict; of a folder, the rows of its tables in the order of their names.
 
-    A line of text, or a bare JSON string, is the value of the column `only`. Raises OSError where reading
-    fails and ValueError where parsing does.
+    A line of text, or a bare JSON string, is the value of the column `only`. Raises OSError if reading
+    fails and ValueError if parsing does.
     """
     if file.is_dir():
         parts = sorted(part for part in file.iterdir() if part.suffix in SUFFIXES)

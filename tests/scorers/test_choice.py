@@ -184,7 +184,7 @@ def test_a_checkpoint_where_there_is_only_one_is_refused(cache, wanted):
 
 
 def test_a_table_needs_its_file(cache):
-    with pytest.raises(ScorerError, match="needs its file: table:FILE"):
+    with pytest.raises(ScorerError, match="needs a file: table:FILE"):
         scorers.load_scorer("table", DirectoryStore(cache))
 
 

@@ -116,7 +116,7 @@ def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_number
     ask(0)
     mapped = [store.get(entry.key) for entry in store.entries("features")]
     ask(1)
-    with pytest.warns(EvictedFeatures, match=r"of features unused for longest were removed .* 1\.8 MiB"):
+    with pytest.warns(EvictedFeatures, match=r"least recently used features were evicted .* 1\.8 MiB"):
         ask(2)
     monkeypatch.setenv(FEATURES_VARIABLE, "20MB")
     encoded.clear()

@@ -103,30 +103,30 @@ def evict(
 
 
 LIMIT = 20 * 2**30
-"""Bytes of all features in a directory, unless told otherwise; and no more than FREE_SHARE."""
+"""Default limit for all features in a directory, in bytes; FREE_SHARE may lower it."""
 FREE_SHARE = 0.5
-"""Of what would be free on the disk without them."""
+"""Share of the space that would be free without features."""
 STEPS = 64
-"""One process lists the directory again after it has written this part of the limit."""
+"""A process lists the directory again after writing this share of the limit."""
 
 
 class EvictedFeatures(CacheWarning):
-    """Features of other videos were removed to make room."""
+    """Features of other videos were evicted to make room."""
 
 
 class FeaturesLimit:
-    """Bounds the features in a cache directory; at an address, or in a store of one's own, there is no limit.
+    """Limits the features in a cache directory. At a URL, or in your own store, there is no limit.
 
-    The limit is $FRAMENEST_FEATURES_LIMIT as it was when this was made, or 20 GiB and no more than half of
-    what would be free on the disk without features. What some process has in use stays.
+    The limit is $FRAMENEST_FEATURES_LIMIT at the time this is made, or 20 GiB and at most half of the space
+    that would be free without features. Entries in use stay.
 
     Args:
         store: where features are kept.
-        since: seconds since the epoch; nothing that was used after it is evicted. None: whatever is not in
-            use may go.
+        since: seconds since the epoch; entries used after it stay. None: any entry that is not in use may
+            go.
 
     Raises:
-        ConfigError: the variable holds no size.
+        ConfigError: the variable is not a size.
 
     >>> FeaturesLimit(DirectoryStore("cache")).refusal(2**40)
     'all features may take 20.00 GiB in the cache (--features-limit sets more)'
@@ -139,7 +139,7 @@ class FeaturesLimit:
         self._unseen = self._step = 0
 
     def refusal(self, size: int) -> str | None:
-        """Why features of so many bytes cannot be kept, even if all others went; None where they can."""
+        """Why features of this many bytes cannot be kept, even after evicting all others; None if they can."""
         if self._store is None:
             return None
         most, free = LIMIT if self._given is None else self._given, _free(self._store.root)
@@ -151,7 +151,7 @@ class FeaturesLimit:
         return None
 
     def written(self, size: int) -> None:
-        """Note that so many bytes were written; from time to time, evict what is above the limit."""
+        """Count bytes that were written; from time to time, evict what exceeds the limit."""
         self._unseen += size
         if self._store is None or self._unseen < self._step:
             return
@@ -166,17 +166,17 @@ class FeaturesLimit:
         done = evict(self._store, old, max_bytes=most - (taken - sum(entry.size for entry in old)))
         left = taken - done.freed
         if done.freed:
-            text = f"{size_text(done.freed)} of features unused for longest were removed from the cache"
+            text = f"{size_text(done.freed)} of the least recently used features were evicted from the cache"
             text += f": all together may take {size_text(most)} (--features-limit)"
             warnings.warn(text, EvictedFeatures, stacklevel=2)
         if self.since is not None and left > most:
-            text = f"features of this run alone take {size_text(left)} in the cache, where all together may "
-            text += f"take {size_text(most)} (--features-limit sets more)"
+            text = f"the features of this run alone take {size_text(left)} in the cache; all features "
+            text += f"together may take {size_text(most)} (--features-limit sets more)"
             warnings.warn(text, UnwritableCache, stacklevel=2)
 
 
 def _free(folder: Path) -> float:
-    """Bytes that are free where the folder is, or will be."""
+    """Free bytes on the disk of a folder, which need not exist yet."""
     there = next((path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()), folder)
     try:
         return shutil.disk_usage(there).free

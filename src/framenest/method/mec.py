@@ -35,7 +35,7 @@ class MEC:
         config: the settings; by default the paper's.
         scorer: a name ("auto" is the best one whose weights are on this machine), a Scorer, or None for
             rankings without a question.
-        preset: a config by name (PRESETS): "residual" shows no event twice before it has shown the others.
+        preset: a config by name (PRESETS): "residual" shows each event once before it shows one twice.
         store, progress, keep_features, scoring: as for `Session`.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
         settings: any setting of MECConfig and ScorerConfig by name, which is also the name of its option on
@@ -101,9 +101,9 @@ class MEC:
         Args:
             video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
             question: None ranks without a question.
-            options: the answers to choose from; they are scored with the question if `relevance_text` is
+            options: the possible answers; they are scored with the question if `relevance_text` is
                 "question+options".
-            look_for: descriptions to score beside the question: a frame that shows one of them is relevant.
+            look_for: descriptions to score with the question; a frame that shows any of them is relevant.
             fps: frames per second, for a folder of images or an array of frames.
 
         Returns:
@@ -325,7 +325,7 @@ class _Question:
     ) -> _Question:
         described = LookFor.of(look_for)
         if question is None and described is not None:
-            raise ConfigError("descriptions are looked for beside a question; give a question, too")
+            raise ConfigError("look_for needs a question; give a question, too")
         text = question
         if question is not None and config.relevance_text == "question+options":
             text = with_options(question, options)
@@ -420,7 +420,7 @@ def rank(
     fps: float | None = None,
     **settings: Any,
 ) -> Prefix:
-    """The k frames of a video to look at for a question, in one call.
+    """Choose the k frames of a video that answer a question, in one call.
 
     Args:
         video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.

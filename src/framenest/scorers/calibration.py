@@ -1,4 +1,4 @@
-"""Calibration: raw scores become a relevance in [0, 1] that says how sure it is that a frame matches.
+"""Calibration: raw scores become a relevance in [0, 1].
 
 The paper's weights were set for matching probabilities, which lie near 0 or near 1. Other scores are mapped
 so that few frames of a video come out high and the rest low.

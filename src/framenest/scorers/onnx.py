@@ -108,7 +108,7 @@ def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding
         path: the model file.
         extra: the extra to name if onnxruntime is not installed.
         threads: all cores by default.
-        yielding: idle threads sleep instead of spinning, for models that run beside decoders.
+        yielding: idle threads sleep instead of spinning, for models that run alongside decoders.
     """
     try:
         import onnxruntime

@@ -26,13 +26,13 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 _SURE = {"phrase": 1.0, "name": 0.8, "number": 0.6, "word": 0.25}
-"""How much each kind says: a plain word is read on many a screen that has nothing to do with the question."""
+"""How much each kind counts: plain words are on many screens that have nothing to do with the question."""
 
 
-_LEAST = 75.0  # per cent of similarity from which a likeness counts
+_LEAST = 75.0  # percent of similarity from which on a likeness counts
 
 
-# Words of questions rather than of screens.
+# Words that questions have and screens do not.
 _COMMON = frozenset(
     (resources.files("framenest.scorers") / "labels" / "common.txt").read_text(encoding="utf-8").split()
 )
@@ -64,7 +64,7 @@ def items(question: str) -> list[Phrase]:
 
 
 def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
-    """(n, items) how well each text has each item, in [0, 1]; numbers must be there exactly."""
+    """(n, items) how well each text contains each item, in [0, 1]; numbers must match exactly."""
     try:
         from rapidfuzz import fuzz
     except ImportError as error:
@@ -85,7 +85,7 @@ def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float
 
 
 def heard(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
-    """(n, items) 1 where a text has an item, in whatever form of the word, else 0.
+    """(n, items) 1 if a text contains an item, in any form of the word, else 0.
 
     >>> heard(items("When was the Tanaka kiln fired?"), ["Firing took Tanaka a day."]).tolist()
     [[1.0, 0.0, 1.0]]
@@ -106,7 +106,7 @@ def heard(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]
 
 
 def _stem(word: str) -> str:
-    """A word without its ending: fires, fired, firing and fire are one."""
+    """A word without its ending: fires, fired, firing and fire are the same."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)
@@ -122,8 +122,8 @@ def matching(
 ) -> NDArray[np.float32]:
     """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
 
-    rare: the share of the texts `everywhere` that do not have the item, so that a channel's name in the
-    corner of every frame tells nothing. like: `likeness` for text off a screen, `heard` for a transcript.
+    rare: the share of the texts `everywhere` that do not contain the item, so that a channel's name in the
+    corner of every frame counts nothing. like: `likeness` for text on screen, `heard` for a transcript.
     """
     if not wanted or not len(texts):
         return np.zeros(len(texts), dtype=np.float32)
@@ -137,14 +137,14 @@ def _certain(ratio: float) -> float:
     return max(0.0, (ratio - _LEAST) / (100 - _LEAST))
 
 
-MAX_TOKENS = 256  # tokens of a sentence that are read
+MAX_TOKENS = 256  # tokens read of a sentence
 
 
 class SentenceEncoder:
-    """A sentence → a unit vector (384,); sentences that mean the same lie close together.
+    """Encodes a sentence as a unit vector (384,); sentences with the same meaning are close together.
 
     Args:
-        store: where the model files lie (`framenest models fetch tags`).
+        store: the store with the model files (`framenest models fetch tags`).
 
     Raises:
         ScorerError: a model file is missing or damaged.
@@ -166,7 +166,7 @@ class SentenceEncoder:
         return vector
 
     def many(self, sentences: Sequence[str]) -> NDArray[np.float32]:
-        """(n, 384); sentences of the same length are run together, so that none needs padding."""
+        """(n, 384); sentences of the same length run together, so that none needs padding."""
         tokens = [self._tokenizer.encode(sentence).ids for sentence in sentences]
         vectors = np.zeros((len(tokens), 384), dtype=np.float32)
         for length in sorted({len(ids) for ids in tokens}):

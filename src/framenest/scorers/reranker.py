@@ -1,7 +1,7 @@
 """The scorer `qwen3-vl-reranker`: reads question and frame together, pair by pair.
 
-It has no features to keep but the images themselves, so it suits a second pass over the best candidates of a
-cheap scorer (`rerank`) better than a whole video.
+Its only features are the images themselves, so it suits a second pass over the best candidates of a cheap
+scorer (`rerank`) better than a whole video.
 """
 
 from __future__ import annotations

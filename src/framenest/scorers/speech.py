@@ -1,4 +1,4 @@
-"""Speech as a cue: passages of a transcript that match a question."""
+"""The transcript as a cue: passages that match a question."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from framenest.scorers.question_text import SentenceEncoder, heard, items, match
 from framenest.transcript import REACH, Line, Transcript
 
 LONGEST = 6.0
-"""Seconds of lines that are joined to a passage; longer ones dilute what they say."""
+"""Seconds of a passage; longer ones dilute what they say."""
 STRIDE = 1.5
-"""Seconds between the beginnings of two passages that overlap."""
+"""Seconds between the starts of two overlapping passages."""
 PAUSE = 2.0
 """Seconds of silence that end a passage."""
 WORDS = 0.2
-"""What names, numbers and rare words of the question add to the similarity of sentences."""
+"""How much names, numbers and rare words of the question add to the similarity."""
 CENTRE, WIDTH = 0.47, 0.05
-"""Score of a passage at which the cue is one half, and how fast it rises there: sentences that answer a
-question lie at 0.6, others on the same subject at 0.4, others below 0.3."""
-FEW = 95.0  # per cent of a transcript that lie below one half, where more would be above it
-CLEAR = 0.08  # the best passage is at least so far above one half, if it is over the centre
+"""Score of a passage at which the cue is one half, and how fast it rises there. Sentences that answer a
+question score 0.6, others on the same subject 0.4, all others below 0.3."""
+FEW = 95.0  # percent of the passages that stay below one half, even if more would exceed it
+CLEAR = 0.08  # the best passage is at least this far above one half, if it exceeds the centre
 
 
 class Passage(NamedTuple):
-    """Lines that are said together: seconds from the first frame, the words, and ς, their score in [0, 1]."""
+    """Lines said together: seconds from the first frame, the words, and ς, their score in [0, 1]."""
 
     start: float
     end: float
@@ -40,7 +40,7 @@ class Passage(NamedTuple):
 
 
 def passages(lines: Sequence[Line]) -> list[Passage]:
-    """Lines that take some seconds together; a long line is a passage by itself. Passages overlap.
+    """Join lines to overlapping passages of a few seconds; a long line is a passage by itself.
 
     >>> lines = [Line(0.0, 3.0, "Now we"), Line(3.0, 5.0, "fire it."), Line(60.0, 70.0, "It has cooled.")]
     >>> [passage.text for passage in passages(lines)]
@@ -61,12 +61,12 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
 
 
 class Speech:
-    """What is said in a video, ready for questions. Encoded once, then kept in the store.
+    """The transcript of a video, encoded for questions. It is encoded once and cached.
 
     Args:
-        transcript: with lines.
-        encoder: of sentences.
-        store: where vectors are kept.
+        transcript: has lines.
+        encoder: encodes sentences.
+        store: caches the vectors.
     """
 
     def __init__(self, transcript: Transcript, encoder: SentenceEncoder, store: Store) -> None:
@@ -85,10 +85,10 @@ class Speech:
         return int(self._vectors.nbytes)
 
     def scores(self, question: str) -> NDArray[np.float32]:
-        """(p,) ς of each passage in [0, 1]: how surely it answers the question.
+        """(p,) ς of each passage in [0, 1]: how likely it answers the question.
 
-        The cosine between sentences plus what names, numbers and rare words add, mapped so that only what
-        truly is about the question is high, and of that only the best few.
+        The cosine between the sentences, plus what names, numbers and rare words add, mapped so that only
+        passages about the question are high, and of those only the best few.
         """
         raw = (self._vectors @ self._encoder(question)).astype(np.float64)
         raw += WORDS * matching(items(question), self._texts, self._texts, heard)
@@ -98,13 +98,13 @@ class Speech:
     def cue(
         self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False
     ) -> NDArray[np.float32]:
-        """(n,) ς of the best passage that is on at each time, 0 where nothing is said.
+        """(n,) ς of the best passage at each time, 0 if nothing is said.
 
         Args:
             seconds: (n,) times of frames, ascending.
             question: what was asked.
-            every_passage: where no frame lies in a passage, the nearest one has half of it: what is said
-                between two probes must not be missed.
+            every_passage: if no frame lies in a passage, the nearest frame gets half of its ς, so that
+                nothing said between two probes is missed.
         """
         cue = np.zeros(len(seconds), dtype=np.float32)
         for passage, score in zip(self.passages, self.scores(question).tolist(), strict=True):
@@ -120,7 +120,7 @@ class Speech:
         return cue
 
     def best(self, question: str, count: int) -> list[Passage]:
-        """The passages that answer a question best, the best first; none of them overlaps a better one."""
+        """The passages that answer a question best, best first, without those that overlap a better one."""
         scores = self.scores(question)
         found: list[Passage] = []
         for place in np.argsort(-scores, kind="stable").tolist():

@@ -1,4 +1,4 @@
-"""TableScorer: one's own scores instead of a model."""
+"""TableScorer: your own scores instead of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from framenest.protocols import Encoded, Progress
 from framenest.text import seconds_of
 
 LITTLE = 0.5
-"""The part of a video below which a table says how little it covers."""
+"""A table that covers less than this share of a video gives a warning."""
 
 
 class PartialTable(ScorerWarning):
@@ -31,16 +31,15 @@ class PartialTable(ScorerWarning):
 class TableScorer:
     """Relevance from a table.
 
-    Between two rows, by frames as by seconds, scores are interpolated linearly; before the first row and
-    after the last one, that row's score holds. A table that covers less than half of a video, from its first
-    row to its last, says so in a warning.
+    Between two rows, scores are interpolated linearly. Before the first row and after the last one, that
+    row's score holds. A table whose rows span less than half of a video gives a warning.
 
     Args:
         table: {frame number: score}, or {second: score} with by="seconds"; scores in [0, 1].
         by: "frames" or "seconds".
 
     Raises:
-        ScorerError: The table is empty, or a score lies outside [0, 1].
+        ScorerError: The table is empty, or a score is outside [0, 1].
 
     Example:
         >>> TableScorer({0: 0.0, 120: 0.9, 480: 0.4}).version[:6]
@@ -52,7 +51,7 @@ class TableScorer:
 
     def __init__(self, table: Mapping[int, float] | Mapping[float, float], *, by: str = "frames") -> None:
         if by not in ("frames", "seconds"):
-            raise ScorerError(f"a table of scores goes by 'frames' or 'seconds', not {by!r}")
+            raise ScorerError(f"a table of scores has 'frames' or 'seconds' as keys, not {by!r}")
         if not table:
             raise ScorerError("the table of scores is empty")
         keys = sorted(table)
@@ -62,7 +61,7 @@ class TableScorer:
         wrong = ~((self._scores >= 0) & (self._scores <= 1))
         if wrong.any():
             where = int(np.flatnonzero(wrong)[0])
-            raise ScorerError(f"scores must lie in [0, 1]; {keys[where]} has {self._scores[where]}")
+            raise ScorerError(f"scores must be in [0, 1]; {keys[where]} has {self._scores[where]}")
         self.version = f"{by} {digest('linear', keys, self._scores.tolist())[:8]}"
 
     @classmethod
@@ -71,7 +70,7 @@ class TableScorer:
     ) -> TableScorer:
         """`table:FILE`: the scores in a file."""
         if not checkpoint:
-            raise ScorerError("a table of scores needs its file: table:FILE")
+            raise ScorerError("a table of scores needs a file: table:FILE")
         return cls.read(checkpoint)
 
     @classmethod
@@ -101,7 +100,7 @@ class TableScorer:
         return np.clip(found, 0, 1).astype(np.float32)  # interpolation may miss 0 or 1 by a rounding error
 
     def tell_reach(self, video: VideoInfo) -> None:
-        """Warn where the rows span less than half of the video."""
+        """Warn if the rows span less than half of the video."""
         first, last = self._keys[0], self._keys[-1]
         if self._by == "frames":
             covered = (min(last, video.num_frames - 1) - max(first, 0) + 1) / video.num_frames
@@ -112,13 +111,13 @@ class TableScorer:
         if covered < LITTLE:
             text = (
                 f"{video.path}: the table of scores covers {rows}, {max(covered, 0):.0%} of the video; "
-                "the score of its first row holds for all before, that of its last row for all after"
+                "the score of the first row holds before it, that of the last row after it"
             )
             warnings.warn(text, PartialTable, stacklevel=2)
 
 
 def _parse(data: Any) -> tuple[str, dict[Any, float]]:
-    """What a table goes by, and its scores, from rows or from a JSON object."""
+    """ "frames" or "seconds", and the scores, from rows or a JSON object."""
     if isinstance(data, list):
         by, column = ("seconds", "seconds") if data and "frame" not in data[0] else ("frames", "frame")
         pairs = [(row[column], row["score"]) for row in data]

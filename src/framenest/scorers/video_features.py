@@ -161,7 +161,7 @@ class VideoFeatures:
         return relevance
 
     def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
-        """How surely anything in the video matches; None if the scorer cannot tell."""
+        """How strongly anything in the video matches; None if the scorer cannot tell."""
         measure = getattr(self.scorer, "match_strength", None)
         if question is None or measure is None:
             return None
@@ -175,7 +175,7 @@ class VideoFeatures:
         try:
             for piece in self._pieces(frames, stage, passing):
                 pieces.append(piece)
-        except BaseException:  # Ctrl-C, a cancelled job, a video that breaks off
+        except BaseException:  # Ctrl-C, a cancelled job, a truncated video
             done = sum(len(piece.frames) for piece in pieces)
             if done and self._kept.add(Features.gather([self._nothing(), *pieces])):
                 finish_writes()
@@ -255,7 +255,7 @@ class VideoFeatures:
 
 @contextmanager
 def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
-    """Read batches in a thread, from now on, at most AHEAD before they are asked for.
+    """Read batches in a thread, at most AHEAD of the consumer.
 
     >>> from framenest.video.stills import ArrayDecoder
     >>> with read_ahead(ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5).read(range(9))) as decoded:
