@@ -139,7 +139,7 @@ class FeaturesLimit:
         self._unseen = self._step = 0
 
     def refusal(self, size: int) -> str | None:
-        """Why features of this many bytes cannot be kept, even after evicting all others; None if they can."""
+        """Why features of this size cannot be kept, even after evicting all others; None if they can."""
         if self._store is None:
             return None
         most, free = LIMIT if self._given is None else self._given, _free(self._store.root)
