@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import framenest
-from framenest.cache.directory import DirectoryStore, local_directory
+from framenest.cache.directory import local_directory
 from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
 from framenest.errors import FramenestError, StoreError
@@ -48,15 +48,13 @@ class SelectionCache:
         scoring: ScorerConfig | None = None,
         keep_features: bool | None = None,
     ) -> None:
-        self.store = store or DirectoryStore()
-        self._local = local_directory(self.store)
         self.made = 0
-        self._wanted = scorer
-        self._progress = progress
-        self._scoring = scoring or ScorerConfig()
-        self._keep_features = keep_features
-        self._sessions: dict[str, Session] = {}
-        self._loaded: Any = scorer
+        self._wanted, self._scoring = scorer, scoring or ScorerConfig()
+        self._session = Session(
+            scorer, store=store, progress=progress, scoring=self._scoring, keep_features=keep_features
+        )
+        self._local = local_directory(self._session.store)
+        self._video = ""
 
     @cached_property
     def scorer(self) -> str | None:
@@ -96,24 +94,14 @@ class SelectionCache:
         return made
 
     def session(self, video: str) -> Session:
-        """The session of this video; the previous video's is evicted."""
-        if video not in self._sessions:
-            self._sessions = {
-                video: Session(
-                    self._loaded,
-                    store=self.store,
-                    progress=self._progress,
-                    scoring=self._scoring,
-                    keep_features=self._keep_features,
-                )
-            }
-        return self._sessions[video]
+        """The session, without what it held of another video."""
+        if video != self._video:
+            self._session.forget()
+            self._video = video
+        return self._session
 
     def _select(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
-        session = self.session(video)
-        if needs_scorer(selector):
-            self._loaded = session.scorer  # load it once for all videos
-        made = load_selector(selector, session)
+        made = load_selector(selector, self.session(video))
         if isinstance(made, MecSelector):
             return made.rank(video, text)
         return made.select(video, text, budgets)
@@ -122,15 +110,11 @@ class SelectionCache:
         name, _, settings = selector.partition(":")
         how: Any = mec_config(settings).to_json() if name == "mec" else selector
         scorer = self.scorer if needs_scorer(selector) else None
-        content = [
-            self._local.fingerprint(str(file)) for file in (video, *self._transcript_files(video, scorer))
-        ]
+        # A transcript inside the video is part of its content; one in a file is not.
+        files = transcript_files(video, self._scoring.subtitles or NONE) if scorer else []
+        content = [self._local.fingerprint(str(file)) for file in (video, *files)]
         key = digest(RANKING_FORMAT, framenest.__version__, content, text, name, how, scorer)
         return self._local.root / "selections" / key[:2] / f"{key}.json"
-
-    def _transcript_files(self, video: str, scorer: str | None) -> list[Path]:
-        """The files that a transcript may come from; a track inside the video is part of its content."""
-        return transcript_files(video, self._scoring.subtitles or NONE) if scorer else []
 
     def _read(self, file: Path, video: str, text: str) -> Ranking | Selection | None:
         """The result in a file; None if it is damaged, or belongs to another video or question."""
