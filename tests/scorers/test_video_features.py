@@ -157,7 +157,7 @@ def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_pat
     first, second, third = (indexed(video, run) for video in videos)
     assert (first.status, second.status) == ("done", "done")
     assert not any(store.has(entry.key) for entry in long_ago)
-    assert any("unused for longest" in text for text in (*first.notes, *second.notes))
+    assert any("least recently used" in text for text in (*first.notes, *second.notes))
     assert (third.status, third.stops) == ("failed", True)
     assert "features of this run alone take" in third.text
     assert "--features-limit" in third.text
