@@ -4,8 +4,8 @@
     python benchmarks/gpu_machine.py --before OTHER_CHECKOUT      another one too, in the same run
 
 Weights are random. The video is one minute of drifting soft noise at 1080p, ten times over. Every number
-comes from its own process, with warm file caches and bytecode; each checkout runs with its own `src` on
-PYTHONPATH.
+comes from its own process, with warm file caches and bytecode; each checkout runs its own copy of this script
+with its own `src` on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -62,9 +62,11 @@ def child_load(scorer: str, cache: str) -> dict[str, Any]:
     """Loading a scorer, imports included."""
     from framenest.cache.directory import DirectoryStore
     from framenest.config import ScorerConfig
-    from framenest.scorers import load_scorer
+    from framenest.scorers import load_scorer, wait_until_loaded
 
-    spent, _ = timed(lambda: load_scorer(scorer, DirectoryStore(cache), ScorerConfig(device="cuda")))
+    spent, _ = timed(
+        lambda: wait_until_loaded(load_scorer(scorer, DirectoryStore(cache), ScorerConfig(device="cuda")))
+    )
     heavy = ("transformers", "sklearn", "torch.distributed.tensor", "torch._dynamo", "sympy")
     return {"load": spent, "imported": [name for name in heavy if name in sys.modules]}
 
@@ -75,11 +77,14 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
 
     from framenest import MEC
     from framenest.method.discovery import zoom
+    from framenest.scorers import wait_until_loaded
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
-    result: dict[str, Any] = {"load": timed(lambda: mec.scorer)[0], "questions": []}
+    result: dict[str, Any] = {"load": timed(lambda: wait_until_loaded(mec.scorer))[0], "questions": []}
+    seen_so_far: list[Any] = []
     for question in QUESTIONS:
         wall, ranking = timed(lambda question=question: mec.rank(video, question))
+        seen_so_far.append(ranking.pool.frames)
         told = ranking.stats.to_json()
         result["questions"].append(
             {"wall": wall, "decoded": told["decoded"], "candidates": told["candidates"], **told["seconds"]}
@@ -93,8 +98,9 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     for count in (20, 100):
         anchors = np.sort(rng.choice(np.arange(2, len(index.frames) - 2), count, replace=False))
         frames = zoom(index.frames, anchors.tolist(), 2)
-        frames = np.setdiff1d(frames, np.concatenate([part.frames for part in cache_._parts]))
+        frames = np.setdiff1d(frames, np.concatenate(seen_so_far))
         frames = np.sort(rng.choice(frames, count, replace=False))
+        seen_so_far.append(frames)
         before = session.timing.seconds
 
         def further(frames: Any = frames, count: int = count) -> None:
@@ -121,9 +127,11 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
 def child_index(model: str, video: str, cache: str) -> dict[str, Any]:
     """Indexing with features, and decoding alone and encoding alone of the same frames."""
     from framenest import MEC, FrameBatch, ImageSpec
+    from framenest.scorers import wait_until_loaded
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
     scorer = mec.scorer
+    wait_until_loaded(scorer)
     bare: Any = MEC(scorer=None, store=Path(cache) / "bare")
     without, index = timed(lambda: bare.index(video))
     decoder = mec.session.open(video)
@@ -180,10 +188,11 @@ class Tree:
 
         self.work, self.model, self.duals = work, model, duals
         self.work.mkdir()
+        self._script = root / "benchmarks" / Path(__file__).name
         self._environment = environment(root) | {"PYTHONWARNINGS": "ignore"}
 
     def child(self, name: str, *arguments: object) -> dict[str, Any]:
-        command = [sys.executable, __file__, "--child", name, *map(str, arguments)]
+        command = [sys.executable, str(self._script), "--child", name, *map(str, arguments)]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         if done.returncode:
             return {"failed": done.stderr.strip().splitlines()[-1:]}
