@@ -74,8 +74,9 @@ def plan(
     rows: list[Row] = []
     for selector in selectors:
         row: Row = {"Selector": selector, "Questions": 0, "Answers": 0, "Frames sent": 0, "Tokens": 0}
+        served = served_budgets(selector, budgets)
         for question in questions:
-            header, served = headers[question.video], served_budgets(selector, budgets)
+            header = headers[question.video]
             left = [k for k in served if not results.has(run, question.id, selector, k)]
             if header is None or not left:
                 continue

@@ -76,7 +76,9 @@ class ManifestReader:
     def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
         """The frames of a manifest at a budget; one thread selects at a time."""
         with self._lock:
-            kept = self._kept.setdefault(manifest.scorer, SelectionCache(manifest.scorer))
+            if manifest.scorer not in self._kept:
+                self._kept[manifest.scorer] = SelectionCache(manifest.scorer)
+            kept = self._kept[manifest.scorer]
             before = kept.made
             prefix = kept.prefix(manifest.video, manifest.text, manifest.selector, budget)
             self.counts["made" if kept.made > before else "found"] += 1
