@@ -78,7 +78,10 @@ def lines(text):
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_the_output_and_the_file_are_those_of_a_local_run(capsys, server, offered, scores, tmp_path, asked):
+def test_the_output_and_the_file_are_those_of_a_local_run(
+    capsys, server, offered, scores, tmp_path, asked, monkeypatch
+):
+    monkeypatch.setattr("framenest.cli.terminal.out._width", 1000)  # the seconds stay on their line
     here, there = tmp_path / "here.json", tmp_path / "there.json"
     own = [] if asked == "no question" else ["--scorer", scores]
     local = run(capsys, "rank", offered / "clip.mp4", *ASKED[asked], *own, "-o", here)

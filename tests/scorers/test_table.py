@@ -57,7 +57,7 @@ def test_interpolated_scores_stay_between_their_rows(first, gap, before, after):
 def test_a_table_that_covers_less_than_half_says_so_once(frames, rows, by, covers):
     mec = MEC(scorer=TableScorer(dict.fromkeys(rows, 0.5), by=by), base_probes=8, extra_probes=0)
     clip = ArrayDecoder(frames, fps=10)
-    with pytest.warns(PartialTable, match=f"the table of scores covers {covers}; the score of its") as told:
+    with pytest.warns(PartialTable, match=f"the table of scores covers {covers}; the score") as told:
         mec.rank(clip, "Where?", look_for=["A cup"])
     assert len(told) == 1
     mec.rank(clip, "And when?")  # a second warning would be an error

@@ -194,11 +194,13 @@ def through_environment(variable: str) -> Callable[..., Any]:
     def changed(value: object) -> Iterator[None]:
         before = os.environ.get(variable)
         os.environ[variable] = str(value)
-        yield
-        if before is None:
-            del os.environ[variable]
-        else:
-            os.environ[variable] = before
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = before
 
     def callback(context: click.Context, _parameter: Any, value: Any) -> Any:
         if value is not None:
