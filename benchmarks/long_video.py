@@ -84,7 +84,7 @@ def moved(
         with_both = [
             (began + start, began + min(end, length))
             for began, length in places[str(question.video)]
-            for start, end in question.intervals
+            for start, end in question.intervals_in(open_video(question.video))
         ]
         intervals = tuple(sorted(with_both))
         asked.append(GroundedQuestion("joined", question.question, intervals, duration=duration))

@@ -46,7 +46,7 @@ def pairs_of(video: str, questions: list[GroundedQuestion], clips: set[str], ses
             for question in mine:
                 shares = [
                     (min(end, start + WINDOW) - max(begin, start)) / (end - begin)
-                    for begin, end in question.intervals
+                    for begin, end in question.intervals_in(decoder)
                 ]
                 if max(shares) > 0.9 or max(shares) <= 0:
                     found.append((f"{video} {start:g}", max(shares) > 0.9, probes.take(inside), question))

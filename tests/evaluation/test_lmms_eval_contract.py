@@ -206,6 +206,9 @@ def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monk
     assert again == message  # the same question is the same manifest
     (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
     assert VideoManifest.read(other["content"][0]["url"]).text == "What is last? One Two Three Four"
+    by_selector = "question+options,mec=question"
+    (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, query=by_selector))
+    assert VideoManifest.read(other["content"][0]["url"]).text == "What is last?"
 
 
 def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):

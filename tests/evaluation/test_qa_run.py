@@ -402,8 +402,8 @@ def test_a_model_that_may_think_is_streamed(place, thinking, streams):
     assert record["choice"] == "B"
 
 
-def test_relevance_may_be_scored_with_the_options(place, monkeypatch):
-    """Another text is another run: WFS-SB with the options, as released, beside MEC with the question."""
+def test_each_selector_may_score_a_text_of_its_own(place, monkeypatch):
+    """In one run: WFS-SB with the choices, as released, and MEC with the question alone."""
     asked, select = set(), SelectionCache._select
 
     def noted(cache, video, text, selector, budgets):
@@ -411,19 +411,21 @@ def test_relevance_may_be_scored_with_the_options(place, monkeypatch):
         return select(cache, video, text, selector, budgets)
 
     monkeypatch.setattr(SelectionCache, "_select", noted)
+    more = ("--query", "wfs-sb=question+options", "--selectors", "mec,mec:no-zoom,wfs-sb", "--limit", "1")
     with ScriptedServer("A") as server:
-        assert run(*arguments(server, "--selectors", "mec", "--limit", "1")) == 0
-        more = ("--query", "question+options", "--selectors", "wfs-sb", "--limit", "1")
         assert run(*arguments(server, *more)) == 0
     question = "Which number is shown 0 seconds in?"
-    assert asked == {("mec", question), ("wfs-sb", f"{question} One. Two. Three. Four.")}
-    runs = QaResults("results.jsonl").runs.values()
-    assert [settings["query"] for settings in runs] == ["question", "question+options"]
+    with_options = f"{question} One. Two. Three. Four."
+    assert asked == {("mec", question), ("mec:no-zoom", question), ("wfs-sb", with_options)}
+    (settings,) = QaResults("results.jsonl").runs.values()
+    assert settings["query"] == "question,wfs-sb=question+options"
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (("--query", "options"), "query = 'options'; it must be one of question, question+options"),
+        (("--query", "wfs=question"), "there is no selector 'wfs'"),
         (("--selectors", "best"), "there is no selector 'best'"),
         (("--selectors", "mec:fast"), "there is no preset 'fast'"),
         (("--budgets", "0"), "must be 1 or more"),

@@ -34,10 +34,10 @@ from framenest.cli.option_types import (
 )
 from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, note, out, say, table
-from framenest.config import RelevanceText, ScorerConfig
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.benchmarks import READERS as BENCHMARKS
-from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, load_benchmark
+from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, QueryText, load_benchmark
 from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, NoStore, Part, load_questions
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
 from framenest.evaluation.qa_results import TABLES, QaResults, Row, ScoredAnswers, cell, main_table, markdown
@@ -262,7 +262,13 @@ def qa(
         panel=FRAMES_PANEL,
     ),
     scorer: Name | None = option("A scorer from `framenest models`.", panel=FRAMES_PANEL),
-    query: RelevanceText = option("Text to score frames against.", default="question", panel=FRAMES_PANEL),
+    query: str = option(
+        "Text to score frames against: question or question+options; per selector as in "
+        "wfs-sb=question+options.",
+        metavar="[SELECTOR=]TEXT,…",
+        default="question",
+        panel=FRAMES_PANEL,
+    ),
     scoring: ScorerConfig,
     common: Common,
 ) -> None:
@@ -287,6 +293,7 @@ def qa(
         left = [k for k in budgets if k not in served_budgets(selector, budgets)]
         if left:
             note(f"{selector} ranks fewer frames; not asked at {', '.join(map(str, left))}")
+    text = QueryText(query)
     questions = benchmark.questions()
     if not questions:
         note("there are fewer videos than parts, and none in this part")
@@ -310,7 +317,7 @@ def qa(
             answer_tokens=client.max_tokens,
             temperature=model.temperature,
             scorer=selections.scorer,
-            query=query,
+            query=str(text),
             style=model.style,
             subtitles=subtitles is not None,
             annotations=Path(benchmark.annotations).absolute().name,

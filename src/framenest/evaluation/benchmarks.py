@@ -9,15 +9,48 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from framenest.config import RelevanceText
 from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.lmm.prompt import DIRECTLY
 from framenest.method.mec import with_options
 from framenest.records import read_rows
-from framenest.selectors import FILE
+from framenest.selectors import FILE, check_selector
 from framenest.video.source import VIDEO_SUFFIXES
+
+
+class QueryText:
+    """What selectors score relevance for: `question` or `question+options`, with exceptions by selector.
+
+    The paper uses the same question text for all; WFS-SB's released code also scores the options:
+
+    >>> text = QueryText("wfs-sb=question+options")
+    >>> str(text), text.kind("wfs-sb"), text.kind("mec:no-zoom")
+    ('question,wfs-sb=question+options', 'question+options', 'question')
+    """
+
+    def __init__(self, text: str) -> None:
+        """From comma-separated KIND and SELECTOR=KIND; `mec` also applies to `mec:SETTINGS`."""
+        known = get_args(RelevanceText)
+        self._kinds = {"": "question"}  # "" is the default
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            selector, _, kind = part.rpartition("=")
+            if kind not in known:
+                raise ConfigError(
+                    f"query = {part!r}; it must be one of {', '.join(known)}, or SELECTOR=… with one of them"
+                )
+            if selector:
+                check_selector(selector)
+            self._kinds[selector] = kind
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={kind}" if name else kind for name, kind in sorted(self._kinds.items()))
+
+    def kind(self, selector: str) -> str:
+        """The kind of text for a selector."""
+        own = self._kinds
+        return own.get(selector) or own.get(selector.partition(":")[0]) or own[""]
 
 
 class MediaFolder:
@@ -91,9 +124,9 @@ class BenchmarkQuestion:
         """Question, options and the paper's instruction."""
         return f"{self.asked}\n{DIRECTLY}"
 
-    def query(self, text: RelevanceText, selector: str) -> str:
+    def query(self, text: QueryText, selector: str) -> str:
         """What a selector scores relevance for. A file of frame lists is looked up by the question alone."""
-        if text == "question" or selector.startswith(FILE):
+        if text.kind(selector) == "question" or selector.startswith(FILE):
             return self.question
         return with_options(self.question, self.options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,6 +90,8 @@ class GroundedQuestion:
         video: A path or a URL.
         question: What is asked.
         intervals: (start, end) in seconds from the first frame.
+        moments: Frame numbers, for benchmarks without intervals; each counts as the second before and after
+            it, once the video's timeline is known.
         duration: Seconds, for a bare timeline; `video` is then only a name.
 
     Example:
@@ -99,6 +102,7 @@ class GroundedQuestion:
     video: str
     question: str
     intervals: Intervals
+    moments: tuple[int, ...] = ()
     duration: float | None = None
 
     @property
@@ -116,33 +120,42 @@ class GroundedQuestion:
         key = f"{self.video}\n{self.question}" if self.duration is None else self.video
         return "report" if _hash(key) % 2 else "tune"
 
+    def intervals_in(self, video: Decoder) -> Intervals:
+        """All intervals, including those around `moments`, by the frame times of the open video."""
+        if any(moment >= video.info.num_frames for moment in self.moments):
+            raise ConfigError(
+                f"{self.video}: {self.question!r} refers to frame {max(self.moments)}, but this video has "
+                f"{video.info.num_frames} frames; is it the file that was annotated?"
+            )
+        return self.intervals + tuple(_around(video.seconds[moment]) for moment in sorted(self.moments))
+
 
 def load_questions(
-    path: str | Path, *, kind: str = "framenest", videos: str | Path | None = None, part: Part = "all"
+    path: str | Path, *, kind: str | None = None, videos: str | Path | None = None, part: Part = "all"
 ) -> list[GroundedQuestion]:
     """Read a question set.
 
     Args:
         path: JSON, JSON lines, CSV or Parquet.
-        kind: The file's format: "framenest", with rows {"video", "question", "intervals": [[start, end], …]}
-            in seconds; "m2m" (Molmo-2 Moments); or "timeline", which needs no videos.
+        kind: The file's format, one of READERS. The default is "framenest", with rows {"video", "question",
+            "intervals": [[start, end], …]} in seconds.
         videos: The folder of the videos; by default that of the file.
         part: "tune" or "report" for a fixed half of the questions, chosen by the names in the file.
 
     Returns:
-        The questions, with the paths of their videos.
+        The questions that have intervals or moments, with the paths of their videos.
 
     Raises:
         StoreError: The file cannot be read.
         ConfigError: It is not a question set of this kind.
 
     Example:
-        >>> row = {"video_id": "kiln", "question": "What is fired?", "start": "00:00:06.500", "end": 8}
-        >>> _ = Path("test.json").write_text(json.dumps([row]))
-        >>> load_questions("test.json", kind="m2m", videos="videos")[0].intervals
-        ((6.5, 8.0),)
+        >>> row = {"video_path": "kiln.mp4", "question": "What is fired?", "position": [175], "fps": 25}
+        >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
+        >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
+        ((6.0, 8.0),)
     """
-    file = Path(path)
+    file, kind = Path(path), kind or "framenest"
     if kind not in READERS:
         raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(READERS)}")
     folder = Path(videos) if videos is not None else file.parent
@@ -175,8 +188,45 @@ def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
     return GroundedQuestion(str(video), str(question), pairs)
 
 
+def _around(moment: float) -> tuple[float, float]:
+    """The second before and the second after a moment."""
+    return max(0.0, float(moment) - 1), float(moment) + 1
+
+
 def _framenest(row: Row) -> list[GroundedQuestion]:
     return [_question(row["video"], row["question"], row["intervals"])]
+
+
+def _longvideobench(row: Row) -> list[GroundedQuestion]:
+    """`position` holds frame numbers. The frame rate is `fps` if the row has it, otherwise the video's."""
+    frames = tuple(int(frame) for frame in row["position"])
+    if not frames:
+        return []
+    if "fps" not in row:
+        return [GroundedQuestion(str(row["video_path"]), str(row["question"]), (), frames)]
+    around = tuple(_around(frame / float(row["fps"])) for frame in sorted(frames))
+    return [GroundedQuestion(str(row["video_path"]), str(row["question"]), around)]
+
+
+def _lvbench(row: Row) -> list[GroundedQuestion]:
+    """One row per video; each entry of `qa` has a `time_reference` "mm:ss-mm:ss"."""
+    video = row.get("video_path") or f"{row['key']}.mp4"
+    return [
+        _question(video, entry["question"], [entry["time_reference"].split("-")])
+        for entry in row.get("qa", [row])
+        if entry["time_reference"]
+    ]
+
+
+def _nextgqa(row: Row) -> list[GroundedQuestion]:
+    """`location` is [[start, end], …], as JSON in a CSV file."""
+    where = row["location"]
+    intervals = json.loads(where) if isinstance(where, str) else where
+    return [_question(f"{row['video_id']}.mp4", row["question"], intervals)]
+
+
+def _qvhighlights(row: Row) -> list[GroundedQuestion]:
+    return [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"])]
 
 
 def _m2m(row: Row) -> list[GroundedQuestion]:
@@ -208,6 +258,10 @@ def _timeline(row: Row) -> list[GroundedQuestion]:
 
 READERS: dict[str, Callable[[Row], list[GroundedQuestion]]] = {
     "framenest": _framenest,
+    "longvideobench": _longvideobench,
+    "lvbench": _lvbench,
+    "nextgqa": _nextgqa,
+    "qvhighlights": _qvhighlights,
     "m2m": _m2m,
     "timeline": _timeline,
 }

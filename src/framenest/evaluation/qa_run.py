@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass, field
 
 import av
 
-from framenest.config import RelevanceText
 from framenest.errors import BudgetError, ConfigError, FramenestError, IndexMismatch, ModelError, VideoError
-from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, chosen_letter
+from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, QueryText, chosen_letter
 from framenest.evaluation.qa_results import QaResults, Record, Row
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.images import ImageLimits
@@ -34,8 +33,8 @@ class QaSettings:
 
     dataset: the benchmark. annotations: the name of its file, which tells MLVU's dev set from its test set.
     model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name and revision;
-    None if no selector needs one. query: what relevance is scored for. style, pairing, limits, tell_times: as
-    for `messages`. subtitles: whether they are sent.
+    None if no selector needs one. query: as `QueryText` reads it. style, pairing, limits, tell_times: as for
+    `messages`. subtitles: whether they are sent.
     """
 
     dataset: str
@@ -44,7 +43,7 @@ class QaSettings:
     answer_tokens: int | None = None
     temperature: float | None = None
     scorer: str | None = None
-    query: RelevanceText = "question"
+    query: str = "question"
     style: str = "openai"
     pairing: Pairing = "pairs"
     limits: ImageLimits = field(default_factory=ImageLimits)
@@ -201,7 +200,7 @@ class QaRun:
         try:
             video = str(self._videos.find(question.video))
             began, made = time.perf_counter(), self._kept.made
-            text = question.query(self.settings.query, selector)
+            text = question.query(QueryText(self.settings.query), selector)
             chosen = self._kept.result(video, text, selector, budgets)
             stats = chosen.stats if isinstance(chosen, Selection) else chosen.stats.to_json()
             record["selection"] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -248,22 +248,23 @@ def collect(
             session.forget()  # making a timeline again is faster than keeping hundreds
         previous = asked.video
         video = session.open(asked.source)
+        entry = replace(asked, intervals=asked.intervals_in(video), moments=())
         for seed in range(seeds):
             if noisy is not None:
-                noisy.learn(asked.intervals, seed)
+                noisy.learn(entry.intervals, seed)
             for name, selector in selectors.items():
                 began = time.perf_counter()
-                selection = selector.select(video, asked.question, budgets)
+                selection = selector.select(video, entry.question, budgets)
                 spent = time.perf_counter() - began
                 seen_by = scorer if needs_scorer(specs[name]) else None  # then its frames are decoded already
-                outcomes[name].append(_judge(selection, asked, video, session, seen_by, spent))
+                outcomes[name].append(_judge(selection, entry, video, session, seen_by, spent))
     progress("questions", len(questions), len(questions))
     return outcomes
 
 
 def _judge(
     selection: Selection,
-    asked: GroundedQuestion,
+    entry: GroundedQuestion,
     video: Decoder,
     session: Session,
     scorer: Scorer | None,
@@ -271,16 +272,16 @@ def _judge(
 ) -> RecallOutcome:
     """All measures of one selection; those of appearance are None for a timeline."""
     outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
-    if asked.duration is None:
+    if entry.duration is None:
         chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
         seen = session.features(video, scorer, THUMBNAIL).get(chosen, "selected frames")
         looks = cues.encode(seen.thumbnails).astype(np.float64)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)
-        nearest = most_similar(looks[np.isin(seen.frames, prefix.frames)]) if asked.duration is None else None
+        nearest = most_similar(looks[np.isin(seen.frames, prefix.frames)]) if entry.duration is None else None
         outcome.by_budget[budget] = {
-            "hit": float(hit(prefix.seconds, asked.intervals)),
-            "covered": covered(prefix.seconds, asked.intervals),
+            "hit": float(hit(prefix.seconds, entry.intervals)),
+            "covered": covered(prefix.seconds, entry.intervals),
             "largest_gap": largest_gap(prefix.seconds, selection.video.duration),
             "redundancy": None if nearest is None else float(nearest.mean()),
             "near_duplicates": None if nearest is None else near_duplicates(nearest),
@@ -290,5 +291,5 @@ def _judge(
     *_, largest = selection.prefixes.values()
     if largest.ranks is not None:
         outcome.ranked = True
-        outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], asked.intervals)
+        outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
     return outcome

@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.config import RelevanceText
 from framenest.errors import ConfigError, MissingExtra
-from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.benchmarks import READERS, QueryText
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, manifest_reader
 from framenest.lmm.times import Pairing, marker
 from framenest.selectors import check_selector
@@ -30,7 +29,6 @@ SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 DURATIONS = ("short", "medium", "long")
 _ALLOWED = {
     "benchmark": tuple(READERS),
-    "query": get_args(RelevanceText),
     "pairing": ("pairs", "auto", "duplicate"),
     "frames_as": ("video", "frames", "images"),
 }
@@ -44,7 +42,7 @@ class TaskSettings:
         benchmark: whose rows the task has.
         selector: "mec", "mec:no-zoom", "aks", …, or "native".
         scorer: by name.
-        query: what relevance is scored for.
+        query: the text that relevance is scored for, also by selector ("question,wfs-sb=question+options").
         pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
             only within two seconds with "auto", never with "duplicate".
         frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
@@ -55,7 +53,7 @@ class TaskSettings:
     benchmark: str
     selector: str = "mec"
     scorer: str = "auto"
-    query: RelevanceText = "question"
+    query: str = "question"
     pairing: Pairing = "pairs"
     frames_as: str = "video"
     frames: int = 0
@@ -82,6 +80,7 @@ class TaskSettings:
         for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        QueryText(self.query)
         try:
             object.__setattr__(self, "frames", int(self.frames))
         except ValueError as error:
@@ -102,7 +101,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
     (video,) = getattr(importlib.import_module(module), name)(doc)
     manifest = VideoManifest(
         video=str(video),
-        text=question.query(settings.query, settings.selector),
+        text=question.query(QueryText(settings.query), settings.selector),
         selector=settings.selector,
         scorer=settings.scorer,
         pairing=settings.pairing,
