@@ -17,28 +17,27 @@ BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_targe
 """Names of the argument K among lmms-eval's models."""
 METRICS: dict[str, dict[str, tuple[str, float]]] = {
     "videomme": {
-        "overall": ("videomme_perception_score", 1),
-        **{part: (f"videomme_{part}", 1) for part in DURATIONS},
+        "Overall": ("videomme_perception_score", 1),
+        **{part.capitalize(): (f"videomme_{part}", 1) for part in DURATIONS},
     },
     "videomme-v2": {
-        "nonlinear": ("videomme_v2_overall_score", 1),
-        "micro": ("videomme_v2_overall_acc", 1),
+        "Non-Lin.": ("videomme_v2_overall_score", 1),
+        "Micro Acc.": ("videomme_v2_overall_acc", 1),
     },
-    "longvideobench": {"overall": ("lvb_acc", 100)},
-    "mlvu": {"macro": ("mlvu_percetion_score", 1)},  # lmms-eval's spelling
+    "longvideobench": {"LVB": ("lvb_acc", 100)},
+    "mlvu": {"MLVU": ("mlvu_percetion_score", 1)},  # lmms-eval's spelling
 }
-"""Our scores by benchmark: lmms-eval's name, and the factor that makes it percent."""
+"""Columns of the main table by benchmark: lmms-eval's name, and the factor that makes it percent."""
 
 
 @dataclass(frozen=True)
 class ResultFileScores:
-    """One task of a result file: scores in percent, named as in `SCORES`."""
+    """One task of a result file: scores in percent, by column of the main table."""
 
     model: str
     thinking: bool
     selector: str
     budget: int
-    dataset: str
     scores: Mapping[str, float]
 
 
@@ -79,13 +78,13 @@ def _read_scores(file: Path) -> Iterator[ResultFileScores]:
         if dataset not in READERS or budget is None:
             continue
         plain = {name.partition(",")[0]: value for name, value in numbers.items()}
-        part = next((part for part in DURATIONS if f"_videomme_{part}" in f"_{task}"), None)
+        part = next((part.capitalize() for part in DURATIONS if f"_videomme_{part}" in f"_{task}"), None)
         found = {
-            (part if part and score == "overall" else score): factor * plain[metric]
-            for score, (metric, factor) in METRICS[dataset].items()
+            (part if part and column == "Overall" else column): factor * plain[metric]
+            for column, (metric, factor) in METRICS[dataset].items()
             if isinstance(plain.get(metric), (int, float))
         }
-        yield ResultFileScores(model, thinking, settings.get("selector", "mec"), budget, dataset, found)
+        yield ResultFileScores(model, thinking, settings.get("selector", "mec"), budget, found)
 
 
 def _settings(kwargs: Any) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from lmms_eval_results import ResultFileScores, read_result_files
 
 from framenest.evaluation.benchmarks import MAIN_TABLE
 from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
-from framenest.evaluation.recall import REGIMES, plotting
+from framenest.evaluation.recall import REGIMES
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduce.md"
@@ -67,19 +67,17 @@ class Own:
         self, column: str, selector: str, budget: int, model: str = NINE, thinking: bool = False
     ) -> float | None:
         """In percent; of several ways of running that fit, the first that has it."""
-        dataset, name = MAIN_TABLE[column]
         hows = [
             how
             for how, settings in self.scored.settings.items()
             if model in settings["model"] and bool(settings["thinking"]) == thinking
         ]
-        found = [self.scored.scores(how, selector, budget, dataset).get(name) for how in hows]
+        found = [self.scored.score(how, selector, budget, column) for how in hows]
         found += [
-            other.scores.get(name)
+            other.scores.get(column)
             for other in self.elsewhere
             if model in other.model
-            and (other.thinking, other.selector, other.budget, other.dataset)
-            == (thinking, selector, budget, dataset)
+            and (other.thinking, other.selector, other.budget) == (thinking, selector, budget)
         ]
         return next((number for number in found if number is not None), None)
 
@@ -261,8 +259,10 @@ def tradeoff(own: Own) -> dict[str, list[tuple[str, float, float]]]:
 
 def draw(points: dict[str, list[tuple[str, float, float]]], path: str) -> None:
     """Accuracy over latency: filled markers are one's own, hollow stars the paper's means."""
-    pyplot = plotting()
-    figure, axes = pyplot.subplots(figsize=(6, 4.2), layout="constrained")
+    from matplotlib.figure import Figure  # only --figure needs it
+
+    figure = Figure(figsize=(6, 4.2), layout="constrained")
+    axes = figure.subplots()
     for number, (name, own) in enumerate(points.items()):
         colour = f"C{number}"
         line = [point for point in own if point[0] not in ("paper", "mean")]
@@ -277,7 +277,6 @@ def draw(points: dict[str, list[tuple[str, float, float]]], path: str) -> None:
     axes.set_title("filled: yours (star: mean of six budgets); hollow stars: the paper's means", fontsize=9)
     axes.legend()
     figure.savefig(path, dpi=160)
-    pyplot.close(figure)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -23,8 +23,6 @@ FILES = {
     "export": ("export", "no.json", "-k", "4", "-o", "{}.json"),
     "export --style aks": ("export", "no.json", "-k", "4", "--style", "aks", "-o", "{}.json"),
     "evaluate recall --json": (*RECALL, "--json", "{}.json"),
-    "evaluate recall --csv": (*RECALL, "--csv", "{}.csv"),
-    "evaluate recall --plot": (*RECALL, "--plot", "{}.svg"),
     "evaluate ablations": ("evaluate", "ablations", "no.json", "--scorer", "tags", "--json", "{}.json"),
     "evaluate qa": (*QA, "--selectors", "uniform", "--results", "{}.jsonl"),
     "evaluate table": ("evaluate", "table", "no.jsonl", "--json", "{}.json"),
@@ -122,5 +120,5 @@ def test_a_file_system_that_refuses_is_asked(tmp_path, monkeypatch):
 
 
 def test_a_plot_of_another_kind_is_refused_before_the_work(capsys):
-    code, _, err = run(capsys, *RECALL, "--plot", "recall.txt")
-    assert (code, err) == (2, "error: recall.txt: a plot is a .png, .svg or .pdf file\n")
+    code, _, err = run(capsys, "report", "no.json", "--figure", "figure.txt")
+    assert (code, err) == (2, "error: figure.txt: a plot is a .png, .svg or .pdf file\n")

@@ -29,7 +29,7 @@ ROW = {
 def fresh(monkeypatch):
     monkeypatch.setattr(atexit, "register", lambda _: None)  # no report at the tests' exit
     hook.manifest_reader.cache_clear()
-    for name in ("SELECTOR", "SCORER", "ON_ERROR", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
+    for name in ("SELECTOR", "SCORER", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
         monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
 
 
@@ -80,13 +80,12 @@ def test_lmms_eval_finds_the_hook():
 def test_without_qwen_vl_utils_nothing_happens(monkeypatch):
     monkeypatch.setitem(sys.modules, "qwen_vl_utils", None)
     assert hook.register() == []
-    assert not hook.is_hooked()
+    assert not hook.hook_readers()
 
 
 def test_every_reader_is_hooked_once(fake_vision_process):
     assert hook.register() == []
     hooked = dict(fake_vision_process.VIDEO_READER_BACKENDS)
-    assert hook.is_hooked()
     hook.register()
     assert hooked == fake_vision_process.VIDEO_READER_BACKENDS
     assert list(hooked) == ["decord", "torchvision"]
@@ -101,7 +100,7 @@ def test_ordinary_videos_pass_untouched(fake_vision_process):
         fake_vision_process.fetch_video({"video": "broken.mp4", "nframes": 8})
 
 
-def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip, scores):
+def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip, scores, capsys):
     hook.register()
     path = str(VideoManifest(str(clip), "What is last?", "mec", scores).write())
     frames, metadata, rate = fake_vision_process.fetch_video({"video": path, "nframes": 8})
@@ -118,6 +117,9 @@ def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip
     more, _, _ = fake_vision_process.fetch_video({"video": path, "max_frames": 16, "total_pixels": 10**6})
     assert set(numbers) < {number_in(frame.transpose(1, 2, 0)) for frame in more}
     assert (manifest_reader().counts["made"], manifest_reader().counts["found"]) == (1, 1)
+    manifest_reader().report()
+    told = "framenest: frames for 2 requests: 1 newly selected, 1 from kept selections\n"
+    assert capsys.readouterr().err == told
 
 
 def test_a_kept_ranking_serves_the_video_where_it_is_now(fake_vision_process, tmp_path, scores):
@@ -176,20 +178,6 @@ def test_a_model_that_names_no_budget(fake_vision_process, clip, scores):
     path = str(VideoManifest(str(clip), "What?", "mec", scores).write())
     with pytest.raises(SystemExit, match="set the model's frame argument: max_num_frames=K"):
         fake_vision_process.fetch_video({"video": path, "fps": 2.0})
-
-
-def test_uniform_frames_only_where_asked_for_and_counted(fake_vision_process, clip, capsys):
-    hook.register()
-    path = str(VideoManifest(str(clip), "What?", "mec", "none-such", on_error="uniform").write())
-    frames, _, _ = fake_vision_process.fetch_video({"video": path, "nframes": 3})
-    assert [number_in(frame.transpose(1, 2, 0)) for frame in frames] == [0, 150, 299]
-    assert manifest_reader().counts["uniform"] == 1
-    assert "uniform frames instead of mec" in capsys.readouterr().err
-    manifest_reader().report()
-    assert capsys.readouterr().err == (
-        "framenest: frames for 1 requests: 0 newly selected, 0 from kept selections; "
-        "1 REPLACED BY UNIFORM FRAMES\n"
-    )
 
 
 def task_kwargs(monkeypatch, clip, **settings):
@@ -286,9 +274,8 @@ def test_models_without_messages_are_refused():
 def test_the_yaml_comes_before_the_environment(monkeypatch):
     monkeypatch.setenv("FRAMENEST_SELECTOR", "bolt")
     monkeypatch.setenv("FRAMENEST_SCORER", "tags")
-    monkeypatch.setenv("FRAMENEST_ON_ERROR", "uniform")
     plain = TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}})
-    assert (plain.selector, plain.scorer, plain.on_error) == ("bolt", "tags", "uniform")
+    assert (plain.selector, plain.scorer) == ("bolt", "tags")
     fixed = TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "selector": "aks"}})
     assert fixed.selector == "aks"
     monkeypatch.setenv("FRAMENEST_FRAMES_AS", "images")
@@ -297,7 +284,7 @@ def test_the_yaml_comes_before_the_environment(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"benchmark": "x"}, {"selecter": "mec"}, {"on_error": "skip"}, {"selector": "best"}]
+    "wrong", [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"}]
 )
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigError):

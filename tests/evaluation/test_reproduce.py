@@ -140,8 +140,8 @@ def test_what_is_read_of_a_result_file(script, tmp_path):
     }
     lmms_eval_file(tmp_path / "1_results.json", 64, part | {"mmmu_val": ({}, {"acc,none": 1.0})})
     (found,) = read_result_files(tmp_path)
-    assert (found.selector, found.budget, found.dataset, found.thinking) == ("wfs-sb", 64, "videomme", False)
-    assert found.scores == {"long": 44.0}
+    assert (found.selector, found.budget, found.thinking) == ("wfs-sb", 64, False)
+    assert found.scores == {"Long": 44.0}
     (tmp_path / "2_results.json").write_text("[]")
     with pytest.raises(ConfigError, match="not a result file of lmms-eval"):
         read_result_files(tmp_path / "2_results.json")

@@ -21,7 +21,7 @@ import pytest
 import toy_benchmarks
 
 from framenest.cli import main
-from framenest.evaluation.benchmarks import READERS, SCORES
+from framenest.evaluation.benchmarks import MAIN_TABLE, READERS
 from framenest.evaluation.lmms_eval import hook, tasks
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, TASKS, task_name
 from framenest.models import CATALOGUE
@@ -144,7 +144,7 @@ class PretendedLmmsEval:
             name = benchmark.replace("-", "_")
             setattr(fake, name, lambda doc, folder=folder: [str(self._video(doc, folder))])
         monkeypatch.setitem(sys.modules, "pretended_tasks", fake)
-        monkeypatch.setattr(tasks, "is_hooked", lambda: True)
+        monkeypatch.setattr(tasks, "hook_readers", lambda: True)
         self.known = {task_name(t, s): (t, s) for t in TASKS for s in SELECTORS}
 
     def _video(self, doc, folder):
@@ -167,11 +167,10 @@ class PretendedLmmsEval:
                 (message,) = tasks.messages(row, kwargs)
                 self._check(message["content"][0], budget, selector)
                 marks.append((question := READERS[task.benchmark](row), question.answer == "A"))
-            scores = SCORES[task.benchmark](marks)
             results[name] = {
-                f"{metric},none": scores[ours] / factor
-                for ours, (metric, factor) in self.metrics[task.benchmark].items()
-                if scores.get(ours) is not None
+                f"{metric},none": score / factor
+                for column, (metric, factor) in self.metrics[task.benchmark].items()
+                if (score := MAIN_TABLE[column][1](marks)) is not None
             }
             configs[name] = {"lmms_eval_specific_kwargs": {"default": kwargs}}
         folder = self._place / given["--output_path"]

@@ -44,19 +44,6 @@ def test_other_questions_settings_and_scores_are_other_selections(clip, table, t
     assert changed.made == 1
 
 
-@pytest.mark.parametrize("selector", ["mec", "aks"])
-def test_a_selection_in_the_place_of_another_is_made_anew(clip, table, cache, selector):
-    kept = SelectionCache(table)
-    first = kept.prefix(str(clip), "What is last?", selector, 4)
-    (right,) = (cache / "selections").rglob("*.json")
-    kept.prefix(str(clip), "What is first?", selector, 4)
-    (other,) = {*(cache / "selections").rglob("*.json")} - {right}
-    right.write_bytes(other.read_bytes())
-    again = SelectionCache(table)
-    assert (again.prefix(str(clip), "What is last?", selector, 4).frames == first.frames).all()
-    assert again.made == 1
-
-
 def test_other_weights_under_the_same_name_are_another_scorer(tmp_path):
     (tmp_path / "mine").mkdir()
     made = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +30,6 @@ from framenest.cli.option_types import (
     Name,
     OutputFile,
     Parsed,
-    PlotFile,
     SelectorNames,
 )
 from framenest.cli.options import argument, option
@@ -42,10 +41,10 @@ from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, Quer
 from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, NoStore, Part, load_questions
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
 from framenest.evaluation.qa_results import TABLES, QaResults, Row, ScoredAnswers, cell, main_table, markdown
-from framenest.evaluation.qa_run import QaPlan, QaRun, QaSettings
+from framenest.evaluation.qa_run import QaRun, QaSettings
+from framenest.evaluation.qa_run import plan as plan_run
 from framenest.evaluation.recall import ablations as run_ablations
 from framenest.evaluation.recall import evaluate as measure_recall
-from framenest.evaluation.recall import plot, plotting, write_csv
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.progress import Bars
 from framenest.selectors import check_selector, needs_scorer, served_budgets
@@ -88,11 +87,8 @@ def recall(
         default="mec,uniform,top-k,aks,wfs-sb",
     ),
     budgets: Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
-    budget_weights: str | None = option("π: weight of each budget. [default: equal]", metavar="8=2,16=1"),
     seeds: Count = option("Seeds of noisy-truth's noise to average over.", default=1),
     json_file: OutputFile | None = JSON_FILE,
-    csv_file: OutputFile | None = option("Write one row per selector and budget.", "--csv"),
-    plot_file: PlotFile | None = option("Plot recall over budgets and seconds (.png, .svg, .pdf).", "--plot"),
     question_set: QuestionSet,
     scoring: ScorerConfig,
     common: Common,
@@ -106,34 +102,13 @@ def recall(
       --json recall.json
     framenest evaluate recall qa.json --scorer noisy-truth:2
     """
-    if plot_file is not None:
-        plotting()  # fails early without matplotlib
-    weights = _weights(budget_weights, budgets)
     entries = question_set.load(questions)
     with common.bars() as bars:
         session = question_set.session(scoring, common, bars)
-        measured = measure_recall(
-            entries, selectors, budgets, session, weights=weights, seeds=seeds, progress=bars
-        )
+        measured = measure_recall(entries, selectors, budgets, session, seeds=seeds, progress=bars)
     result = {"scorer": question_set.scorer, "part": question_set.part, **measured}
     _print_recall(result)
     _write_json(json_file, result)
-    if csv_file is not None:
-        write_csv(result, csv_file)
-    if plot_file is not None:
-        plot(result, plot_file)
-
-
-def _weights(text: str | None, budgets: list[int]) -> dict[int, float] | None:
-    if text is None:
-        return None
-    try:
-        given = {int(k): float(w) for k, w in (part.split("=") for part in text.split(","))}
-    except ValueError as error:
-        raise ConfigError(f"budget weights look like 8=2,16=1, not {text!r}") from error
-    if set(given) - set(budgets) or min(given.values()) < 0 or sum(given.values()) <= 0:
-        raise ConfigError(f"budget weights must be 0 or more, for budgets of {budgets}, not {text!r}")
-    return dict.fromkeys(budgets, 0.0) | given
 
 
 def _print_recall(result: dict[str, Any]) -> None:
@@ -247,7 +222,7 @@ class Benchmark:
     def folders(self, questions: list[BenchmarkQuestion]) -> tuple[MediaFolder, MediaFolder | None]:
         """Find the videos and subtitles; note what is missing."""
         named, videos = {q.video for q in questions}, MediaFolder(self.videos)
-        missing = videos.missing(q.video for q in questions)
+        missing = sorted(name for name in named if not videos.has(name))
         if len(missing) == len(named):
             videos.find(missing[0])  # raises
         if missing:
@@ -255,7 +230,7 @@ class Benchmark:
         if self.send_subtitles is None:
             return videos, None
         subtitles = MediaFolder(self.send_subtitles, SUBTITLE_SUFFIXES)
-        without = {q.video for q in questions if subtitles.missing([q.subtitles])}
+        without = {q.video for q in questions if not subtitles.has(q.subtitles)}
         if without:
             note(f"{len(without)} of {len(named)} videos have no subtitles in {self.send_subtitles}")
         return videos, subtitles
@@ -318,7 +293,7 @@ def qa(
         left = [k for k in budgets if k not in served_budgets(selector, budgets)]
         if left:
             note(f"{selector} ranks fewer frames; not asked at {', '.join(map(str, left))}")
-    text = QueryText.parse(query)
+    text = QueryText(query)
     questions = benchmark.questions()
     if not questions:
         note("there are fewer videos than parts, and none in this part")
@@ -349,8 +324,13 @@ def qa(
             **images.settings,
         )
         if plan:
-            planned = QaPlan(settings, videos, file, run=file.name_of(asdict(settings)), jobs=jobs)
-            _print_plan(planned, questions, selectors, sorted(set(budgets)), model.base_url, scoring.device)
+            chosen_budgets = sorted(set(budgets))
+            _print_plan(
+                questions, *plan_run(settings, questions, selectors, chosen_budgets, videos, file, jobs)
+            )
+            say(f"selection: {selections.scorer or 'no scorer'} on device {scoring.device}, in this process")
+            where = f"{client.model} at {model.base_url}"
+            say(f"answers: {where}, {jobs} concurrent requests, style {model.style}")
             return
         run = QaRun(settings, client, selections, videos, file, subtitles=subtitles, jobs=jobs, progress=bars)
         run(questions, selectors, sorted(set(budgets)))
@@ -363,25 +343,11 @@ def qa(
         )
 
 
-def _print_plan(
-    plan: QaPlan,
-    questions: list[BenchmarkQuestion],
-    selectors: list[str],
-    budgets: list[int],
-    base_url: str,
-    device: str,
-) -> None:
-    """Print what a run would do, and where."""
-    settings = plan.settings
-    rows = plan.rows(questions, selectors, budgets)
+def _print_plan(questions: list[BenchmarkQuestion], rows: list[Row], lost: int) -> None:
+    """Print what a run would ask. lost: how many videos are missing or unreadable."""
     print_rows([{name: f"{v:,}" if isinstance(v, int) else v for name, v in row.items()} for row in rows])
-    lost = plan.unreadable(questions)
     left_out = f", {lost} of them missing or unreadable and left out" if lost else ""
     say(f"{len(questions)} questions on {len({question.video for question in questions})} videos{left_out}")
-    frames = plan.decoded(questions, selectors)
-    where = f"{settings.scorer or 'no scorer'} on device {device}, in this process"
-    say(f"selection: decodes and encodes up to {frames:,} frames, each once for all selectors; {where}")
-    say(f"answers: {settings.model} at {base_url}, {plan.jobs} concurrent requests, style {settings.style}")
     if rows[-1]["Hours"] is None:
         say("hours: unknown until each selector has some answers; run with --limit 20 first")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from framenest.config import RelevanceText
 from framenest.errors import ConfigError, StoreError, VideoError
 from framenest.lmm.prompt import DIRECTLY
 from framenest.method.mec import with_options
@@ -17,47 +19,38 @@ from framenest.records import read_rows
 from framenest.selectors import FILE, check_selector
 from framenest.video.source import VIDEO_SUFFIXES
 
-KINDS = ("question", "question+options")
 
-
-@dataclass(frozen=True)
 class QueryText:
     """What selectors score relevance for: `question` or `question+options`, with exceptions by selector.
 
     The paper uses the same question text for all; WFS-SB's released code also scores the options:
 
-    >>> text = QueryText.parse("question,wfs-sb=question+options")
-    >>> text.kind("wfs-sb"), text.kind("mec:no-zoom")
-    ('question+options', 'question')
+    >>> text = QueryText("wfs-sb=question+options")
+    >>> str(text), text.kind("wfs-sb"), text.kind("mec:no-zoom")
+    ('question,wfs-sb=question+options', 'question+options', 'question')
     """
 
-    default: str = "question"
-    exceptions: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> QueryText:
+    def __init__(self, text: str) -> None:
         """From comma-separated KIND and SELECTOR=KIND; `mec` also applies to `mec:SETTINGS`."""
-        default, exceptions = cls.default, {}
+        known = get_args(RelevanceText)
+        self._kinds = {"": "question"}  # "" is the default
         for part in filter(None, (part.strip() for part in text.split(","))):
             selector, _, kind = part.rpartition("=")
-            if kind not in KINDS:
+            if kind not in known:
                 raise ConfigError(
-                    f"query = {part!r}; it must be one of {', '.join(KINDS)}, or SELECTOR=… with one of them"
+                    f"query = {part!r}; it must be one of {', '.join(known)}, or SELECTOR=… with one of them"
                 )
             if selector:
                 check_selector(selector)
-                exceptions[selector] = kind
-            else:
-                default = kind
-        return cls(default, tuple(sorted(exceptions.items())))
+            self._kinds[selector] = kind
 
     def __str__(self) -> str:
-        return ",".join([self.default, *(f"{selector}={kind}" for selector, kind in self.exceptions)])
+        return ",".join(f"{name}={kind}" if name else kind for name, kind in sorted(self._kinds.items()))
 
     def kind(self, selector: str) -> str:
         """The kind of text for a selector."""
-        own = dict(self.exceptions)
-        return own.get(selector) or own.get(selector.partition(":")[0]) or self.default
+        own = self._kinds
+        return own.get(selector) or own.get(selector.partition(":")[0]) or own[""]
 
 
 class MediaFolder:
@@ -76,9 +69,9 @@ class MediaFolder:
             if file.suffix.lower() in suffixes:
                 self._by_name.setdefault(file.stem, file)
 
-    def missing(self, names: Iterable[str]) -> list[str]:
-        """The names without a file, each once."""
-        return [name for name in dict.fromkeys(names) if self._path(name) is None]
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        return (self.root / name).is_file() or Path(name).name in self._by_name
 
     def find(self, name: str) -> Path:
         """The file of a name; VideoError if there is none.
@@ -86,14 +79,10 @@ class MediaFolder:
         >>> MediaFolder(".").find("kiln").name
         'kiln.mp4'
         """
-        found = self._path(name)
-        if found is None:
+        if not self.has(name):
             raise VideoError(f"{name}: no such file in {self.root}")
-        return found
-
-    def _path(self, name: str) -> Path | None:
         direct = self.root / name
-        return direct if direct.is_file() else self._by_name.get(Path(name).name)
+        return direct if direct.is_file() else self._by_name[Path(name).name]
 
 
 LETTERS = "ABCDEFGHIJ"
@@ -322,9 +311,6 @@ def _words(text: str) -> str:
 Marks = Sequence[tuple[BenchmarkQuestion, bool]]
 """Questions and whether each was answered correctly."""
 
-Scores = Mapping[str, float | None]
-"""By name; None if no question of that kind was answered."""
-
 CHAIN = (0.0, 100 / 16, 400 / 16, 900 / 16, 100.0)
 """Points for 0 to 4 correct answers: the square of their share."""
 CHAINS: dict[str, tuple[float, ...]] = {
@@ -344,16 +330,18 @@ def accuracy(marks: Marks) -> float:
     return 100.0 * sum(correct for _, correct in marks) / len(marks)
 
 
-def by_category(marks: Marks) -> dict[str, float]:
-    """Accuracy of each category, in order of appearance."""
-    names = dict.fromkeys(question.category for question, _ in marks)
-    return {name: accuracy([m for m in marks if m[0].category == name]) for name in names}
+def accuracy_in(category: str, marks: Marks) -> float | None:
+    """Accuracy of one category; None if no question of it was answered."""
+    found = [mark for mark in marks if mark[0].category == category]
+    return accuracy(found) if found else None
 
 
 def macro(marks: Marks) -> float:
     """Mean accuracy of the categories, each with equal weight."""
-    scores = by_category(marks)
-    return sum(scores.values()) / len(scores)
+    by_category: dict[str, list[tuple[BenchmarkQuestion, bool]]] = {}
+    for mark in marks:
+        by_category.setdefault(mark[0].category, []).append(mark)
+    return sum(accuracy(found) for found in by_category.values()) / len(by_category)
 
 
 def group_score(kind: str, structure: str, correct: Sequence[bool]) -> float:
@@ -399,45 +387,14 @@ def nonlinear(marks: Marks) -> float | None:
     return sum(points) / len(points) if points else None
 
 
-def _videomme_scores(marks: Marks) -> Scores:
-    parts = by_category(marks)
-    return {**{name: parts.get(name) for name in ("short", "medium", "long")}, "overall": accuracy(marks)}
-
-
-def _videomme_v2_scores(marks: Marks) -> Scores:
-    kinds = {
-        f"nonlinear {kind}": nonlinear([m for m in marks if m[0].category == kind])
-        for kind in ("relevance", "logic")
-    }
-    return {"nonlinear": nonlinear(marks), "micro": accuracy(marks), **kinds}
-
-
-def _longvideobench_scores(marks: Marks) -> Scores:
-    parts = by_category(marks)
-    by_duration = {f"{seconds} s": parts[seconds] for seconds in sorted(parts, key=int)}
-    return {"overall": accuracy(marks), **by_duration}
-
-
-def _mlvu_scores(marks: Marks) -> Scores:
-    return {"macro": macro(marks), "micro": accuracy(marks), **dict(sorted(by_category(marks).items()))}
-
-
-SCORES: dict[str, Callable[[Marks], Scores]] = {
-    "videomme": _videomme_scores,
-    "videomme-v2": _videomme_v2_scores,
-    "longvideobench": _longvideobench_scores,
-    "mlvu": _mlvu_scores,
+MAIN_TABLE: dict[str, tuple[str, Callable[[Marks], float | None]]] = {
+    "Short": ("videomme", partial(accuracy_in, "short")),
+    "Medium": ("videomme", partial(accuracy_in, "medium")),
+    "Long": ("videomme", partial(accuracy_in, "long")),
+    "Overall": ("videomme", accuracy),
+    "Non-Lin.": ("videomme-v2", nonlinear),
+    "Micro Acc.": ("videomme-v2", accuracy),
+    "LVB": ("longvideobench", accuracy),
+    "MLVU": ("mlvu", macro),
 }
-"""All scores of a benchmark; those of the paper's main table first."""
-
-MAIN_TABLE = {
-    "Short": ("videomme", "short"),
-    "Medium": ("videomme", "medium"),
-    "Long": ("videomme", "long"),
-    "Overall": ("videomme", "overall"),
-    "Non-Lin.": ("videomme-v2", "nonlinear"),
-    "Micro Acc.": ("videomme-v2", "micro"),
-    "LVB": ("longvideobench", "overall"),
-    "MLVU": ("mlvu", "macro"),
-}
-"""The columns of the paper's main table."""
+"""The columns of the paper's main table: the benchmark of each, and its score in percent."""

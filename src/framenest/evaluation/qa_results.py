@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, StoreError
-from framenest.evaluation.benchmarks import MAIN_TABLE, SCORES, BenchmarkQuestion
+from framenest.evaluation.benchmarks import MAIN_TABLE, BenchmarkQuestion
 from framenest.evaluation.recall import REGIMES
 
 Record = dict[str, Any]
 Key = tuple[str, str, str, int]
 """(run, question, selector, budget)"""
-BEGINS = b'{"kind": '
-"""Tells a truncated first line from a foreign file."""
+BEGINS = b'{"kind": "run", '
+"""The first line of a results file is a run."""
 
 
 class QaResults:
@@ -94,31 +95,17 @@ def _keep(answers: dict[Key, Record], record: Record) -> None:
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The lines of a results file without truncated ones; none if the file does not exist."""
-    foreign = ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
-    whole = False
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
+    if not BEGINS.startswith(text[: len(BEGINS)]):
+        raise ConfigError(f"{path}: not a results file of `framenest evaluate qa`")
     for line in text.split(b"\n"):
-        try:
-            record = json.loads(line)
-        except ValueError:  # empty or truncated
-            continue
-        if not isinstance(record, dict) or record.get("kind") not in ("run", "answer"):
-            raise foreign
-        whole = True
-        yield record
-    if text.strip() and not whole and not text.startswith(BEGINS):
-        raise foreign
-
-
-def question_of(record: Mapping[str, Any]) -> BenchmarkQuestion:
-    """As much of the question as scoring needs, from a record."""
-    known = {name: record[name] for name in ("id", "video", "answer", "category", "group", "structure")}
-    return BenchmarkQuestion(question="", asked="", options=(), **known)
+        with suppress(ValueError):  # empty or truncated
+            yield json.loads(line)
 
 
 Row = dict[str, Any]
@@ -172,10 +159,17 @@ class ScoredAnswers:
             for record in records
         ]
 
-    def scores(self, way: str, selector: str, budget: int, dataset: str) -> Mapping[str, float | None]:
-        """All scores of a benchmark; empty if nothing was answered."""
-        found = [r for r in self.records(way, selector, budget, dataset) if r["error"] is None]
-        return SCORES[dataset]([(question_of(r), r["correct"]) for r in found]) if found else {}
+    def score(self, way: str, selector: str, budget: int, column: str) -> float | None:
+        """A score of the main table, in percent; None if nothing was answered."""
+        dataset, measure = MAIN_TABLE[column]
+        known = ("id", "video", "answer", "category", "group", "structure")
+        marks = []
+        for record in self.records(way, selector, budget, dataset):
+            if record["error"] is None:
+                asked = {name: record[name] for name in known}
+                question = BenchmarkQuestion(question="", asked="", options=(), **asked)
+                marks.append((question, record["correct"]))
+        return measure(marks) if marks else None
 
     def pairs(self, budget: int | None = None, dataset: str | None = None) -> list[tuple[str, str]]:
         """(way, selector) of which there are records."""
@@ -219,38 +213,34 @@ def main_table(scored: ScoredAnswers) -> list[Row]:
     for way in scored.settings:
         for budget in scored.budgets:
             for selector in [selector for w, selector in scored.pairs(budget) if w == way]:
-                cells = {
-                    column: scored.scores(way, selector, budget, dataset).get(score)
-                    for column, (dataset, score) in MAIN_TABLE.items()
-                }
+                cells = {column: scored.score(way, selector, budget, column) for column in MAIN_TABLE}
                 rows.append(scored.row(way, selector, cells, budget))
     return rows
 
 
-def regime_table(scored: ScoredAnswers, column: str = "Overall") -> list[Row]:
-    """One score averaged over small, medium and large budgets, as in the paper's ablations."""
+def regime_table(scored: ScoredAnswers) -> list[Row]:
+    """Video-MME Overall averaged over small, medium and large budgets, as in the paper's ablations."""
     groups: dict[str, Sequence[int]] = dict(zip(("Low", "Med.", "High"), REGIMES.values(), strict=True))
     groups["Avg."] = [k for group in REGIMES.values() for k in group]
-    return _by_budget(
-        scored, column, lambda by: {name: _mean([by.get(k) for k in ks]) for name, ks in groups.items()}
-    )
-
-
-def budget_table(scored: ScoredAnswers, column: str = "Overall") -> list[Row]:
-    """One score over the budgets: a row per selector."""
-    return _by_budget(scored, column, lambda by: {str(k): score for k, score in by.items()})
-
-
-def _by_budget(
-    scored: ScoredAnswers, column: str, cells: Callable[[dict[int, float | None]], Row]
-) -> list[Row]:
-    """A row per selector, with cells made of one score at every budget."""
-    dataset, score = MAIN_TABLE[column]
     rows = []
-    for way, selector in scored.pairs(dataset=dataset):
-        by = {k: scored.scores(way, selector, k, dataset).get(score) for k in scored.budgets}
-        rows.append(scored.row(way, selector, cells(by), dataset=dataset))
+    for way, selector, by in _by_budget(scored):
+        cells = {name: _mean([by.get(k) for k in ks]) for name, ks in groups.items()}
+        rows.append(scored.row(way, selector, cells, dataset="videomme"))
     return rows
+
+
+def budget_table(scored: ScoredAnswers) -> list[Row]:
+    """Video-MME Overall over the budgets: a row per selector."""
+    return [
+        scored.row(way, selector, {str(k): score for k, score in by.items()}, dataset="videomme")
+        for way, selector, by in _by_budget(scored)
+    ]
+
+
+def _by_budget(scored: ScoredAnswers) -> Iterator[tuple[str, str, dict[int, float | None]]]:
+    """(way, selector, Video-MME Overall at each budget)."""
+    for way, selector in scored.pairs(dataset="videomme"):
+        yield way, selector, {k: scored.score(way, selector, k, "Overall") for k in scored.budgets}
 
 
 def cost_table(scored: ScoredAnswers) -> list[Row]:

@@ -1,19 +1,17 @@
-"""Evidence recall: how often a selection shows the moment that answers the question; tables and plots."""
+"""Evidence recall: how often a selection shows the moment that answers the question."""
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import PRESETS
-from framenest.errors import ConfigError, MissingExtra, StoreError
+from framenest.errors import ConfigError
 from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import cues
@@ -95,12 +93,6 @@ class RecallOutcome:
     seconds: float = 0.0
 
 
-def objective(hits: Mapping[int, float], weights: Mapping[int, float]) -> float:
-    """The paper's objective Σ π_K·hit@K; weights need not sum to one."""
-    total = sum(weights[k] for k in hits)
-    return sum(weights[k] * hits[k] for k in hits) / total
-
-
 def interval_of_mean(values: Floats) -> tuple[float, float]:
     """95 % bootstrap interval of a mean over questions, with a fixed seed.
 
@@ -124,9 +116,7 @@ def by_question(outcomes: Sequence[RecallOutcome], budget: int, name: str, seeds
     return means
 
 
-def summarise(
-    outcomes: Sequence[RecallOutcome], weights: Mapping[int, float] | None = None, seeds: int = 1
-) -> dict[str, Any]:
+def summarise(outcomes: Sequence[RecallOutcome], seeds: int = 1) -> dict[str, Any]:
     """Means over questions: {"8": {"hit": …, "hit_low": …, "hit_high": …, …}, …, "all": {…}}.
 
     outcomes: question by question, each with all its seeds. Intervals are over questions.
@@ -142,7 +132,7 @@ def summarise(
     ranked = all(outcome.ranked for outcome in outcomes)
     ranks = [outcome.first_hit for outcome in outcomes if outcome.first_hit is not None]
     summary["all"] = {
-        "objective": objective(hits, weights or dict.fromkeys(budgets, 1.0)),
+        "objective": sum(hits.values()) / len(hits),
         **{
             name: float(np.mean([hits[k] for k in group]))
             for name, group in REGIMES.items()
@@ -162,7 +152,6 @@ def evaluate(
     budgets: Sequence[int],
     session: Session,
     *,
-    weights: Mapping[int, float] | None = None,
     seeds: int = 1,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
@@ -173,7 +162,6 @@ def evaluate(
         selectors: As `load_selector` takes them: "mec", "mec:no-zoom", "aks", "file:PATH", …
         budgets: Numbers of frames.
         session: With the scorer.
-        weights: Weight of each budget in the objective; equal by default.
         seeds: Number of noise draws of `noisy-truth`, averaged for each question.
         progress: Called as progress(stage, done, total).
 
@@ -191,7 +179,7 @@ def evaluate(
     return {
         "questions": len(questions),
         "seeds": seeds,
-        "selectors": {name: summarise(rows, weights, seeds) for name, rows in outcomes.items()},
+        "selectors": {name: summarise(rows, seeds) for name, rows in outcomes.items()},
     }
 
 
@@ -305,63 +293,3 @@ def _judge(
         outcome.ranked = True
         outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
     return outcome
-
-
-def write_csv(result: dict[str, Any], path: str | Path) -> None:
-    """One row per selector and budget."""
-    rows = [
-        {"selector": name, "budget": budget, **measures}
-        for name, summary in result["selectors"].items()
-        for budget, measures in summary.items()
-        if budget != "all"
-    ]
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
-
-
-def plotting() -> Any:
-    """matplotlib's pyplot. Call it before a long run that ends in a plot."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtra("plots", "matplotlib") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Plot recall over budgets with its confidence band, and recall over seconds, as PNG, SVG or PDF."""
-    pyplot = plotting()
-    figure, (by_budget, by_time) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for name, summary in result["selectors"].items():
-        budgets = [int(k) for k in summary if k != "all"]
-        hits, low, high = ([summary[str(k)][m] for k in budgets] for m in ("hit", "hit_low", "hit_high"))
-        (line,) = by_budget.plot(budgets, hits, marker="o", markersize=4, label=name)
-        by_budget.fill_between(budgets, low, high, color=line.get_color(), alpha=0.08)
-        at = (max(summary["all"]["seconds"], 1e-3), summary["all"]["objective"])
-        by_time.scatter(*at, color=line.get_color(), s=40)
-        by_time.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
-    by_budget.set_xscale("log", base=2)
-    by_budget.set_xticks(budgets, [str(k) for k in budgets])
-    by_budget.set(xlabel="frame budget K", ylabel="questions with a frame in an interval", ylim=(0, 1.02))
-    by_budget.legend(fontsize=8)
-    by_budget.grid(alpha=0.3)
-    by_time.set_xscale("log")
-    by_time.set(xlabel="seconds per question, all budgets", ylabel="mean over budgets", ylim=(0, 1.02))
-    by_time.grid(alpha=0.3)
-    figure.suptitle(f"Evidence recall over {result['questions']} questions")
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be written ({error})") from error
-    finally:
-        pyplot.close(figure)

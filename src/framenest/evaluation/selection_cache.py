@@ -6,6 +6,7 @@ the selections at the budgets requested so far.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ import framenest
 from framenest.cache.directory import local_directory
 from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
-from framenest.errors import FramenestError, StoreError
+from framenest.errors import FramenestError
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.protocols import Progress, Store
@@ -83,7 +84,10 @@ class SelectionCache:
             self.made += 1
             return self._select(video, text, selector, budgets)
         file = self._file(video, text, selector)
-        kept = self._read(file, video, text)
+        kept: Ranking | Selection | None = None
+        if file.exists():
+            with suppress(FramenestError):  # a damaged file is written again
+                kept = load_result(file)
         if isinstance(kept, Ranking) or (kept is not None and set(budgets) <= set(kept.prefixes)):
             return kept
         self.made += 1
@@ -115,16 +119,3 @@ class SelectionCache:
         content = [self._local.fingerprint(str(file)) for file in (video, *files)]
         key = digest(RANKING_FORMAT, framenest.__version__, content, text, name, how, scorer)
         return self._local.root / "selections" / key[:2] / f"{key}.json"
-
-    def _read(self, file: Path, video: str, text: str) -> Ranking | Selection | None:
-        """The result in a file; None if it is damaged, or belongs to another video or question."""
-        if not file.exists():
-            return None
-        try:
-            kept = load_result(file)
-            ours = kept.video.fingerprint == self._local.fingerprint(video) and kept.question == text
-            return kept if ours else None
-        except FramenestError as error:  # a damaged or older file is written again
-            if isinstance(error, StoreError) and "cannot be read" in str(error):
-                raise
-            return None

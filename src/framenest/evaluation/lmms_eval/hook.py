@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,6 @@ class VideoManifest:
     text: str
     selector: str
     scorer: str
-    on_error: str = "stop"
     pairing: Pairing = "pairs"
 
     def write(self) -> Path:
@@ -67,7 +65,7 @@ class VideoManifest:
 class ManifestReader:
     """Selects the frames of manifests, through the selection cache.
 
-    counts: requests by how they were served: "made", "found" or "uniform".
+    counts: requests that were "made", newly selected, or "found" in the cache.
     """
 
     def __init__(self) -> None:
@@ -76,33 +74,22 @@ class ManifestReader:
         self._kept: dict[str, SelectionCache] = {}
 
     def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
-        """The frames of a manifest at a budget; one thread selects at a time.
-
-        If selection fails, raises the error, or returns uniform frames if the manifest says so.
-        """
+        """The frames of a manifest at a budget; one thread selects at a time."""
         with self._lock:
-            kept = self._kept.setdefault(manifest.scorer, SelectionCache(manifest.scorer))
+            if manifest.scorer not in self._kept:
+                self._kept[manifest.scorer] = SelectionCache(manifest.scorer)
+            kept = self._kept[manifest.scorer]
             before = kept.made
-            try:
-                prefix = kept.prefix(manifest.video, manifest.text, manifest.selector, budget)
-                self.counts["made" if kept.made > before else "found"] += 1
-            except FramenestError as error:
-                if manifest.on_error != "uniform":
-                    raise
-                prefix = kept.prefix(manifest.video, manifest.text, "uniform", budget)
-                self.counts["uniform"] += 1
-                _say(f"uniform frames instead of {manifest.selector} for {manifest.video}: {error}")
+            prefix = kept.prefix(manifest.video, manifest.text, manifest.selector, budget)
+            self.counts["made" if kept.made > before else "found"] += 1
             return prefix
 
     def report(self) -> None:
         """Print one line of counts to stderr, if there were requests."""
-        made, found, uniform = (self.counts[name] for name in ("made", "found", "uniform"))
         if self.counts:
-            replaced = f"; {uniform} REPLACED BY UNIFORM FRAMES" if uniform else ""
-            _say(
-                f"frames for {made + found + uniform} requests: {made} newly selected, "
-                f"{found} from kept selections{replaced}"
-            )
+            made, found = self.counts["made"], self.counts["found"]
+            counted = f"{made} newly selected, {found} from kept selections"
+            print(f"framenest: frames for {made + found} requests: {counted}", file=sys.stderr)  # noqa: T201
 
 
 @cache
@@ -113,34 +100,23 @@ def manifest_reader() -> ManifestReader:
     return reader
 
 
-def _say(text: str) -> None:
-    print(f"framenest: {text}", file=sys.stderr)  # noqa: T201 - lmms-eval's own terminal
-
-
 def register() -> list[Any]:
-    """Entry point `lmms_eval.models`: hook every reader of qwen-vl-utils. Registers no models."""
-    if (vision_process := _vision_process()) is not None:
-        readers = vision_process.VIDEO_READER_BACKENDS
-        for name, reader in readers.items():
-            if not hasattr(reader, MARK):
-                readers[name] = with_manifests(reader)
+    """Entry point `lmms_eval.models`: hook the readers of qwen-vl-utils. Registers no models."""
+    hook_readers()
     return []
 
 
-def _vision_process() -> ModuleType | None:
-    """None without qwen-vl-utils: models that do not use it still run."""
+def hook_readers() -> bool:
+    """Make every reader of qwen-vl-utils understand manifests; False if it is not installed."""
     try:
         from qwen_vl_utils import vision_process
     except ImportError:
-        return None
-    found: ModuleType = vision_process
-    return found
-
-
-def is_hooked() -> bool:
-    """Whether every reader of qwen-vl-utils understands manifests."""
-    found = _vision_process()
-    return found is not None and all(hasattr(r, MARK) for r in found.VIDEO_READER_BACKENDS.values())
+        return False
+    readers = vision_process.VIDEO_READER_BACKENDS
+    for name, reader in readers.items():
+        if not hasattr(reader, MARK):
+            readers[name] = with_manifests(reader)
+    return True
 
 
 @contextmanager

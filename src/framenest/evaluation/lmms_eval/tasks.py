@@ -18,7 +18,7 @@ from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.benchmarks import READERS, QueryText
-from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, is_hooked, manifest_reader
+from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, manifest_reader
 from framenest.lmm.times import Pairing, marker
 from framenest.selectors import check_selector
 
@@ -29,7 +29,6 @@ SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 DURATIONS = ("short", "medium", "long")
 _ALLOWED = {
     "benchmark": tuple(READERS),
-    "on_error": ("stop", "uniform"),
     "pairing": ("pairs", "auto", "duplicate"),
     "frames_as": ("video", "frames", "images"),
 }
@@ -44,7 +43,6 @@ class TaskSettings:
         selector: "mec", "mec:no-zoom", "aks", …, or "native".
         scorer: by name.
         query: the text that relevance is scored for, also by selector ("question,wfs-sb=question+options").
-        on_error: "stop" ends the run with a message, "uniform" uses uniform frames instead and counts them.
         pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
             only within two seconds with "auto", never with "duplicate".
         frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
@@ -56,7 +54,6 @@ class TaskSettings:
     selector: str = "mec"
     scorer: str = "auto"
     query: str = "question"
-    on_error: str = "stop"
     pairing: Pairing = "pairs"
     frames_as: str = "video"
     frames: int = 0
@@ -83,7 +80,7 @@ class TaskSettings:
         for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
-        QueryText.parse(self.query)
+        QueryText(self.query)
         try:
             object.__setattr__(self, "frames", int(self.frames))
         except ValueError as error:
@@ -104,17 +101,16 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
     (video,) = getattr(importlib.import_module(module), name)(doc)
     manifest = VideoManifest(
         video=str(video),
-        text=question.query(QueryText.parse(settings.query), settings.selector),
+        text=question.query(QueryText(settings.query), settings.selector),
         selector=settings.selector,
         scorer=settings.scorer,
-        on_error=settings.on_error,
         pairing=settings.pairing,
     )
     if settings.selector == NATIVE:
         shown = [{"type": "video", "url": manifest.video}]
     elif settings.frames_as != "video":
         shown = _images(manifest, settings.frames, settings.frames_as)
-    elif is_hooked():
+    elif hook_readers():
         shown = [{"type": "video", "url": str(manifest.write())}]
     else:
         raise SystemExit(f"framenest: {MissingExtra('lmms-eval', 'qwen-vl-utils')}")
