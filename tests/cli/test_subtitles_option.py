@@ -73,7 +73,7 @@ def test_one_file_is_not_that_of_many_videos(capsys, place):
 
 
 def test_index_says_what_it_found(capsys, place, tags_store):
-    code, out, _ = run(capsys, "index", "kiln.mp4", "--scorer", "table:scores.csv", "--base-probes", "8")
+    code, out, _ = run(capsys, "index", "kiln.mp4", "--scorer", "table:scores.csv", "--set", "base_probes=8")
     assert code == 0
     assert "1 lines of kiln.srt" in out
 

@@ -28,7 +28,7 @@ from media import numbered_video
 from processes import PATIENCE, children
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
-FAST = ["--base-probes", "12", "--extra-probes", "0", "--scorer", "none"]
+FAST = ["--set", "base_probes=12", "--set", "extra_probes=0", "--scorer", "none"]
 
 
 @pytest.fixture(scope="module")

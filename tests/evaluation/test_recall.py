@@ -406,7 +406,7 @@ def test_the_recall_command(capsys, question_set, tmp_path):
     code, printed, err = run(
         capsys, "evaluate", "recall", question_set, "--scorer", "noisy-truth:8",
         "--selectors", "mec,mec:no-zoom,uniform", "--budgets", "2,4,8", "--quiet",
-        "--json", out[0], "--csv", out[1], "--plot", out[2], "--budget-weights", "2=1,8=3",
+        "--json", out[0], "--csv", out[1], "--plot", out[2],
     )  # fmt: skip
     assert code == 0, err
     data = json.loads(out[0].read_text())
@@ -480,7 +480,6 @@ def test_several_selectors_are_compared_in_a_table(capsys, clip, tmp_path):
     [
         (["--scorer", "noisy-truth:much"], "noisy-truth needs a ratio"),
         (["--scorer", "noisy-truth:1", "--selectors", "mec,best"], "there is no selector 'best'"),
-        (["--scorer", "noisy-truth:1", "--budget-weights", "9=1"], "budget weights"),
         (["--scorer", "noisy-truth:1", "--selectors", ","], "at least one selector"),
         ([], "--scorer"),
     ],

@@ -9,7 +9,7 @@ import rich_click as click
 
 import framenest
 from framenest.cli import ask, cache, evaluate, exports, many_videos, models, rank, select, serve
-from framenest.cli.terminal import fail, set_level, warnings_as_notes
+from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError
 from framenest.scorers.checkpoint import still_loading
 from framenest.scorers.feature_store import finish_writes
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line. An error is one line on stderr and exit code 2."""
     given = sys.argv[1:] if arguments is None else arguments
     code = 2
-    set_level(0)
+    set_quiet(False)
     try:
         with warnings_as_notes():
             try:

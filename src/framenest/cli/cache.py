@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import rich_click as click
-from rich.table import Table
 
 from framenest.cache import eviction
 from framenest.cli import options
 from framenest.cli.option_groups import Common
-from framenest.cli.option_types import Duration, Size
-from framenest.cli.options import option
+from framenest.cli.options import Duration, Size, option
 from framenest.cli.terminal import note, out, say, table
 from framenest.models import CATALOGUE, DAMAGED
 from framenest.models.downloads import ModelFile, damaged
@@ -67,32 +65,26 @@ def verify(
     bad = Counter(key.split("/")[0] for key in found.damaged)
     for kind, count in sorted(found.entries.items()):
         rows.add_row(kind, f"{count:,}", size_text(found.sizes[kind]), str(bad[kind]))
-    models = _verify_models(rows, common)
+    scorers: dict[ModelFile, str] = {}
+    for name, entry in CATALOGUE.items():
+        scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
+    damaged_models = damaged(list(scorers), common.local, anew=True)
+    if scorers:
+        total = size_text(sum(file.path.stat().st_size for file in scorers))
+        rows.add_row("models", f"{len(scorers):,}", total, str(len(damaged_models)))
     out.print(rows)
     left = 0
-    for file, scorer in models.items():
+    for file in damaged_models:
         if remove:
             file.remove()
         left += not remove
-        note(f"{file.path}: {DAMAGED}; run: framenest models fetch {scorer}{' (removed)' if remove else ''}")
+        fetch = f"run: framenest models fetch {scorers[file]}"
+        note(f"{file.path}: {DAMAGED}; {fetch}{' (removed)' if remove else ''}")
     for key, wrong in found.damaged.items():
         removed = remove and common.cache.remove(key)
         left += not removed
         note(f"{key}: {wrong}{' (removed)' if removed else ''}")
     return int(left > 0)
-
-
-def _verify_models(rows: Table, common: Common) -> dict[ModelFile, str]:
-    """Check the model files of this machine. Returns the damaged ones with their scorers."""
-    files: dict[ModelFile, str] = {}
-    for name, entry in CATALOGUE.items():
-        files |= {file: name for source in entry.sources for file in source.files(common.local)}
-    if not files:
-        return {}
-    found = damaged(list(files), common.local, anew=True)
-    total = size_text(sum(file.path.stat().st_size for file in files))
-    rows.add_row("models", f"{len(files):,}", total, str(len(found)))
-    return {file: files[file] for file in found}
 
 
 @options.command(cache)

@@ -18,23 +18,23 @@ from framenest.cli.option_groups import (
     Common,
     ImageOptions,
     RankedVideo,
-    TokenBudget,
     TranscriptOptions,
     refuse_pairing,
 )
-from framenest.cli.option_types import (
+from framenest.cli.options import (
     ImageFile,
     Name,
     OutputFile,
     OutputFolder,
     PlotFile,
+    argument,
     check_writable,
     check_writable_folder,
+    option,
 )
-from framenest.cli.options import argument, option
 from framenest.cli.printing import print_facts, print_prefix, print_ranks
 from framenest.cli.terminal import confirm, note, out, print_json, say, say_labelled
-from framenest.errors import ConfigError, StoreError
+from framenest.errors import BudgetError, ConfigError, StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.lmm.prompt import prompt
@@ -159,7 +159,7 @@ def export(
     output: str | None = option("Output file (- is stdout); a folder for vlmevalkit.", "-o", metavar="FILE"),
     question: str | None = option("Ask this instead of the ranking's question."),
     choices: tuple[str, ...] = CHOICES,
-    token_budget: TokenBudget,
+    max_tokens: int | None = option("Send as many frames as fit into this many tokens, by estimate."),
     images: ImageOptions,
     transcript: TranscriptOptions,
     model: Name | None = option("Model to name in the request."),
@@ -205,13 +205,11 @@ def export(
         raise ConfigError("this ranking has no question; give one with --question")
     if not choices and question is None and isinstance(result, Ranking):
         choices = result.options
-    if token_budget.max_tokens is not None:
+    if max_tokens is not None:
         if budget is not None:
             raise ConfigError("give -k or --max-tokens, not both")
-        served = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
-        times = {k: result.prefix(k).seconds.tolist() for k in served}
         text = prompt(asked, choices) + transcript.placeholder
-        budget = token_budget.frames(result.video, style, images, served, text, times.__getitem__)
+        budget = _largest_budget(result, max_tokens, style, images, text)
     with common.bars() as bars:
         request = lmm.messages(
             _prefix(result, budget),
@@ -224,6 +222,34 @@ def export(
             **transcript.settings(result.transcript if isinstance(result, Ranking) else None),
         )
     _write_request(request, output, model)
+
+
+def _largest_budget(
+    result: Ranking | Selection, max_tokens: int, style: str, images: ImageOptions, text: str
+) -> int:
+    """Return the largest budget whose request is estimated to fit."""
+    budgets = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
+    limits = images.limits
+    size = limits.size(result.video.width, result.video.height)
+    costs = {
+        budget: lmm.estimate(
+            style,
+            result.prefix(budget).seconds.tolist(),
+            size,
+            text,
+            pairing=images.pairing,
+            frame_pixels=limits.frame_pixels,
+        ).total
+        for budget in budgets
+    }
+    fitting = [budget for budget, cost in costs.items() if cost <= max_tokens]
+    if not fitting:
+        least, cost = min(costs.items())
+        raise BudgetError(
+            f"{least} frame does not fit into {max_tokens} tokens, it takes about {cost}; "
+            "shrink the images with --max-side"
+        )
+    return max(fitting)
 
 
 def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:

@@ -13,16 +13,24 @@ from typing import Any, ClassVar, Literal
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
 from framenest.cli import options
-from framenest.cli.option_groups import Common, FeatureLimit, ScorerChoice, VideoOptions, refuse_one_file
-from framenest.cli.option_types import (
+from framenest.cli.option_groups import (
+    Common,
+    ProbingOptions,
+    ScorerChoice,
+    VideoOptions,
+    other_settings,
+    refuse_one_file,
+)
+from framenest.cli.options import (
     Count,
     Duration,
     OutputFile,
     Size,
+    argument,
     check_writable,
     check_writable_folder,
+    option,
 )
-from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, fail, note, say, short_path
 from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
@@ -107,7 +115,7 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
         settings["url"] = cache.location  # each machine has its own local directory
     else:
         settings["root"] = str(common.local.root.absolute())
-    return BatchJob(scorer=None if scorer == "none" else scorer, **video_options.settings, **settings)
+    return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
 
 
 def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
@@ -193,8 +201,8 @@ def index(
     many: ManyVideos,
     video_options: VideoOptions,
     scorer: ScorerChoice,
-    features: FeatureLimit,
-    config: IndexConfig,
+    probes: ProbingOptions,
+    others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig),
     common: Common,
 ) -> int:
     """Index VIDEOS once, so that later questions need not decode them again.
@@ -211,8 +219,11 @@ def index(
       --cache s3://bucket/library
     """
     found = find_videos(videos, pictures=video_options.fps is not None)
-    settings = {"config": MECConfig(index=config), "scoring": scorer.config}
-    job = batch_job(common, video_options, scorer.resolved(common), **settings)
+    given = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
+    config = MECConfig().with_settings(given)
+    if config != MECConfig(index=config.index):
+        raise ConfigError("--set of this command is for settings of the index; give others to rank")
+    job = batch_job(common, video_options, scorer.resolved(common), config=config, scoring=scorer.config)
     if len(found) == 1 and found[0] == videos[0] and not many.given:
         _index_here(job, found[0], common)
         return 0

@@ -9,8 +9,7 @@ from framenest import models as model_files
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.option_groups import Common
-from framenest.cli.option_types import Name
-from framenest.cli.options import argument, option
+from framenest.cli.options import Name, argument, option
 from framenest.cli.terminal import confirm, note, out, quiet, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
@@ -32,7 +31,7 @@ def models(context: click.Context, *, common: Common) -> None:
         return
     headings = ("scorer", "what", "runs on", "size", "licence", "state")
     texts = tuple(heading for heading in headings if heading != "size")
-    listed = table(*headings, left=texts, wrap=("what", "runs on", "state"), gap=0)
+    listed = table(*headings, left=texts, wrap=("what", "runs on", "state"))
     for name, entry in model_files.CATALOGUE.items():
         size = size_text(entry.size) if entry.size else "–"
         listed.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, common.local))

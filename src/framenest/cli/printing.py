@@ -64,7 +64,7 @@ def print_asked(asked: Asked) -> None:
     facts.add_row("model", escape(asked.answer.model))
     out.print(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
-    costs = table(*headings, left=["said"], gap=0)
+    costs = table(*headings, left=["said"])
     for step in asked.steps:
         usage = step.answer.usage
         costs.add_row(
@@ -174,7 +174,7 @@ def print_ranks(ranking: Ranking, count: int) -> None:
 
 
 def _ranks_table(ranking: Ranking, count: int, columns: dict[str, list[str]]) -> Table:
-    ranks = table("rank", "time", "frame", "from", *columns, left=["from"], gap=0)
+    ranks = table("rank", "time", "frame", "from", *columns, left=["from"])
     for i in range(min(count, len(ranking))):
         ranks.add_row(
             str(i + 1),

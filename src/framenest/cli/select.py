@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from framenest.cli import options
 from framenest.cli.option_groups import Common, ScorerChoice, VideoOptions
-from framenest.cli.option_types import Budgets, OutputFile, SelectorNames
-from framenest.cli.options import argument, option
+from framenest.cli.options import Budgets, OutputFile, SelectorNames, argument, option
 from framenest.cli.printing import note_if_short, print_prefix
 from framenest.cli.terminal import confirm, note, out, table
 from framenest.errors import ConfigError
@@ -26,7 +25,7 @@ def select(
     selectors: SelectorNames = option(
         f"One of {NAMES}; several, separated by commas, are compared.", "--selector", default="mec"
     ),
-    budgets: Budgets = options.budgets("Frame budgets, such as 8,16,32; may be repeated.", required=True),
+    budgets: Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
     output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
     video_options: VideoOptions,
     scorer: ScorerChoice,
@@ -72,7 +71,7 @@ def select(
 def _print_comparison(labels: Sequence[str], made: Sequence[Selection]) -> None:
     """A row for every selector and budget."""
     headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
-    rows = table(*headings, left=["selector"], wrap=["selector"], gap=0)
+    rows = table(*headings, left=["selector"], wrap=["selector"])
     for label, selection in zip(labels, made, strict=True):
         for budget, prefix in selection.prefixes.items():
             first = made[0].prefixes[budget].frames.tolist()
