@@ -301,8 +301,6 @@ def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
     assert note in err
     code, _, err = run(capsys, "ask", clip, "What?", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
     assert (code, "cannot connect" in err) == (2, True)
-    twice = run(capsys, "ask", clip, "What?", "-k", 2, *LADDER, "http://127.0.0.1:9/v1")[2]
-    assert "give only one of -k" in twice
 
 
 def test_the_key_is_in_no_file(capsys, clip, tmp_path, cache):

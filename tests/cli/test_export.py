@@ -29,8 +29,8 @@ def test_every_style_is_written(capsys, ranking, tmp_path, style):
 
 def test_stdout_options_model_and_limits(capsys, ranking):
     code, out, _ = run(
-        capsys, "export", ranking, "--option", "a cup", "--option", "a kiln", "-k", "2", "-o", "-", "--model", "m",
-        "--max-side", "48", "--quality", "50", "--question", "What is shown?", "--quiet",
+        capsys, "export", ranking, "--option", "a cup", "--option", "a kiln", "-k", "2", "-o", "-",
+        "--model", "m", "--max-side", "48", "--quality", "50", "--question", "What is shown?", "--quiet",
     )  # fmt: skip
     assert code == 0
     body = json.loads(out)

@@ -48,7 +48,7 @@ def test_descriptions_to_look_for(capsys, clip, table, tmp_path):
     code, _, err = run(capsys, "rank", clip, "--no-question", *look, *FAST)
     assert (code, "give a question, too" in err) == (2, True)
     code, _, err = run(capsys, "rank", "--manifest", "asked.csv", "-o", tmp_path, "--look-for", "a kiln")
-    assert (code, "not for --manifest" in err) == (2, True)
+    assert (code, "--manifest does not go with" in err) == (2, True)
 
 
 def test_the_installed_command_works(clip, tmp_path):

@@ -12,7 +12,6 @@ pytest.importorskip("httpx", reason="needs the extra `test`")
 pytest.importorskip("fastapi", reason="needs the extra `server`")
 
 from command_line import run
-from framenest import Ranking
 from framenest.cli.ranking_server import WAITING, RankingServer
 from framenest.errors import FramenestError
 from media import numbered_video
@@ -23,7 +22,8 @@ from served import Server, unanswered_port
 ASKED = {
     "a question": ["Where is it?", "-k", "4,8"],
     "what is looked for": ["Where?", "--look-for", "a kiln", "--look-for", "cups"],
-    "options and a preset": ["Which?", "--option", "cup", "--option", "tile", "--preset", "residual", "--horizon", "40"],
+    "options": ["Which?", "--option", "cup", "--option", "tile"],
+    "a preset": ["Which?", "--preset", "residual", "--horizon", "40"],
     "no question": ["--no-question"],
 }  # fmt: skip
 TOKEN = "a-token-of-more-than-16-characters"

@@ -56,7 +56,7 @@ def test_bad_subtitles_are_noted_or_refused(capsys, place, tags_store):
     for name, said in (
         ("kiln.srt", "not a subtitle file"),
         ("gone.srt", "no such file"),
-        ("", "--subtitles"),
+        ("", "subtitles = '' is not allowed"),
     ):
         code, _, err = rank(capsys, "--subtitles", name)
         assert code == 2

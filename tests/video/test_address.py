@@ -1,14 +1,12 @@
 """Videos at an address: with and without ranges, and through fsspec."""
 
 import http.server
-import os
 from contextlib import suppress
 
 import pytest
 
 from framenest import MEC, ConfigError, IndexConfig, MECConfig, VideoError, open_video
 from framenest.cache.directory import DirectoryStore
-from framenest.cli import main
 from framenest.video import address
 from local_http import local_http
 from media import number_in, numbered_video
