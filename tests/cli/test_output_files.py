@@ -23,7 +23,6 @@ FILES = {
     "export": ("export", "no.json", "-k", "4", "-o", "{}.json"),
     "export --style aks": ("export", "no.json", "-k", "4", "--style", "aks", "-o", "{}.json"),
     "evaluate recall --json": (*RECALL, "--json", "{}.json"),
-    "evaluate recall --csv": (*RECALL, "--csv", "{}.csv"),
     "evaluate recall --plot": (*RECALL, "--plot", "{}.svg"),
     "evaluate ablations": ("evaluate", "ablations", "no.json", "--scorer", "tags", "--json", "{}.json"),
     "evaluate qa": (*QA, "--selectors", "uniform", "--results", "{}.jsonl"),

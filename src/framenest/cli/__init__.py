@@ -8,7 +8,7 @@ import sys
 import rich_click as click
 
 import framenest
-from framenest.cli import ask, cache, evaluate, exports, many_videos, models, rank, select, serve
+from framenest.cli import ask, evaluate, exports, many_videos, models, rank, serve
 from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError
 from framenest.scorers.checkpoint import still_loading
@@ -45,13 +45,13 @@ COMMANDS = [
     exports.export,
     ask.ask,
     many_videos.index,
-    select.select,
+    rank.select,
     evaluate.evaluate,
     evaluate.lmms_eval,
     serve.serve,
     serve.mcp,
     models.models,
-    cache.cache,
+    models.cache,
 ]
 for command in COMMANDS:  # --help lists them in this order
     app.add_command(command)

@@ -46,7 +46,7 @@ from framenest.evaluation.qa_results import TABLES, QaResults, Row, ScoredAnswer
 from framenest.evaluation.qa_run import QaPlan, QaRun, QaSettings
 from framenest.evaluation.recall import ablations as run_ablations
 from framenest.evaluation.recall import evaluate as measure_recall
-from framenest.evaluation.recall import plot, plotting, write_csv
+from framenest.evaluation.recall import plot, plotting
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.progress import Bars
 from framenest.selectors import check_selector, needs_scorer, served_budgets
@@ -91,7 +91,6 @@ def recall(
     budgets: Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
     seeds: Count = option("Seeds of noisy-truth's noise to average over.", default=1),
     json_file: OutputFile | None = JSON_FILE,
-    csv_file: OutputFile | None = option("Write one row per selector and budget.", "--csv"),
     plot_file: PlotFile | None = option("Plot recall over budgets and seconds (.png, .svg, .pdf).", "--plot"),
     question_set: QuestionSet,
     scoring: ScorerConfig,
@@ -115,8 +114,6 @@ def recall(
     result = {"scorer": question_set.scorer, "part": question_set.part, **measured}
     _print_recall(result)
     _write_json(json_file, result)
-    if csv_file is not None:
-        write_csv(result, csv_file)
     if plot_file is not None:
         plot(result, plot_file)
 

@@ -40,7 +40,6 @@ from framenest.frames import VideoInfo
 from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
-from framenest.lmm.tokens import CHARACTERS
 from framenest.progress import Bars
 from framenest.protocols import Decoder
 from framenest.scorers import choose
@@ -340,8 +339,3 @@ class TranscriptOptions:
         if found is None or not found.lines:
             raise ConfigError("--with-transcript: no transcript was found; rank with --subtitles FILE")
         return {"transcript": found, "transcript_tokens": self.transcript_tokens}
-
-    @property
-    def placeholder(self) -> str:
-        """A string as long as the transcript may be, to estimate tokens."""
-        return "." * (CHARACTERS * self.transcript_tokens) if self.with_transcript else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -305,24 +304,6 @@ def _judge(
         outcome.ranked = True
         outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
     return outcome
-
-
-def write_csv(result: dict[str, Any], path: str | Path) -> None:
-    """One row per selector and budget."""
-    rows = [
-        {"selector": name, "budget": budget, **measures}
-        for name, summary in result["selectors"].items()
-        for budget, measures in summary.items()
-        if budget != "all"
-    ]
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def plotting() -> Any:
