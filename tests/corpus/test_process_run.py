@@ -287,9 +287,9 @@ def test_wrong_calls_are_refused(tmp_path):
     for arguments, message in [
         (["rank"], "give a VIDEO, or --manifest FILE"),
         (["rank", "--manifest", "asked.csv"], "give -o FOLDER"),
-        (["rank", "a.mp4", "--manifest", "asked.csv", "-o", "x"], "give neither VIDEO"),
+        (["rank", "a.mp4", "--manifest", "asked.csv", "-o", "x"], "--manifest does not go with VIDEO"),
         (["rank", "a.mp4", "Where?", "--jobs", "2"], "needs --manifest"),
-        (["index", "asked.csv", "--address", "auto"], "--address and --encoders are for --engine ray"),
+        (["index", "asked.csv", "--address", "auto"], "--address and --encoders need --engine ray"),
     ]:
         done = framenest(*arguments, cwd=tmp_path)
         assert done.returncode == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import rich_click as click
 from rich.markup import escape
 
@@ -138,18 +136,15 @@ def verify(
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
         found = eviction.verify(common.cache, progress=bars)
-    rows = table("kind", "entries", "size", "damaged", left=["kind"])
-    bad = Counter(key.split("/")[0] for key in found.damaged)
-    for kind, count in sorted(found.entries.items()):
-        rows.add_row(kind, f"{count:,}", size_text(found.sizes[kind]), str(bad[kind]))
     scorers: dict[ModelFile, str] = {}
     for name, entry in model_files.CATALOGUE.items():
         scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
     damaged_models = damaged(list(scorers), common.local, anew=True)
-    if scorers:
-        total = size_text(sum(file.path.stat().st_size for file in scorers))
-        rows.add_row("models", f"{len(scorers):,}", total, str(len(damaged_models)))
-    out.print(rows)
+    total = sum(found.sizes.values()) + sum(file.path.stat().st_size for file in scorers)
+    say(
+        f"{sum(found.entries.values()):,} entries and {len(scorers):,} model files, {size_text(total)}: "
+        f"{len(found.damaged) + len(damaged_models)} damaged"
+    )
     left = 0
     for file in damaged_models:
         if remove:

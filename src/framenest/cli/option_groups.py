@@ -200,7 +200,7 @@ def other_settings(*configs: type) -> Any:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MethodOptions:
     """The settings of MEC."""
 

@@ -118,7 +118,7 @@ def rank(
     bars, described = common.bars(), LookFor.of(look_for)
     if server:
         remote = RankingServer(server, os.environ.get("FRAMENEST_TOKEN"))
-        asked = {"preset": method.preset, "horizon": method.config.ranking.horizon}
+        asked: dict[str, Any] = {"preset": method.preset, "horizon": method.config.ranking.horizon}
         with bars:
             ranking = remote.rank(video, question, options=choices, look_for=described, bars=bars, **asked)
     else:
@@ -186,13 +186,11 @@ def select(
         ready = [load_selector(name, session) for name in selectors]
         opened = video_options.open(video, common)
         made = [selector.select(opened, question, budgets) for selector in ready]
-    own = [one.name for one in ready]
-    labels = [spec if own.count(name) > 1 else name for spec, name in zip(selectors, own, strict=True)]
     if len(made) > 1:
-        _print_comparison(labels, made)
+        _print_comparison(selectors, made)
     else:
         confirm("selector", made[0].selector, "scorer", made[0].scorer)
-    for label, selection in zip(labels, made, strict=True):
+    for label, selection in zip(selectors, made, strict=True):
         if "diversity" in selection.stats:
             note(f"{label} compares frames by {selection.stats['diversity']}")
         for prefix in selection.prefixes.values():

@@ -111,11 +111,8 @@ def serve(
 def mcp(
     *,
     folders: tuple[str, ...] = argument(metavar="FOLDER", nargs=-1, required=True),
-    http: bool = option("Serve streamable HTTP at /mcp instead of stdin and stdout."),
-    access: Access = options.group(
-        host={"help": "With --http: address to listen on."},
-        port={"help": "With --http: port to listen on; 0 picks a free one.", "default": 8700},
-    ),
+    http: bool = option("Serve streamable HTTP at /mcp of --host and --port instead of stdin and stdout."),
+    access: Access,
     scorer: ScorerChoice,
     common: Common,
 ) -> None:
