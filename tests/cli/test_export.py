@@ -63,7 +63,7 @@ def test_the_request_says_which_frames_are_fused_and_what_it_costs(capsys, ranki
 
 
 def test_refusals(capsys, ranking, clip, tmp_path):
-    code, out, err = run(capsys, "export", ranking, "-k", "2")
+    code, _, err = run(capsys, "export", ranking, "-k", "2")
     assert (code, "nothing was written; give -o FILE" in err) == (0, True)
     assert "takes one ranking, not 2" in run(capsys, "export", ranking, ranking, "-k", "2")[2]
     assert "needs an output; give -o" in run(capsys, "export", ranking, "-k", "2", "--style", "aks")[2]

@@ -226,6 +226,13 @@ ANSWER_TOKENS = {True: 8192, False: 1024}
 """Default limit of an answer's tokens, with thinking and without."""
 
 
+def _temperature(text: str) -> float | None:
+    try:
+        return None if text == "server" else float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a number nor 'server'") from None
+
+
 @dataclass(frozen=True)
 class AnsweringModel:
     """The server that answers, and its settings."""
@@ -247,7 +254,9 @@ class AnsweringModel:
         default="server",
     )
     answer_tokens: int | None = option("Most tokens of an answer. [default: 1024; 8192 with thinking]")
-    temperature: float | None = option("Sampling temperature. [default: the server's]")
+    temperature: float | None = option(
+        "Sampling temperature. server: send none.", type=Parsed("T|server", _temperature), default="server"
+    )
     retries: int = option("Retries if the server is busy or fails.", default=4)
     timeout: float = option("Seconds to wait for an answer, or for its next words.", default=600)
     key_variable: Name = option("Environment variable with the API key.", default=KEY_VARIABLE)

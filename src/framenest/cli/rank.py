@@ -186,11 +186,13 @@ def select(
         ready = [load_selector(name, session) for name in selectors]
         opened = video_options.open(video, common)
         made = [selector.select(opened, question, budgets) for selector in ready]
+    own = [one.name for one in ready]
+    labels = [spec if own.count(name) > 1 else name for spec, name in zip(selectors, own, strict=True)]
     if len(made) > 1:
-        _print_comparison(selectors, made)
+        _print_comparison(labels, made)
     else:
         confirm("selector", made[0].selector, "scorer", made[0].scorer)
-    for label, selection in zip(selectors, made, strict=True):
+    for label, selection in zip(labels, made, strict=True):
         if "diversity" in selection.stats:
             note(f"{label} compares frames by {selection.stats['diversity']}")
         for prefix in selection.prefixes.values():
