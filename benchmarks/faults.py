@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from media import numbered_video
 from served import Server
 
-FAST = ["--base-probes", "16", "--extra-probes", "8", "--scorer", "none"]
+FAST = ["--set", "base_probes=16", "--set", "extra_probes=8", "--scorer", "none"]
 VIDEOS = 3
 
 

@@ -12,7 +12,7 @@ import rich_click as click
 from framenest.cli import main
 from processes import PATIENCE
 
-FAST = ["--base-probes", "24", "--extra-probes", "0", "--horizon", "20"]
+FAST = ["--set", "base_probes=24", "--set", "extra_probes=0", "--horizon", "20"]
 """A small index and a short ranking."""
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import rich_click as click
 
 from command_line import commands
 from framenest.cli import app
+from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
 from framenest.testing import TableScorer
 from media import numbered_video
 from scripted_server import ScriptedServer
@@ -330,6 +332,15 @@ def test_the_glossary_names_exist_in_the_code():
     assert len(named) > 20
     for name in named - {"method", "selectors"}:
         assert re.search(rf"^ *(def|class) {name}\b", source, re.M), name
+
+
+def test_the_glossary_lists_every_setting_with_its_default():
+    ((*rows,),) = tables("glossary", "The settings")
+    listed = [entry for config in (IndexConfig, DiscoveryConfig, RankingConfig) for entry in fields(config)]
+    for row, entry in zip(rows, listed, strict=True):
+        default = "" if entry.default is None else entry.default
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+        assert row == [f"`{entry.name}`", shown, entry.metadata["help"]]
 
 
 def test_the_papers_numbers_are_those_of_the_paper():

@@ -1,4 +1,4 @@
-"""All settings of the method. The command line generates its options from these fields."""
+"""All settings of the method. The command line takes its options and their help from these fields."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ Allowed = tuple[str, Callable[[Any], bool]]
 """What a setting may be: in words, and as a check."""
 
 
-def setting(
-    default: Any, text: str, allowed: Allowed, *, whose: str = "default", moment: bool = False
-) -> Any:
+def setting(default: Any, text: str, allowed: Allowed, *, whose: str = "default") -> Any:
     """A config field.
 
     Args:
@@ -25,11 +23,8 @@ def setting(
         text: one line about it, the help of its option.
         allowed: its range.
         whose: where the default comes from, shown in the help: "paper" or "default".
-        moment: whether it is a time in the video, which may be written as [HH:]MM:SS.
     """
-    return field(
-        default=default, metadata={"help": text, "allowed": allowed, "whose": whose, "moment": moment}
-    )
+    return field(default=default, metadata={"help": text, "allowed": allowed, "whose": whose})
 
 
 paper = partial(setting, whose="paper")
@@ -111,8 +106,8 @@ class IndexConfig(CheckedSettings):
     blur_kernel: int = paper(9, "Lb: length of the reblurring kernel of the sharpness measure.", ODD)
     exposure_mean: float = paper(0.5, "μ: the best exposed intensity.", UNIT)
     exposure_sigma: float = paper(0.2, "σ: how far from it still counts as well exposed.", POSITIVE)
-    start: float = paper(0.0, "Start of the part to look at: seconds or [HH:]MM:SS.", SECONDS, moment=True)
-    end: float | None = paper(None, "End of the part to look at.", ANY, moment=True)
+    start: float = paper(0.0, "Start of the part to look at: seconds or [HH:]MM:SS.", SECONDS)
+    end: float | None = paper(None, "End of the part to look at.", ANY)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -264,7 +259,7 @@ class MECConfig:
 
 def unknown_setting(name: str) -> ConfigError:
     """The error for an unknown setting, with the closest known name."""
-    configs = (IndexConfig, DiscoveryConfig, RankingConfig, ScorerConfig)
+    configs = (IndexConfig, DiscoveryConfig, RankingConfig)
     known = [one.name for config in configs for one in fields(config)]
     near = difflib.get_close_matches(name, known, n=1)
     choose = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"

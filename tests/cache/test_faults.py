@@ -165,8 +165,8 @@ ahead = float(sys.argv[3])
 real, real_ns = time.time, time.time_ns
 time.time, time.time_ns = lambda: real() + ahead, lambda: real_ns() + int(ahead * 1e9)
 from framenest.cli import main
-main(["index", sys.argv[1], sys.argv[1], "--scorer", "none", "--cache", sys.argv[2], "--base-probes", "12",
-      "--failures", sys.argv[2] + ".jsonl"])
+main(["index", sys.argv[1], sys.argv[1], "--scorer", "none", "--cache", sys.argv[2],
+      "--set", "base_probes=12", "--failures", sys.argv[2] + ".jsonl"])
 """
 
 

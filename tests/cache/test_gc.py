@@ -101,7 +101,7 @@ def run(capsys, *arguments):
 def test_the_commands(capsys, store):
     code, out, _ = run(capsys, "cache", "verify", "--cache", store.root, "--quiet")
     assert code == 0
-    assert re.search(r"^ features +4 +[\d.]+ KiB +0 $", out, re.M), out
+    assert re.match(r"4 entries and 0 model files, [\d.]+ KiB: 0 damaged\n", out), out
     path = store.path("features/2200")
     path.write_bytes(path.read_bytes()[:-8] + b"\1" * 8)
     code, out, err = run(capsys, "cache", "verify", "--cache", store.root)

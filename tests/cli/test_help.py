@@ -106,16 +106,13 @@ EXPORT = ("export", "no.json", "-k", "4")
 SERVE = ("serve", "--videos", "no-folder", "--scorer", "table:no.csv")
 TABLE = ("--scorer", "table:no.csv")
 WITHOUT_EFFECT = [
-    (("rank", "no.mp4", "Why?", *TABLE), ("--text-weight", "0.5"), "without --ocr"),
-    (("rank", "no.mp4", "--no-question"), ("--text-weight", "0.5"), "with --no-question"),
-    (("rank", "no.mp4", "Why?", *TABLE, "--subtitles", "none"), ("--speech-weight", "1"), "--subtitles none"),
+    (("rank", "no.mp4", "--no-question"), ("--ocr", "5"), "with --no-question"),
     (("rank", "no.mp4", "Why?", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
-    (ASK, ("--ladder", "continue"), "without --budget-ladder"),
-    ((*ASK, "--budget-ladder", "8"), ("--ladder", "resend"), "without --budget-ladder"),
+    (ASK, ("--ladder", "continue"), "without several budgets"),
+    ((*ASK, "-k", "8"), ("--ladder", "resend"), "without several budgets"),
     (ASK, ("--pairing", "pairs"), "style openai does not fuse frames"),
     (ASK, ("--transcript-tokens", "99"), "without --with-transcript"),
-    (ASK, ("--tokens-per-frame", "99"), "for --max-tokens only"),
     ((*QA, "--selectors", "uniform"), ("--pairing", "auto"), "style openai does not fuse frames"),
     *(
         (
@@ -129,10 +126,9 @@ WITHOUT_EFFECT = [
     ((*QA, "--selectors", "uniform"), ("--reranker", "blip2"), "without --rerank"),
     (SERVE, ("--transcript-tokens", "99"), "without --with-transcript"),
     ((*SERVE, "--subtitles", "none"), ("--with-transcript",), "with --subtitles none"),
-    (EXPORT, ("--tokens-per-frame", "99"), "for --max-tokens only"),
     *(
         (("mcp", "no-folder", *TABLE), given, "without --http")
-        for given in (("--host", "127.0.0.2"), ("--port", "8701"), ("--token", "0123456789abcdef"))
+        for given in (("--host", "127.0.0.2"), ("--port", "8701"))
     ),
 ]
 

@@ -8,7 +8,7 @@ from framenest import Ranking
 
 
 def test_index_then_rank_decodes_no_probe(capsys, clip, table, tmp_path):
-    settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet"]
+    settings = ["--set", "base_probes=24", "--set", "extra_probes=0", "--quiet"]
     code, out, _ = run(capsys, "index", clip, "--scorer", table, *settings)
     assert code == 0
     assert "24 probes over 0:12.0, at most 0.52 s apart; timeline from" in out
@@ -20,7 +20,7 @@ def test_index_then_rank_decodes_no_probe(capsys, clip, table, tmp_path):
 def test_index_goes_on_after_a_bad_video(capsys, clip, tmp_path):
     bad = tmp_path / "bad.mp4"
     bad.write_text("no video")
-    settings = ["--base-probes", "24", "--extra-probes", "0", "--quiet", "--scorer", "none"]
+    settings = ["--set", "base_probes=24", "--set", "extra_probes=0", "--quiet", "--scorer", "none"]
     report = tmp_path / "failures.jsonl"
     code, out, err = run(capsys, "index", bad, clip, "--failures", report, *settings)
     assert code == 1
@@ -34,7 +34,7 @@ def test_a_folder_shows_how_far_each_video_is(clip, tmp_path):
     (tmp_path / "talks").mkdir()
     for name in ("one.mp4", "a-name-that-is-far-too-long-for-a-bar.mkv"):
         (tmp_path / "talks" / name).write_bytes(clip.read_bytes())
-    settings = ["--scorer", "none", "--base-probes", "200", "--extra-probes", "0", "--jobs", "2"]
+    settings = ["--scorer", "none", "--set", "base_probes=200", "--set", "extra_probes=0", "--jobs", "2"]
     written = on_a_terminal("index", "talks", "--cache", tmp_path / "cache", *settings, cwd=tmp_path)
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
     for name in ("one.mp4", "…-far-too-long-for-a-bar.mkv"):

@@ -8,7 +8,7 @@ import pytest
 from command_line import commands, run
 from framenest.cache.files import write_atomic
 from framenest.cli import app
-from framenest.cli.option_types import check_writable, check_writable_folder
+from framenest.cli.options import check_writable, check_writable_folder
 from framenest.errors import StoreError
 
 RECALL = ("evaluate", "recall", "no-questions.json", "--scorer", "tags")
@@ -30,7 +30,6 @@ FILES = {
     "index --failures": ("index", "no.mp4", "--scorer", "none", "--failures", "{}.jsonl"),
 }
 FOLDERS = {
-    "rank --questions": ("rank", "no.mp4", "--questions", "questions.txt", "--scorer", "tags", "-o", "{}"),
     "rank --manifest": ("rank", "--manifest", "no.csv", "--scorer", "tags", "-o", "{}"),
     "extract": ("extract", "no.json", "-k", "4", "--to", "{}"),
     "export --style vlmevalkit": ("export", "no.json", "-k", "4", "--style", "vlmevalkit", "-o", "{}"),
@@ -114,7 +113,7 @@ def test_a_file_system_that_refuses_is_asked(tmp_path, monkeypatch):
     def refuse(**_):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("framenest.cli.option_types.tempfile.NamedTemporaryFile", refuse)
+    monkeypatch.setattr("framenest.cli.options.tempfile.NamedTemporaryFile", refuse)
     with pytest.raises(StoreError, match=r"r.json: cannot be written \(Read-only file system\)"):
         check_writable(tmp_path / "r.json")
 

@@ -12,7 +12,6 @@ pytest.importorskip("httpx", reason="needs the extra `test`")
 pytest.importorskip("fastapi", reason="needs the extra `server`")
 
 from command_line import run
-from framenest import Ranking
 from framenest.cli.ranking_server import WAITING, RankingServer
 from framenest.errors import FramenestError
 from media import numbered_video
@@ -23,7 +22,8 @@ from served import Server, unanswered_port
 ASKED = {
     "a question": ["Where is it?", "-k", "4,8"],
     "what is looked for": ["Where?", "--look-for", "a kiln", "--look-for", "cups"],
-    "options and a preset": ["Which?", "--options", "cup", "tile", "--preset", "residual", "--horizon", "40"],
+    "options": ["Which?", "--option", "cup", "--option", "tile"],
+    "a preset": ["Which?", "--preset", "residual", "--horizon", "40"],
     "no question": ["--no-question"],
 }  # fmt: skip
 TOKEN = "a-token-of-more-than-16-characters"
@@ -103,21 +103,13 @@ def test_asking_again_makes_nothing_again(capsys, monkeypatch, server, offered, 
     assert json.loads(first[1])["video"]["path"] == str(offered / "clip.mp4")
 
 
-def test_a_file_of_questions(capsys, server, offered, tmp_path):
-    (tmp_path / "asked.txt").write_text("What first?\nWhat then?\n")
-    given = ("--questions", tmp_path / "asked.txt", "--server", server.url, "-o", tmp_path / "made")
-    assert run(capsys, "rank", offered / "clip.mp4", *given)[0] == 0
-    made = [Ranking.load(file).question for file in sorted((tmp_path / "made").iterdir())]
-    assert made == ["What first?", "What then?"]
-
-
 @pytest.mark.parametrize(
     ("given", "named"),
     [
         (["--stream", "0"], "--stream"),
         (["--scorer", "clip", "--device", "cpu"], "--scorer, --device"),
         (["--start", "2", "--max-gap", "1"], "--max-gap, --start"),
-        (["--no-coverage-term"], "--no-coverage-term"),
+        (["--set", "coverage_term=false"], "--set"),
         (["--cache", "elsewhere"], "--cache"),
         (["--jobs", "2"], "--jobs"),
         (["--subtitles", "none"], "--subtitles"),

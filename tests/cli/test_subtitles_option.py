@@ -56,7 +56,7 @@ def test_bad_subtitles_are_noted_or_refused(capsys, place, tags_store):
     for name, said in (
         ("kiln.srt", "not a subtitle file"),
         ("gone.srt", "no such file"),
-        ("", "--subtitles"),
+        ("", "subtitles = '' is not allowed"),
     ):
         code, _, err = rank(capsys, "--subtitles", name)
         assert code == 2
@@ -73,7 +73,7 @@ def test_one_file_is_not_that_of_many_videos(capsys, place):
 
 
 def test_index_says_what_it_found(capsys, place, tags_store):
-    code, out, _ = run(capsys, "index", "kiln.mp4", "--scorer", "table:scores.csv", "--base-probes", "8")
+    code, out, _ = run(capsys, "index", "kiln.mp4", "--scorer", "table:scores.csv", "--set", "base_probes=8")
     assert code == 0
     assert "1 lines of kiln.srt" in out
 

@@ -28,7 +28,7 @@ from media import numbered_video
 from processes import PATIENCE, children
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
-FAST = ["--base-probes", "12", "--extra-probes", "0", "--scorer", "none"]
+FAST = ["--set", "base_probes=12", "--set", "extra_probes=0", "--scorer", "none"]
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_wrong_calls_are_refused(tmp_path):
     for arguments, message in [
         (["rank"], "give a VIDEO, or --manifest FILE"),
         (["rank", "--manifest", "asked.csv"], "give -o FOLDER"),
-        (["rank", "a.mp4", "--manifest", "asked.csv", "-o", "x"], "give neither VIDEO"),
+        (["rank", "a.mp4", "--manifest", "asked.csv", "-o", "x"], "--manifest does not go with VIDEO"),
         (["rank", "a.mp4", "Where?", "--jobs", "2"], "needs --manifest"),
         (["index", "asked.csv", "--address", "auto"], "--address and --encoders need --engine ray"),
     ]:

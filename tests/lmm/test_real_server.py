@@ -130,9 +130,7 @@ def test_the_command(url, clip, capsys):
     assert "local/tiny-llava" in printed.out
     assert "the answer was cut off" in printed.err
     with pytest.raises(SystemExit) as ended:
-        cli_main(
-            ["ask", str(clip), "What?", "--options", "a", "b", "--budget-ladder", "2,4", "--json", *given]
-        )
+        cli_main(["ask", str(clip), "What?", "--option", "a", "--option", "b", "-k", "2,4", "--json", *given])
     data = json.loads(capsys.readouterr().out)
     assert len(data["answer"]) == 12
     assert data["steps"][0]["completion_tokens"] == 12

@@ -32,7 +32,7 @@ def test_descriptions_in_an_answer(answer, found):
 def test_the_model_writes_what_is_looked_for(capsys, clip, table, tmp_path):
     with ScriptedServer("1. A glowing kiln\n2. Cups on a shelf", "Cups.") as server:
         given = ("-k", "4", "--scorer", table, "--base-url", server.url, "-o", tmp_path / "r.json", "--json")
-        look = ("--rewrite", "--look-for", "hands", "--options", "cups", "tiles")
+        look = ("--rewrite", "--look-for", "hands", "--option", "cups", "--option", "tiles")
         code, out, err = run(capsys, "ask", clip, "What is fired?", *given, *look)
         first, second = [request[2]["messages"][-1]["content"] for request in server.requests[-2:]]
     assert code == 0

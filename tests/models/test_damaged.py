@@ -149,7 +149,7 @@ def test_models_says_what_is_damaged(wheel, hub, capsys, monkeypatch):
 
 def test_verify_says_what_is_damaged_and_removes_it(wheel, hub, capsys):
     code, out, _ = run(capsys, "cache", "verify")
-    assert (code, "models" in out) == (0, True)
+    assert (code, "model files" in out) == (0, True)
     places = [wheel.root / "models" / "net.onnx", hub / "model.safetensors"]
     for place in places:
         stat = place.stat()

@@ -74,7 +74,7 @@ def test_half_of_the_video_is_enough(frames, rows, by):
 
 def test_the_commands_tell_it_in_one_note(capsys, clip, tmp_path):
     (tmp_path / "scores.csv").write_text("frame,score\n150,1\n159,1\n")
-    given = ["--scorer", f"table:{tmp_path / 'scores.csv'}", "--base-probes", "24"]
+    given = ["--scorer", f"table:{tmp_path / 'scores.csv'}", "--set", "base_probes=24"]
     code, _, err = run(capsys, "rank", clip, "Where?", "-o", tmp_path / "r.json", *given)
     assert code == 0
     assert err.count("note:") == err.count("the table of scores covers frames 150 to 159 of 300, 3%") == 1

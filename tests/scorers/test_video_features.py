@@ -160,7 +160,7 @@ def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_pat
     assert any("least recently used" in text for text in (*first.notes, *second.notes))
     assert (third.status, third.stops) == ("failed", True)
     assert "features of this run alone take" in third.text
-    assert "--features-limit" in third.text
+    assert FEATURES_VARIABLE in third.text
     assert [indexed(video, run).status for video in videos[:2]] == ["already"] * 2
 
 
@@ -172,10 +172,10 @@ def test_what_was_asked_to_be_kept_and_is_above_the_limit_fails_before_the_work(
     assert "not kept: all features may take 293.0 KiB" in outcome.text
 
 
-def test_the_options_reach_the_work_and_end_with_it(clip, tmp_path, monkeypatch, capsys):
+def test_the_limits_reach_the_work(clip, tmp_path, monkeypatch, capsys):
     table = tmp_path / "scores.csv"
     table.write_text("frame,score\n" + "".join(f"{n},0.5\n" for n in range(300)))
-    monkeypatch.delenv(FEATURES_VARIABLE, raising=False)
+    monkeypatch.setenv(FEATURES_VARIABLE, "10kB")
     asked = ["rank", str(clip), "Where?", "--scorer", f"table:{table}", "--cache", str(tmp_path / "store")]
 
     def run(*more):
@@ -183,11 +183,12 @@ def test_the_options_reach_the_work_and_end_with_it(clip, tmp_path, monkeypatch,
             main([*asked, *more])
         return ended.value.code, capsys.readouterr().err
 
-    code, err = run("--features-limit", "10kB")
+    code, err = run()
     assert code == 0
-    assert "not kept: all features may take 9.8 KiB in the cache (--features-limit sets more)" in err
-    assert FEATURES_VARIABLE not in os.environ
+    limit = f"all features may take 9.8 KiB in the cache (${FEATURES_VARIABLE} sets more)"
+    assert f"not kept: {limit}" in err
     assert not kept_bytes(tmp_path / "store")
+    monkeypatch.delenv(FEATURES_VARIABLE)
     assert run("--no-keep-features")[0] == 0
     assert not kept_bytes(tmp_path / "store")
     monkeypatch.setenv(FEATURES_VARIABLE, "much")

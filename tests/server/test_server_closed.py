@@ -261,7 +261,7 @@ def test_an_upload_is_indexed_and_kept_by_content(serve, media):
 
 
 def test_uploads_are_limited_in_size(serve, media):
-    server = serve("--max-upload", "1", "--max-stored", "1")
+    server = serve("--max-upload", "1MiB", "--max-stored", "1MiB")
     assert upload(server, b"x" * (MIB + 1)).status_code == 413
 
     def endless():

@@ -129,7 +129,7 @@ class FeaturesLimit:
         ConfigError: the variable is not a size.
 
     >>> FeaturesLimit(DirectoryStore("cache")).refusal(2**40)
-    'all features may take 20.00 GiB in the cache (--features-limit sets more)'
+    'all features may take 20.00 GiB in the cache ($FRAMENEST_FEATURES_LIMIT sets more)'
     """
 
     def __init__(self, store: Store, since: float | None = None) -> None:
@@ -144,9 +144,10 @@ class FeaturesLimit:
             return None
         most, free = LIMIT if self._given is None else self._given, _free(self._store.root)
         if size > most:
-            return f"all features may take {size_text(most)} in the cache (--features-limit sets more)"
+            more = f"(${FEATURES_VARIABLE} sets more)"
+            return f"all features may take {size_text(most)} in the cache {more}"
         if self._given is None and size > free * FREE_SHARE:
-            half = "features take at most half of what is free (--features-limit sets more)"
+            half = "features take at most half of what is free ($FRAMENEST_FEATURES_LIMIT sets more)"
             return f"{size_text(int(free))} are free in the cache, and {half}"
         return None
 
@@ -167,11 +168,11 @@ class FeaturesLimit:
         left = taken - done.freed
         if done.freed:
             text = f"{size_text(done.freed)} of the least recently used features were evicted from the cache"
-            text += f": all together may take {size_text(most)} (--features-limit)"
+            text += f": all together may take {size_text(most)} ($FRAMENEST_FEATURES_LIMIT)"
             warnings.warn(text, EvictedFeatures, stacklevel=2)
         if self.since is not None and left > most:
             text = f"the features of this run alone take {size_text(left)} in the cache; all features "
-            text += f"together may take {size_text(most)} (--features-limit sets more)"
+            text += f"together may take {size_text(most)} ($FRAMENEST_FEATURES_LIMIT sets more)"
             warnings.warn(text, UnwritableCache, stacklevel=2)
 
 

@@ -8,8 +8,8 @@ import sys
 import rich_click as click
 
 import framenest
-from framenest.cli import ask, cache, evaluate, exports, many_videos, models, rank, select, serve
-from framenest.cli.terminal import fail, set_level, warnings_as_notes
+from framenest.cli import ask, evaluate, exports, many_videos, models, rank, serve
+from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError
 from framenest.scorers.checkpoint import still_loading
 from framenest.scorers.feature_store import finish_writes
@@ -45,13 +45,13 @@ COMMANDS = [
     exports.export,
     ask.ask,
     many_videos.index,
-    select.select,
+    rank.select,
     evaluate.evaluate,
     evaluate.lmms_eval,
     serve.serve,
     serve.mcp,
     models.models,
-    cache.cache,
+    models.cache,
 ]
 for command in COMMANDS:  # --help lists them in this order
     app.add_command(command)
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line. An error is one line on stderr and exit code 2."""
     given = sys.argv[1:] if arguments is None else arguments
     code = 2
-    set_level(0)
+    set_quiet(False)
     try:
         with warnings_as_notes():
             try:

@@ -14,15 +14,15 @@ from rich.markup import escape
 from framenest.cache.files import write_atomic
 from framenest.cli import options
 from framenest.cli.option_groups import (
+    KEEP_FEATURES,
     AnsweringModel,
     Common,
     ImageOptions,
-    KeptFeatures,
     check_server,
     refuse_one_file,
     refuse_pairing,
 )
-from framenest.cli.option_types import (
+from framenest.cli.options import (
     Budgets,
     Count,
     Folder,
@@ -31,8 +31,9 @@ from framenest.cli.option_types import (
     OutputFile,
     Parsed,
     SelectorNames,
+    argument,
+    option,
 )
-from framenest.cli.options import argument, option
 from framenest.cli.terminal import confirm, note, out, say, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, StoreError
@@ -112,37 +113,37 @@ def recall(
 
 
 def _print_recall(result: dict[str, Any]) -> None:
-    out.print(f"[bold]hit@K[/] over {result['questions']} questions, scorer {result['scorer']}", markup=True)
-    first = next(iter(result["selectors"].values()))
-    budgets = [k for k in first if k != "all"]
-    hits = table("selector", *budgets, "mean", "first hit", left=["selector"], wrap=["selector"], gap=0)
+    selectors = result["selectors"]
+    budgets = [k for k in next(iter(selectors.values())) if k != "all"]
     few = "8" if "8" in budgets else budgets[0]
-    measures = ("cov.", "gap", "red.", f"dup@{few}", "nest", "low", "med.", "high", "seen", "s")
-    rest = table("selector", *measures, left=["selector"], wrap=["selector"], gap=0)
-    margins = []
-    for name, summary in result["selectors"].items():
+    hits: list[Row] = []
+    rest: list[Row] = []
+    for name, summary in selectors.items():
         whole, last = summary["all"], summary[budgets[-1]]
+        hit = {k: summary[k]["hit"] for k in budgets}
         first_hit = whole["mean_first_hit"]
-        hits.add_row(
-            name,
-            *(f"{summary[k]['hit']:.2f}" for k in budgets),
-            f"{whole['objective']:.3f}",
-            f"{first_hit:.1f}" if first_hit is not None else "–",
+        hits.append({"Selector": name, **hit, "mean": whole["objective"], "first hit": first_hit})
+        rest.append(
+            {
+                "Selector": name,
+                "cov.": last["covered"],
+                "gap": last["largest_gap"],
+                "red.": last["redundancy"],
+                f"dup@{few}": summary[few]["near_duplicates"],
+                "nest": last["nesting"],
+                "low": whole.get("low"),
+                "med.": whole.get("medium"),
+                "high": whole.get("high"),
+                "seen": round(whole["candidates"]),
+                "s": whole["seconds"],
+            }
         )
-        numbers = [last[measure] for measure in ("covered", "largest_gap", "redundancy")]
-        numbers += [summary[few]["near_duplicates"], last["nesting"]]
-        numbers += [whole.get(regime) for regime in ("low", "medium", "high")]
-        rest.add_row(
-            name,
-            *("–" if number is None else f"{number:.2f}" for number in numbers),
-            f"{whole['candidates']:.0f}",
-            f"{whole['seconds']:.2f}",
-        )
-        margins += [(summary[k]["hit_high"] - summary[k]["hit_low"]) / 2 for k in budgets]
-    out.print(hits)
+    out.print(f"[bold]hit@K[/] over {result['questions']} questions, scorer {escape(result['scorer'])}")
+    print_rows(hits)
     out.print(f"[dim]at K={budgets[-1]}, and per question for all budgets[/]")
-    out.print(rest)
-    note(f"95 % intervals reach up to ±{max(margins):.2f}; smaller differences mean little")
+    print_rows(rest)
+    ranges = (one[k]["hit_high"] - one[k]["hit_low"] for one in selectors.values() for k in budgets)
+    note(f"95 % intervals reach up to ±{max(ranges) / 2:.2f}; smaller differences mean little")
 
 
 def _write_json(file: Path | None, data: Any) -> None:
@@ -168,16 +169,13 @@ def ablations(
     with common.bars() as bars:
         session = question_set.session(scoring, common, bars)
         measured = run_ablations(entries, session, progress=bars)
-    for title in ("components", "schedules"):
-        rows = table("variant", "low", "medium", "high", "average", left=["variant"], title=title)
-        for name, row in measured[title].items():
-            rows.add_row(name, *(f"{100 * value:.2f}" for value in row.values()))
-        out.print(rows)
-    budgets = list(measured["horizons"]["256"])
-    rows = table("M", *budgets, title="horizons (M \\ K)")
-    for horizon, row in measured["horizons"].items():
-        rows.add_row(horizon, *(f"{100 * row[k]:.2f}" if k in row else "–" for k in budgets))
-    out.print(rows)
+    for part in ("components", "schedules", "horizons"):
+        print_rows(
+            [
+                {"Ablation": part, "Selector": name, **{column: 100 * value for column, value in row.items()}}
+                for name, row in measured[part].items()
+            ]
+        )
     _write_json(json_file, {"scorer": question_set.scorer, **measured})
 
 
@@ -243,7 +241,7 @@ def qa(
         "Append answers here; questions answered there are not asked again.", default="results.jsonl"
     ),
     jobs: Count = option("Concurrent requests.", default=4),
-    features: KeptFeatures,
+    keep_features: bool | None = KEEP_FEATURES,
     images: ImageOptions = options.group(pairing={"default": "pairs"}),
     plan: bool = option(
         "Ask nothing; print what would run where, and how many frames, tokens and hours. Hours come from the "
@@ -306,9 +304,8 @@ def qa(
             check_server(client)
         elif model.model is None:
             raise ConfigError("--plan asks no server; name the model, such as --model Qwen/Qwen3.5-9B")
-        kept = features.keep_features
         selections = SelectionCache(
-            scorer, store=common.cache, progress=bars, scoring=scoring, keep_features=kept
+            scorer, store=common.cache, progress=bars, scoring=scoring, keep_features=keep_features
         )
         settings = QaSettings(
             dataset=benchmark.dataset,
@@ -396,9 +393,9 @@ def print_rows(rows: list[Row]) -> None:
             out.print(f"[bold]{escape(title)}[/]")
         columns = list(dict.fromkeys(name for row in group for name in row))
         texts = [name for name in columns if any(isinstance(row.get(name), str) for row in group)]
-        made = table(*columns, left=texts, wrap=["Selector"], gap=0)
+        made = table(*columns, left=texts, wrap=["Selector"])
         for row in group:
-            made.add_row(*(cell(row.get(name)) for name in columns))
+            made.add_row(*(cell(row.get(name)) or "–" for name in columns))
         out.print(made)
 
 

@@ -18,26 +18,25 @@ from framenest.cli.option_groups import (
     Common,
     ImageOptions,
     RankedVideo,
-    TokenBudget,
     TranscriptOptions,
     refuse_pairing,
 )
-from framenest.cli.option_types import (
+from framenest.cli.options import (
     ImageFile,
     Name,
     OutputFile,
     OutputFolder,
     PlotFile,
+    argument,
     check_writable,
     check_writable_folder,
+    option,
 )
-from framenest.cli.options import argument, option
 from framenest.cli.printing import print_facts, print_prefix, print_ranks
 from framenest.cli.terminal import confirm, note, out, print_json, say, say_labelled
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
-from framenest.lmm.prompt import prompt
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.report import contact_sheet
@@ -104,7 +103,6 @@ def extract(
     folder: OutputFolder = option("Folder for the images.", "--to", required=True),
     kind: str = option("Image format.", "--format", type=click.Choice(extraction.FORMATS), default="jpg"),
     sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
-    force: bool = option("Write even if the folder holds frames of another budget or ranking."),
     video: RankedVideo,
     common: Common,
 ) -> None:
@@ -118,10 +116,10 @@ def extract(
     result = load_result(ranking)
     prefix = result.prefix(budget)
     others = extraction.other_frames(prefix, folder, kind)
-    if others and not force:
+    if others:
         raise StoreError(
-            f"{folder}: already holds {len(others)} other frames, such as {others[0].name}; give another "
-            "folder, or --force"
+            f"{folder}: already holds {len(others)} other frames, such as {others[0].name}; remove them, or "
+            "give another folder"
         )
     decoder = video.reopen(result.video, common)
     with common.bars() as bars:
@@ -149,7 +147,7 @@ FOLDER = "vlmevalkit"
 def export(
     *,
     rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
-    budget: int | None = option("Number of frames.", "-k"),
+    budget: int = option("Number of frames.", "-k", required=True),
     style: str = option(
         "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
         "For other tools: aks, wfs-sb, vlmevalkit.",
@@ -159,7 +157,6 @@ def export(
     output: str | None = option("Output file (- is stdout); a folder for vlmevalkit.", "-o", metavar="FILE"),
     question: str | None = option("Ask this instead of the ranking's question."),
     choices: tuple[str, ...] = CHOICES,
-    token_budget: TokenBudget,
     images: ImageOptions,
     transcript: TranscriptOptions,
     model: Name | None = option("Model to name in the request."),
@@ -176,7 +173,7 @@ def export(
     \b
     framenest export kiln.json -k 16 --style vllm-video \\
       --model Qwen/Qwen3.5-9B -o request.json
-    framenest export kiln.json --style qwen --max-tokens 16000 -o kiln-qwen.json
+    framenest export kiln.json -k 16 --style qwen -o kiln-qwen.json
     framenest export rankings/*.json -k 32 --style wfs-sb \\
       --rows videomme.json -o wfs_32.json
     """
@@ -194,7 +191,7 @@ def export(
     result = loaded[0]
     if style == FOLDER:
         folder = check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
-        name, prefix = extraction.vlmevalkit_name, _prefix(result, budget)
+        name, prefix = extraction.vlmevalkit_name, result.prefix(budget)
         decoder = video.reopen(result.video, common)
         with common.bars() as bars:
             files = extraction.extract(prefix, folder, name=name, video=decoder, progress=bars)
@@ -205,16 +202,9 @@ def export(
         raise ConfigError("this ranking has no question; give one with --question")
     if not choices and question is None and isinstance(result, Ranking):
         choices = result.options
-    if token_budget.max_tokens is not None:
-        if budget is not None:
-            raise ConfigError("give -k or --max-tokens, not both")
-        served = list(result.prefixes) if isinstance(result, Selection) else range(1, len(result) + 1)
-        times = {k: result.prefix(k).seconds.tolist() for k in served}
-        text = prompt(asked, choices) + transcript.placeholder
-        budget = token_budget.frames(result.video, style, images, served, text, times.__getitem__)
     with common.bars() as bars:
         request = lmm.messages(
-            _prefix(result, budget),
+            result.prefix(budget),
             asked,
             style,
             options=choices,
@@ -224,12 +214,6 @@ def export(
             **transcript.settings(result.transcript if isinstance(result, Ranking) else None),
         )
     _write_request(request, output, model)
-
-
-def _prefix(result: Ranking | Selection, budget: int | None) -> Prefix:
-    if budget is None:
-        raise ConfigError("give the number of frames, -k K, or --max-tokens")
-    return result.prefix(budget)
 
 
 def _write_request(request: lmm.Request, output: str | None, model: str | None) -> None:
@@ -254,11 +238,11 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
 def _write_list(
     style: str,
     results: Sequence[Ranking | Selection],
-    budget: int | None,
+    budget: int,
     rows_file: str | None,
     output: str,
 ) -> None:
-    prefixes = [_prefix(result, budget) for result in results]
+    prefixes = [result.prefix(budget) for result in results]
     rows = None if rows_file is None else frame_lists.read_entries(rows_file)
     if style == "aks":
         made = frame_lists.aks(prefixes, rows)

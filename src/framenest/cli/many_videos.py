@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,17 +11,25 @@ from typing import Any, ClassVar, Literal
 from framenest.cache.directory import local_directory
 from framenest.cache.remote import RemoteStore
 from framenest.cli import options
-from framenest.cli.option_groups import Common, FeatureLimit, ScorerChoice, VideoOptions, refuse_one_file
-from framenest.cli.option_types import (
+from framenest.cli.option_groups import (
+    Common,
+    ProbingOptions,
+    ScorerChoice,
+    VideoOptions,
+    other_settings,
+    refuse_one_file,
+)
+from framenest.cli.options import (
     Count,
     Duration,
     OutputFile,
     Size,
+    argument,
     check_writable,
     check_writable_folder,
+    option,
 )
-from framenest.cli.options import argument, option
-from framenest.cli.terminal import confirm, fail, note, say, short_path
+from framenest.cli.terminal import confirm, fail, note, quiet, say, short_path
 from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
@@ -71,8 +77,6 @@ NAME = 28
 GPU_BYTES, GPU_CORES = 8 * 2**30, 4
 """GPU memory and CPU cores per worker with a model on the GPU. BLIP-2 takes 5 GB; benchmarks/gpu_machine.py
 measures throughput by number of workers."""
-NOTE_EVERY = 60.0
-"""Seconds between progress notes if there is no terminal for bars."""
 
 
 def outcomes_of(
@@ -107,28 +111,29 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
         settings["url"] = cache.location  # each machine has its own local directory
     else:
         settings["root"] = str(common.local.root.absolute())
-    return BatchJob(scorer=None if scorer == "none" else scorer, **video_options.settings, **settings)
+    return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
 
 
 def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
     """Run a job on all groups with progress bars, and print a summary."""
     refuse_one_file(job.scoring, len(groups))
     report = RunReport(many.failures or check_writable("failures.jsonl"))
-    total, noted = sum(map(len, groups)), time.monotonic()
-    with common.bars() as bars, _note_if_interrupted():
-        bars(what, 0, total)
-        for outcomes in outcomes_of(many, job, groups, partial(_show, bars)):
-            if outcomes:
-                bars.end(_label(outcomes[0].item.video))
-            for place, outcome in enumerate(outcomes):
-                report.add(outcome, new_video=place == 0)
-                _print_outcome(outcome, common.quiet)
-            bars(what, report.total, total, said=_speed(report))
-            if bars.off and time.monotonic() - noted > NOTE_EVERY:
-                noted = time.monotonic()
-                note(f"{report.total:,} of {total:,} {what}: {_speed(report)}")
-            if report.stopped:
-                break
+    total = sum(map(len, groups))
+    try:
+        with common.bars() as bars:
+            bars(what, 0, total)
+            for outcomes in outcomes_of(many, job, groups, partial(_show, bars)):
+                if outcomes:
+                    bars.end(_label(outcomes[0].item.video))
+                for place, outcome in enumerate(outcomes):
+                    report.add(outcome, new_video=place == 0)
+                    _print_outcome(outcome)
+                bars(what, report.total, total, said=_speed(report))
+                if report.stopped:
+                    break
+    except KeyboardInterrupt:
+        note("finished work is kept, also of videos in progress; run the same command again to continue")
+        raise
     _print_summary(report, what)
     if report.stopped:
         raise StoreError(f"stopped because results cannot be stored: {report.stopped}")
@@ -144,21 +149,12 @@ def _label(video: str) -> str:
     return shown if len(shown) <= NAME else f"…{shown[1 - NAME :]}"
 
 
-@contextmanager
-def _note_if_interrupted() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        note("finished work is kept, also of videos in progress; run the same command again to continue")
-        raise
-
-
-def _print_outcome(outcome: ItemOutcome, quiet: bool) -> None:
+def _print_outcome(outcome: ItemOutcome) -> None:
     for text in outcome.notes:
         note(text)
     if outcome.status == "failed":
         note(f"{outcome.error}: {outcome.text}")
-    elif outcome.status == "done" and not quiet:
+    elif outcome.status == "done" and not quiet():
         say(f"{outcome.item.video}: {outcome.text}")
 
 
@@ -193,8 +189,8 @@ def index(
     many: ManyVideos,
     video_options: VideoOptions,
     scorer: ScorerChoice,
-    features: FeatureLimit,
-    config: IndexConfig,
+    probes: ProbingOptions,
+    others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig),
     common: Common,
 ) -> int:
     """Index VIDEOS once, so that later questions need not decode them again.
@@ -211,26 +207,24 @@ def index(
       --cache s3://bucket/library
     """
     found = find_videos(videos, pictures=video_options.fps is not None)
-    settings = {"config": MECConfig(index=config), "scoring": scorer.config}
-    job = batch_job(common, video_options, scorer.resolved(common), **settings)
+    given = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
+    config = MECConfig().with_settings(given)
+    if config != MECConfig(index=config.index):
+        raise ConfigError("--set of this command is for settings of the index; give others to rank")
+    job = batch_job(common, video_options, scorer.resolved(common), config=config, scoring=scorer.config)
     if len(found) == 1 and found[0] == videos[0] and not many.given:
-        _index_here(job, found[0], common)
+        with common.bars() as bars:  # in this process, with bars for its stages
+            (outcome,) = job.open()(index_groups(found)[0], bars, tell=note)
+        if outcome.status == "failed":
+            raise FramenestError(outcome.text)
+        for text in outcome.notes:
+            note(text)
+        say(f"{found[0]}: {outcome.text}")
         return 0
     report = run(job, index_groups(found), many, common, "videos")
     if report.counts["failed"]:
         fail(f"{report.counts['failed']:,} of {len(found):,} videos could not be indexed")
     return int(report.counts["failed"] > 0)
-
-
-def _index_here(job: BatchJob, video: str, common: Common) -> None:
-    """Index a single video in this process, with progress bars for its stages."""
-    with common.bars() as bars:
-        (outcome,) = job.open()(index_groups([video])[0], bars, tell=note)
-    if outcome.status == "failed":
-        raise FramenestError(outcome.text)
-    for text in outcome.notes:
-        note(text)
-    say(f"{video}: {outcome.text}")
 
 
 def rank_many(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,27 +13,55 @@ import rich_click as click
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, local_directory
 from framenest.cache.remote import open_store
-from framenest.cli.option_types import Count, InputFile, Name, Parsed, Size, Url
-from framenest.cli.options import SCORER_PANEL, option, refuse, through_environment
-from framenest.cli.terminal import detail, err, note, set_level
-from framenest.config import ScorerConfig
-from framenest.errors import BudgetError, ConfigError, ScorerError
+from framenest.cli.options import (
+    SCORER_PANEL,
+    Count,
+    InputFile,
+    Moment,
+    Name,
+    Parsed,
+    Url,
+    config_option,
+    option,
+    refuse,
+)
+from framenest.cli.terminal import err, note, set_quiet
+from framenest.config import (
+    PRESETS,
+    DiscoveryConfig,
+    IndexConfig,
+    MECConfig,
+    Probing,
+    RankingConfig,
+    ScorerConfig,
+)
+from framenest.errors import ConfigError, ScorerError
 from framenest.frames import VideoInfo
-from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, estimate
+from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
-from framenest.lmm.tokens import CHARACTERS
-from framenest.method.discovery import LookFor
-from framenest.processes import DOWNLOAD_VARIABLE, FEATURES_VARIABLE
 from framenest.progress import Bars
 from framenest.protocols import Decoder
 from framenest.scorers import choose
-from framenest.selectors import needs_scorer
+from framenest.selectors import needs_scorer, setting_value
 from framenest.session import Session
 from framenest.transcript import AUTO, Transcript
 from framenest.video.opening import open_video, reopen
 
-CHOICES = option("Answer options; the answer is a letter.", "--options", multiple=True, metavar="A B C …")
+CHOICES = option(
+    "An answer option; may be repeated. The answer is a letter.", "--option", multiple=True, metavar="TEXT"
+)
+LOOK_FOR = option(
+    "Also look for this; describe what it looks like: “a potter opens a kiln”. May be repeated; a frame "
+    "that shows one of them is relevant.",
+    multiple=True,
+    metavar="TEXT",
+)
+KEEP_FEATURES = option(
+    "Cache features of any size, or none. [default: up to 512 MiB per video]",
+    "--keep-features/--no-keep-features",
+    default=None,
+)
 
 
 @dataclass(frozen=True)
@@ -47,15 +75,10 @@ class Common:
         metavar="DIR|URL",
     )
     quiet: bool = option("Print results and errors only.", "-q")
-    verbose: bool = option("Also print which cache and scorer are used, and all warnings.", "-v")
     debug: bool = option("Show the traceback of an error.")
 
     def __post_init__(self) -> None:
-        if self.quiet and self.verbose:
-            raise ConfigError("give --quiet or --verbose, not both")
-        set_level(self.verbose - self.quiet)
-        if self.verbose:
-            detail(f"cache {self.cache.location}")
+        set_quiet(self.quiet)
 
     @cached_property
     def cache(self) -> ManagedStore:
@@ -73,11 +96,6 @@ class Common:
 
 
 ALLOW_PLAYLISTS = option("Allow a VIDEO that refers to other files or URLs: HLS, DASH, ffconcat.")
-MAX_DOWNLOAD = option(
-    "Largest VIDEO to download in full, if its server has no range requests. "
-    f"[default: ${DOWNLOAD_VARIABLE}, or 20GiB]",
-    callback=through_environment(DOWNLOAD_VARIABLE),
-)
 
 
 @dataclass(frozen=True)
@@ -88,16 +106,10 @@ class VideoOptions:
     stream: int | None = option("Index of the video stream. [default: FFmpeg's choice]")
     decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
     allow_playlists: bool = ALLOW_PLAYLISTS
-    max_download: Size | None = MAX_DOWNLOAD
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments for `open_video`, which reads max_download from the environment."""
-        return {name: value for name, value in vars(self).items() if name != "max_download"}
 
     def open(self, video: str, common: Common) -> Decoder:
         """Open the video."""
-        return open_video(video, **self.settings, store=common.cache)
+        return open_video(video, **vars(self), store=common.cache)
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,6 @@ class RankedVideo:
 
     video: InputFile | None = option("The video, if it has moved.")
     allow_playlists: bool = ALLOW_PLAYLISTS
-    max_download: Size | None = MAX_DOWNLOAD
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
         """Open the video; raise if it has changed."""
@@ -132,7 +143,6 @@ class ScorerChoice:
 
     def resolved(self, common: Common) -> str:
         """Return the scorer's name; for "auto", choose one for this machine and note why."""
-        detail(f"requested scorer: {self.name}")
         short = self.name.partition(":")[0]
         if short in ("tags", "table") and self.config.device not in ("auto", "cpu"):
             raise ConfigError(f"--device {self.config.device} has no effect: {short} runs on the CPU")
@@ -155,42 +165,61 @@ def refuse_one_file(config: ScorerConfig, videos: int) -> None:
         raise ConfigError("--subtitles FILE is for one video; for several, give a folder or auto")
 
 
-@dataclass(frozen=True)
-class Descriptions:
-    """What to look for besides the question."""
+METHOD_PANEL = "The method (defaults are the paper's)"
 
-    look_for: tuple[str, ...] = option(
-        "Also look for this; describe what it looks like: “a potter opens a kiln”. May be repeated; a frame "
-        "that shows one of them is relevant.",
+
+@dataclass(frozen=True)
+class ProbingOptions:
+    """Where a video is probed."""
+
+    panel: ClassVar = METHOD_PANEL
+    max_gap: float | None = config_option(IndexConfig, "max_gap")
+    probing: Probing | None = config_option(IndexConfig, "probing")
+    start: Moment | None = config_option(IndexConfig, "start")
+    end: Moment | None = config_option(IndexConfig, "end")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} is not a setting; write it like zoom=4")
+    return name, setting_value(value)
+
+
+def other_settings(*configs: type) -> Any:
+    """Declare --set NAME=VALUE, for settings of these configs that have no option of their own."""
+    own = {"horizon", *(entry.name for entry in fields(ProbingOptions))}
+    names = [entry.name for config in configs for entry in fields(config) if entry.name not in own]
+    return option(
+        f"Another setting, such as {names[0]}=64; may be repeated. docs/glossary.md explains them: "
+        f"{', '.join(names)}.",
+        "--set",
         multiple=True,
-        metavar="TEXT",
-    )
-
-    def given(self) -> LookFor | None:
-        """Return the descriptions; None if there are none."""
-        return LookFor(self.look_for) if self.look_for else None
-
-
-@dataclass(frozen=True)
-class FeatureLimit:
-    """How much disk space features may use."""
-
-    features_limit: Size | None = option(
-        "Most space for the features of all videos in the cache, such as 50GiB; the least recently used are "
-        f"evicted. [default: ${FEATURES_VARIABLE}, or 20GiB, at most half of the free space]",
-        callback=through_environment(FEATURES_VARIABLE),
+        type=Parsed("NAME=VALUE", _setting),
+        panel=METHOD_PANEL,
     )
 
 
-@dataclass(frozen=True)
-class KeptFeatures(FeatureLimit):
-    """Which features to cache."""
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """The settings of MEC."""
 
-    keep_features: bool | None = option(
-        "Cache features of any size, or none. [default: up to 512 MiB per video]",
-        "--keep-features/--no-keep-features",
-        default=None,
+    panel: ClassVar = METHOD_PANEL
+    preset: str = option(
+        "The paper's configuration or one of its ablations.",
+        type=click.Choice(list(PRESETS)),
+        default="paper",
     )
+    horizon: int | None = config_option(RankingConfig, "horizon")
+    probes: ProbingOptions
+    others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig, DiscoveryConfig, RankingConfig)
+
+    @cached_property
+    def config(self) -> MECConfig:
+        """The preset, with the settings given."""
+        given = {"horizon": self.horizon, **vars(self.probes)}
+        given = {name: value for name, value in given.items() if value is not None} | dict(self.others)
+        return MECConfig.preset(self.preset).with_settings(given)
 
 
 ANSWER_TOKENS = {True: 8192, False: 1024}
@@ -319,57 +348,3 @@ class TranscriptOptions:
         if found is None or not found.lines:
             raise ConfigError("--with-transcript: no transcript was found; rank with --subtitles FILE")
         return {"transcript": found, "transcript_tokens": self.transcript_tokens}
-
-    @property
-    def placeholder(self) -> str:
-        """A string as long as the transcript may be, to estimate tokens."""
-        return "." * (CHARACTERS * self.transcript_tokens) if self.with_transcript else ""
-
-
-@dataclass(frozen=True)
-class TokenBudget:
-    """How many tokens the frames and the question may take."""
-
-    max_tokens: int | None = option("Send as many frames as fit into this many tokens, by estimate.")
-    tokens_per_frame: int | None = option("Tokens of an image or a fused pair. [default: estimated]")
-
-    def __post_init__(self) -> None:
-        if self.max_tokens is None:
-            refuse("tokens are counted for --max-tokens only", "tokens_per_frame")
-
-    def frames(
-        self,
-        video: VideoInfo,
-        style: str,
-        images: ImageOptions,
-        budgets: Sequence[int],
-        text: str,
-        times: Callable[[int], Sequence[float]] | None = None,
-    ) -> int:
-        """Return the largest budget whose request is estimated to fit.
-
-        `times` returns the seconds of a budget's frames. If None, they are not known yet, and the estimate
-        assumes long times, no two of them close enough to fuse.
-        """
-        size, most = images.limits.size(video.width, video.height), self.max_tokens or 0
-        pairing = "duplicate" if times is None and images.pairing == "auto" else images.pairing
-
-        def cost(count: int) -> int:
-            seconds = [video.duration] * count if times is None else times(count)
-            return estimate(
-                style,
-                seconds,
-                size,
-                text,
-                pairing=pairing,
-                per_frame=self.tokens_per_frame,
-                frame_pixels=images.limits.frame_pixels,
-            ).total
-
-        found = max((count for count in budgets if cost(count) <= most), default=None)
-        if found is None:
-            raise BudgetError(
-                f"{min(budgets)} frame does not fit into {most} tokens, it takes about {cost(min(budgets))}; "
-                "shrink the images with --max-side"
-            )
-        return found

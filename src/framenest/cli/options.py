@@ -5,28 +5,24 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import MISSING, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import rich_click as click
 from click import get_current_context
 from click.core import ParameterSource
 
-from framenest.cli.option_types import Moment
-from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig, ScorerConfig
-from framenest.errors import BadSetting, ConfigError
+from framenest.config import ScorerConfig
+from framenest.errors import ConfigError, StoreError
+from framenest.images import FORMATS
+from framenest.selectors import check_selector
+from framenest.text import bytes_of, seconds_of
 
-METHOD_PANEL = "The method (defaults are the paper's)"
 SCORER_PANEL = "The scorer"
-CONFIG_PANELS: dict[type, str] = {
-    IndexConfig: METHOD_PANEL,
-    DiscoveryConfig: METHOD_PANEL,
-    RankingConfig: METHOD_PANEL,
-    ScorerConfig: SCORER_PANEL,
-}
 SHORT = 20
 """--help shows choices of up to this many characters as [a|b|c]; longer lists would break inside a word."""
 
@@ -40,6 +36,16 @@ def option(help: str, *flags: str, **settings: Any) -> Any:  # noqa: A002 - clic
     return field(metadata={"help": help, "flags": flags, "settings": settings})
 
 
+def config_option(config: type, name: str, **settings: Any) -> Any:
+    """Declare the option of a config's field. It has no default, so that presets hold unless it is given."""
+    entry = config.__dataclass_fields__[name]  # type: ignore[attr-defined]  # every config is a dataclass
+    text = entry.metadata["help"]
+    if entry.default is not None:
+        shown = f"{entry.default:g}" if isinstance(entry.default, float) else entry.default
+        text += f" ({entry.metadata['whose']}: {shown})"
+    return option(text, default=None, **settings)
+
+
 def argument(**settings: Any) -> Any:
     """Declare a command's parameter as a positional argument; `settings` are click.argument's."""
     return field(metadata={"argument": settings})
@@ -50,41 +56,12 @@ def group(**changes: dict[str, Any]) -> Any:
     return field(metadata={"changes": changes})
 
 
-def budgets(help: str, **settings: Any) -> Any:  # noqa: A002 - click's word
-    """Declare -k 8,16,32, which may be repeated."""
-    flatten = lambda _context, _parameter, groups: [size for sizes in groups for size in sizes]  # noqa: E731
-    return option(help, "--budget", "-k", multiple=True, callback=flatten, **settings)
-
-
-_NEGATIVE_NUMBER = re.compile(r"-[.]?\d")
-
-
-class OptionsCommand(click.RichCommand):
-    """A command whose --options, if it has that option, takes several values: --options A B C D."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        several = {
-            flag for parameter in self.params if parameter.name == "choices" for flag in parameter.opts
-        }
-        spread: list[str] = []
-        current = ""
-        for place, arg in enumerate(args):
-            if arg.startswith("-") and arg != "-" and not (current and _NEGATIVE_NUMBER.match(arg)):
-                current = arg if arg in several else ""
-                spread.append(arg)
-            elif current and args[place - 1] != current:
-                spread += [current, arg]
-            else:
-                spread.append(arg)
-        return super().parse_args(ctx, spread)
-
-
 def command(parent: Any = click, name: str | None = None) -> Callable[..., Any]:
     """Make a function a command, of a click group if given, with the options its parameters declare."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         with_panel = click.option_panel("Options")(from_parameters(function))  # comes before other panels
-        return parent.command(name, cls=OptionsCommand)(with_panel)
+        return parent.command(name)(with_panel)
 
     return decorate
 
@@ -105,8 +82,7 @@ def from_parameters(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **values: Any) -> Any:
-        with settings_as_options():
-            built = {name: _build(kind, values) for name, kind in groups.items()}
+        built = {name: _build(kind, values) for name, kind in groups.items()}
         return function(*args, **values, **built)
 
     decorated: Callable[..., Any] = call
@@ -118,31 +94,15 @@ def from_parameters(function: Callable[..., Any]) -> Callable[..., Any]:
 def _group_options(kind: type, changes: dict[str, dict[str, Any]]) -> Iterator[Any]:
     """The options of a group's fields, and of the groups nested in it."""
     hints = get_type_hints(kind, include_extras=True)
-    if kind is MECConfig:
-        presets = {"type": click.Choice(list(PRESETS)), "default": "paper", "panel": METHOD_PANEL}
-        yield _option("preset", str, "The paper's configuration or one of its ablations.", (), presets)
     for entry in fields(kind):
-        hint = hints[entry.name]
-        if is_dataclass(hint):
-            yield from _group_options(hint, changes)  # type: ignore[arg-type]
-        elif kind in CONFIG_PANELS:
-            yield _config_option(entry, hint, CONFIG_PANELS[kind])
-        else:
-            settings = {"panel": getattr(kind, "panel", "Options"), "help": entry.metadata["help"]}
-            settings |= entry.metadata["settings"] | changes.get(entry.name, {})
-            yield _option(entry.name, hint, settings.pop("help"), entry.metadata["flags"], settings)
-
-
-def _config_option(entry: Any, hint: Any, panel: str) -> Any:
-    """The option of a config field. It has no default, so that presets hold unless it is given."""
-    text = entry.metadata["help"]
-    if entry.default not in (None, MISSING):
-        shown = f"{entry.default:g}" if isinstance(entry.default, float) else entry.default
-        text += f" ({entry.metadata['whose']}: {shown})"
-    flag = _flag(entry.name)
-    flags = (f"{flag}/--no-{flag[2:]}",) if hint is bool else ()
-    settings = {"panel": panel, "default": None}
-    return _option(entry.name, Moment if entry.metadata["moment"] else hint, text, flags, settings)
+        if is_dataclass(hints[entry.name]):
+            yield from _group_options(hints[entry.name], changes)
+            continue
+        declared = config_option(kind, entry.name, panel=SCORER_PANEL) if kind is ScorerConfig else entry
+        settings = {"panel": getattr(kind, "panel", "Options"), "help": declared.metadata["help"]}
+        settings |= declared.metadata["settings"] | changes.get(entry.name, {})
+        flags = declared.metadata["flags"]
+        yield _option(entry.name, hints[entry.name], settings.pop("help"), flags, settings)
 
 
 def _option(name: str, hint: Any, help: str, flags: tuple[str, ...], settings: dict[str, Any]) -> Any:  # noqa: A002
@@ -154,7 +114,7 @@ def _option(name: str, hint: Any, help: str, flags: tuple[str, ...], settings: d
     if hint is bool:
         settings |= {"type": None, "is_flag": True}
     if not any(flag.startswith("--") for flag in flags):
-        flags = (_flag(name), *flags)
+        flags = ("--" + name.replace("_", "-"), *flags)
     return click.option(*flags, name, **settings)
 
 
@@ -171,43 +131,15 @@ def _click_type(hint: Any) -> Any:
 def _build(kind: Any, values: dict[str, Any]) -> Any:
     """Build a group from the values of its options, which it takes out of `values`."""
     hints = get_type_hints(kind)
-    if kind is MECConfig:
-        preset = MECConfig.preset(values.pop("preset"))
-        names = [entry.name for part in fields(kind) for entry in fields(hints[part.name])]
-        given = {name: values.pop(name) for name in names}
-        return preset.with_settings({name: value for name, value in given.items() if value is not None})
     given = {
         name: _build(hints[name], values) if is_dataclass(hints[name]) else values.pop(name)
         for name in (entry.name for entry in fields(kind))
     }
-    if kind in CONFIG_PANELS:
+    if kind is ScorerConfig:
+        if not given["rerank"]:
+            refuse("nothing is reranked without --rerank COUNT", "reranker")
         given = {name: value for name, value in given.items() if value is not None}
-    if kind is ScorerConfig and not given.get("rerank"):
-        refuse("nothing is reranked without --rerank COUNT", "reranker")
     return kind(**given)
-
-
-def through_environment(variable: str) -> Callable[..., Any]:
-    """Return a callback for an option that sets an environment variable, which worker processes inherit."""
-
-    @contextmanager
-    def changed(value: object) -> Iterator[None]:
-        before = os.environ.get(variable)
-        os.environ[variable] = str(value)
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[variable]
-            else:
-                os.environ[variable] = before
-
-    def callback(context: click.Context, _parameter: Any, value: Any) -> Any:
-        if value is not None:
-            context.with_resource(changed(value))
-        return value
-
-    return callback
 
 
 def _given() -> list[click.Parameter]:
@@ -221,32 +153,112 @@ def refuse(why: str, *names: str) -> None:
     """Refuse options that were given although they have no effect; `names` are their parameters."""
     for parameter in _given():
         if parameter.name in names:
-            raise ConfigError(f"{_flag(parameter.name)} has no effect: {why}")
+            raise ConfigError(f"{parameter.opts[0]} has no effect: {why}")
 
 
 def refuse_others(why: str, *names: str) -> None:
     """Refuse every option that was given except those of these parameters."""
-    values = get_current_context().params
-    others = [parameter for parameter in _given() if parameter.name not in names]
+    others = [parameter.opts[0] for parameter in _given() if parameter.name not in names]
     if others:
-        flags = [(p.opts if values[str(p.name)] else p.secondary_opts or p.opts)[0] for p in others]
-        raise ConfigError(f"{', '.join(flags)}: {why}")
+        raise ConfigError(f"{', '.join(others)}: {why}")
 
 
-@contextmanager
-def settings_as_options() -> Iterator[None]:
-    """Name a bad setting by its option in the error message: horizon is --horizon."""
+class Parsed(click.ParamType[Any]):
+    """A value, called `name` in --help, that a function parses. Its ValueError becomes the error message."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            return self.parse(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _budgets(text: str) -> list[int]:
     try:
-        yield
-    except BadSetting as error:
-        names = sorted(
-            (entry.name for kind in CONFIG_PANELS for entry in fields(kind)), key=len, reverse=True
-        )
-        allowed = re.sub(rf"\b({'|'.join(names)})\b", lambda found: _flag(found[0]), error.allowed)
-        raise ConfigError(
-            f"{_flag(error.name)} {error.value} is not allowed; it must be {allowed}"
-        ) from error
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{text!r} is not a frame budget; give 8, or several as 8,16,32") from None
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _selector(name: str) -> str:
+    check_selector(name)
+    return name
+
+
+def _selectors(text: str) -> list[str]:
+    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise ValueError("give at least one selector")
+    return [_selector(name) for name in names]
+
+
+DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _duration(text: str) -> float:
+    found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in DURATION_UNITS:
+        raise ValueError(f"{text!r} is not a duration; write it like 90s, 30m, 12h or 7d")
+    return float(found[1]) * DURATION_UNITS[found[2]]
+
+
+def check_writable(file: str | Path) -> Path:
+    """Check, before the work starts, that an output file can be written; raise StoreError if not."""
+    target = Path(os.path.realpath(file))  # writing through a symlink replaces its target
+    exists = os.access(target, os.F_OK)
+    if exists and target.is_dir():
+        raise StoreError(f"{file}: is a directory; give a file name")
+    if exists and not os.access(target, os.W_OK):
+        raise StoreError(f"{file}: cannot be written (Permission denied)")
+    if not exists or target.is_file():  # else it is a device or a pipe
+        _check_folder(file, target.parent, target.name)
+    return Path(file)
+
+
+def check_writable_folder(folder: str | Path) -> Path:
+    """Check that files can be written into a folder, which may not exist yet; raise StoreError if not."""
+    _check_folder(folder, Path(os.path.realpath(folder)))
+    return Path(folder)
+
+
+def _check_folder(given: str | Path, folder: Path, name: str = "") -> None:
+    """Create a temporary file, named as `write_atomic` names its own, in the folder or its closest parent."""
+    try:
+        existing = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=f".{name}.", suffix=".tmp"):
+            pass
+    except OSError as error:
+        raise StoreError(f"{given}: cannot be written ({error.strerror})") from error
+
+
+def _image(file: str) -> Path:
+    if Path(file).suffix.lower()[1:] not in FORMATS:
+        raise StoreError(f"{file}: an image is a .png, .jpg or .webp file")
+    return check_writable(file)
+
+
+def _plot(file: str) -> Path:
+    if Path(file).suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise StoreError(f"{file}: a plot is a .png, .svg or .pdf file")
+    return check_writable(file)
+
+
+Count = Annotated[int, click.IntRange(1)]
+Name = Annotated[str, Parsed("NAME", str)]
+Url = Annotated[str, Parsed("URL", str)]
+InputFile = Annotated[str, Parsed("FILE", str)]
+Folder = Annotated[str, Parsed("DIR", str)]
+Budgets = Annotated[list[int], Parsed("K", _budgets)]
+SelectorName = Annotated[str, Parsed("NAME", _selector)]
+SelectorNames = Annotated[list[str], Parsed("NAME,…", _selectors)]
+Moment = Annotated[float, Parsed("TIME", seconds_of)]
+Duration = Annotated[float, Parsed("DURATION", _duration)]
+Size = Annotated[int, Parsed("SIZE", bytes_of)]
+OutputFile = Annotated[Path, Parsed("FILE", check_writable)]
+OutputFolder = Annotated[Path, Parsed("DIR", check_writable_folder)]
+ImageFile = Annotated[Path, Parsed("FILE", _image)]
+PlotFile = Annotated[Path, Parsed("FILE", _plot)]

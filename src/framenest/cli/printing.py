@@ -7,7 +7,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from framenest.cli.terminal import err, facts_grid, note, out, quiet, say_labelled, short_path, table
@@ -64,7 +63,7 @@ def print_asked(asked: Asked) -> None:
     facts.add_row("model", escape(asked.answer.model))
     out.print(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
-    costs = table(*headings, left=["said"], gap=0)
+    costs = table(*headings, left=["said"])
     for step in asked.steps:
         usage = step.answer.usage
         costs.add_row(
@@ -139,51 +138,46 @@ def _notes(ranking: Ranking) -> Iterator[str]:
 _SHORT = {"relevance": "relev.", "observability": "observ."}
 
 
-def _rank_columns(ranking: Ranking) -> dict[str, list[str]]:
-    """Evidence, cues and the rule's terms by rank, under short headings."""
+def _rank_columns(ranking: Ranking, count: int) -> dict[str, list[str]]:
+    """The first ranks with evidence, cues and the rule's terms, under short headings."""
     terms = {term.name: term for term in RULES[ranking.config.ranking.rule].terms}
-    columns = {"evid.": [f"{value:.3f}" for value in ranking.evidence]}
+    columns = {
+        "rank": [str(rank) for rank in range(1, count + 1)],
+        "time": [clock(second) for second in ranking.seconds[:count].tolist()],
+        "frame": [str(frame) for frame in ranking.frames[:count].tolist()],
+        "from": ["zoom" if zoom else "probe" for zoom in ranking.is_zoom[:count]],
+        "evid.": [f"{value:.3f}" for value in ranking.evidence[:count]],
+    }
     measures: dict[str, NDArray[Any]] = {**ranking.cues, **ranking.terms}
     for name, values in measures.items():
         if name in terms and terms[name].is_rank:
-            shown = [f"#{value:.0f}" if value else "–" for value in values]
+            shown = [f"#{value:.0f}" if value else "–" for value in values[:count]]
         else:
-            shown = [f"{value:.3f}" for value in values]
+            shown = [f"{value:.3f}" for value in values[:count]]
         columns[terms[name].label if name in terms else _SHORT.get(name, name)] = shown
     return columns
 
 
 def print_ranks(ranking: Ranking, count: int) -> None:
     """Print the first ranks with their scores, as many columns as fit."""
-    columns = _rank_columns(ranking)
+    count = min(count, len(ranking))
+    columns = _rank_columns(ranking, count)
     left_out: list[str] = []
-    unlimited = out.options.update(width=1000)
-    while out.measure(ranks := _ranks_table(ranking, count, columns), options=unlimited).maximum > out.width:
-        if len(columns) < 3:
-            break
+    widths = {name: 1 + max(map(len, (name, *cells))) for name, cells in columns.items()}
+    while 1 + sum(widths[name] for name in columns) > out.width and len(columns) > 6:
         left_out.append(list(columns)[-2])  # the last one is their sum
         del columns[left_out[-1]]
+    ranks = table(*columns, left=["from"])
+    for cells in zip(*columns.values(), strict=True):
+        ranks.add_row(*cells)
     out.print(ranks)
     if left_out and not quiet():
         out.print(f"[dim]left out on this narrow terminal: {', '.join(left_out)}; see show --csv[/]")
-    heard = ranking.cues.get("speech", ())
-    for i in [i for i in range(min(count, len(ranking))) if len(heard) and heard[i] >= HEARD]:
-        say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
+    for i, heard in enumerate(ranking.cues.get("speech", ())[:count]):
+        if heard >= HEARD:
+            say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
     if count < len(ranking) and not quiet():
         out.print(f"[dim]{len(ranking) - count} more ranks[/]")
-
-
-def _ranks_table(ranking: Ranking, count: int, columns: dict[str, list[str]]) -> Table:
-    ranks = table("rank", "time", "frame", "from", *columns, left=["from"], gap=0)
-    for i in range(min(count, len(ranking))):
-        ranks.add_row(
-            str(i + 1),
-            clock(float(ranking.seconds[i])),
-            str(int(ranking.frames[i])),
-            "zoom" if ranking.is_zoom[i] else "probe",
-            *(column[i] for column in columns.values()),
-        )
-    return ranks
 
 
 def note_if_short(selector: str, prefix: Prefix) -> None:

@@ -1,47 +1,51 @@
-"""framenest rank."""
+"""framenest rank and framenest select."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import fields, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
-
-from click import get_current_context
 
 from framenest.cli import options
 from framenest.cli.many_videos import ManyVideos, rank_many
 from framenest.cli.option_groups import (
     CHOICES,
+    KEEP_FEATURES,
+    LOOK_FOR,
     Common,
-    Descriptions,
-    KeptFeatures,
+    MethodOptions,
     ScorerChoice,
     VideoOptions,
 )
-from framenest.cli.option_types import Budgets, InputFile, Url, check_writable
-from framenest.cli.options import argument, option
-from framenest.cli.printing import print_facts, print_prefix, print_ranks
+from framenest.cli.options import (
+    Budgets,
+    InputFile,
+    OutputFile,
+    SelectorNames,
+    Url,
+    argument,
+    check_writable,
+    option,
+)
+from framenest.cli.printing import note_if_short, print_facts, print_prefix, print_ranks
 from framenest.cli.ranking_server import RankingServer
-from framenest.cli.terminal import confirm, note, print_json, quiet
-from framenest.config import IndexConfig, MECConfig
-from framenest.errors import ConfigError, StoreError
-from framenest.method.index import choose_probes
+from framenest.cli.terminal import confirm, note, out, print_json, quiet, table
+from framenest.errors import ConfigError
+from framenest.evaluation.recall import largest_gap
+from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC, check_horizon
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
-from framenest.records import read_rows
-from framenest.text import one_line, slug
-from framenest.transcript import NONE
+from framenest.selectors import load_selector, selector_names
+from framenest.selectors.selection import Selection
 from framenest.video.source import is_remote
 
 TOP = 8
 """Ranks to print."""
 WITH_SERVER = (
-    "video", "question", "output", "budgets", "questions", "server", "no_question", "choices", "look_for",
-    "preset", "horizon", "quiet", "verbose", "debug",
+    "video", "question", "output", "budgets", "server", "no_question", "choices", "look_for", "preset",
+    "horizon", "quiet", "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
@@ -52,12 +56,11 @@ def rank(
     video: str | None = argument(required=False),
     question: str | None = argument(required=False),
     output: str | None = option(
-        "Write the ranking as JSON (- is stdout). With --questions or --manifest: a folder.",
+        "Write the ranking as JSON (- is stdout). With --manifest: a folder.",
         "-o",
         metavar="FILE",
     ),
-    budgets: Budgets = options.budgets("Also print the frames of this budget; may be repeated, or 8,16,32."),
-    questions: InputFile | None = option("File with one question per line, or a JSON list."),
+    budgets: Budgets = option("Also print the frames of these budgets.", "--budget", "-k", default=()),
     server: Url | None = option(
         "Rank on a running `framenest serve`, such as http://127.0.0.1:8600, with its scorer. It must serve "
         "the video's folder (--videos). $FRAMENEST_TOKEN is its token. [default: $FRAMENEST_SERVER]",
@@ -65,15 +68,15 @@ def rank(
     ),
     no_question: bool = option("Rank by change, observability, coverage and diversity alone."),
     choices: tuple[str, ...] = CHOICES,
-    descriptions: Descriptions,
+    look_for: tuple[str, ...] = LOOK_FOR,
     video_options: VideoOptions,
-    features: KeptFeatures,
+    keep_features: bool | None = KEEP_FEATURES,
     scorer: ScorerChoice,
     manifest: InputFile | None = option(
         "CSV, JSON, JSON lines, Parquet or text with columns `video` and `question`.", panel=ManyVideos.panel
     ),
     many: ManyVideos,
-    config: MECConfig,
+    method: MethodOptions,
     common: Common,
 ) -> int:
     """Rank the frames of VIDEO for QUESTION: one ranking, any budget.
@@ -83,9 +86,8 @@ def rank(
 
     \b
     framenest rank kiln.mp4 "What happens after firing?" -o kiln.json -k 8,16
-    framenest rank kiln.mp4 --questions questions.txt -o rankings/
-    framenest rank kiln.mp4 "What is fired?" --options cups tiles \\
-      --relevance-text question+options
+    framenest rank kiln.mp4 "What is fired?" --option cups --option tiles \\
+      --set relevance_text=question+options
     framenest rank kiln.mp4 "What happens after firing?" \\
       --look-for "a glowing kiln" --look-for "cups cooling"
     framenest rank kiln.mp4 --no-question --start 60 --end 180
@@ -94,65 +96,41 @@ def rank(
     """
     if server:
         options.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
-    _refuse_unscored(scorer, no_question)
+    if no_question:
+        options.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     name = None if server or no_question else scorer.resolved(common)
-    settings: dict[str, Any] = {"scoring": scorer.config, "keep_features": features.keep_features}
+    settings: dict[str, Any] = {
+        "config": method.config,
+        "scoring": scorer.config,
+        "keep_features": keep_features,
+    }
     if manifest is not None:
-        if video is not None or question is not None or questions is not None or budgets:
-            raise ConfigError("--manifest names videos and questions; give neither VIDEO, QUESTION nor -k")
-        if descriptions.look_for:
-            raise ConfigError("--look-for is for one question, not for --manifest")
-        return rank_many(
-            Path(manifest), output, many, common, video_options, name, settings | {"config": config}
-        )
+        if video or question or budgets or look_for:
+            raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k or --look-for")
+        return rank_many(Path(manifest), output, many, common, video_options, name, settings)
     if video is None:
         raise ConfigError("give a VIDEO, or --manifest FILE for many")
     options.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
-    asked = _questions(question, questions, no_question)
-    targets = _targets(output, asked, many=questions is not None)
-    bars, look_for = common.bars(), descriptions.given()
-    rank_for: Callable[..., Ranking]
+    if no_question == bool((question or "").strip()):
+        raise ConfigError("give either a QUESTION, which must not be empty, or --no-question")
+    if output not in (None, "-"):
+        check_writable(output)
+    bars, described = common.bars(), LookFor.of(look_for)
     if server:
         remote = RankingServer(server, os.environ.get("FRAMENEST_TOKEN"))
-        preset, horizon = get_current_context().params["preset"], config.ranking.horizon
-        ask = {"options": choices, "look_for": look_for, "preset": preset, "horizon": horizon, "bars": bars}
-        rank_for = partial(remote.rank, video, **ask)
+        asked: dict[str, Any] = {"preset": method.preset, "horizon": method.config.ranking.horizon}
+        with bars:
+            ranking = remote.rank(video, question, options=choices, look_for=described, bars=bars, **asked)
     else:
-        mec = MEC(config, name, store=common.cache, progress=bars, **settings)
+        mec = MEC(scorer=name, store=common.cache, progress=bars, **settings)
         if is_remote(video) and name is not None:
             _ = mec.scorer  # loads while the video opens; a file is first checked to be a video
         opened = video_options.open(video, common)
-        check_horizon(budgets, opened, config)
-        _note_cost(opened, config.index)
-        rank_for = partial(mec.rank, opened, options=choices, look_for=look_for or ())
-    for text, target in zip(asked, targets, strict=True):
+        check_horizon(budgets, opened, method.config)
         with bars:
-            ranking = rank_for(text)
-        _deliver(ranking, budgets, target)
+            ranking = mec.rank(opened, question, options=choices, look_for=described or ())
+    _deliver(ranking, budgets, output)
     return 0
-
-
-def _refuse_unscored(scorer: ScorerChoice, no_question: bool) -> None:
-    """Refuse scorer options that have no effect."""
-    if no_question:
-        scored = ("ocr", "text_weight", "rerank", "reranker", "calibration", "speech_weight")
-        options.refuse("nothing is scored with --no-question", *scored)
-    if not scorer.config.ocr:
-        options.refuse("no text is read without --ocr FRAMES", "text_weight")
-    if scorer.config.subtitles == NONE:
-        options.refuse("no transcript is used with --subtitles none", "speech_weight")
-
-
-def _note_cost(video: Decoder, config: IndexConfig) -> None:
-    """Note how many more probes --max-gap takes than the default."""
-    if config.max_gap is None:
-        return
-    wanted, usual = (len(choose_probes(video, one)[1]) for one in (config, replace(config, max_gap=None)))
-    if wanted > usual:
-        note(
-            f"--max-gap {config.max_gap:g} takes {wanted:,} probes instead of {usual:,}: about "
-            f"{wanted / usual:.1f} times the decoding and encoding for a first question"
-        )
 
 
 def _deliver(ranking: Ranking, budgets: list[int], target: str | None) -> None:
@@ -172,40 +150,74 @@ def _deliver(ranking: Ranking, budgets: list[int], target: str | None) -> None:
         confirm("written to", target)
 
 
-def _questions(question: str | None, file: str | None, no_question: bool) -> list[str | None]:
-    if sum((question is not None, file is not None, no_question)) > 1:
-        raise ConfigError("give only one of QUESTION, --questions and --no-question")
-    if no_question:
-        return [None]
-    if file is not None:
-        return [*_read_questions(Path(file))]
-    if question is None or not question.strip():
-        raise ConfigError("the question is empty; give a QUESTION, --questions FILE or --no-question")
-    return [question]
+NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
-def _read_questions(file: Path) -> list[str]:
-    try:
-        found = [row["question"].strip() for row in read_rows(file, only="question")]
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise StoreError(f"{file}: not UTF-8 text ({error.reason})") from error
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ConfigError(
-            f"{file}: not a JSON list of questions, nor one per line ({one_line(error)})"
-        ) from error
-    if not any(found):
-        raise ConfigError(f"{file}: no questions in this file")
-    return [question for question in found if question]
+@options.command()
+def select(
+    *,
+    video: str = argument(),
+    question: str = argument(),
+    selectors: SelectorNames = option(
+        f"One of {NAMES}; several, separated by commas, are compared.", "--selector", default="mec"
+    ),
+    budgets: Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
+    output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
+    video_options: VideoOptions,
+    scorer: ScorerChoice,
+    common: Common,
+) -> None:
+    """Select frames of VIDEO for QUESTION with any selector, one list per budget.
+
+    Most selectors do not rank: each budget is chosen anew. For one ranking that serves every budget use
+    `framenest rank`. Several selectors are compared in a table; `framenest report` shows their files side by
+    side.
+
+    \b
+    framenest select kiln.mp4 "What happens after firing?" \\
+      --selector aks -k 8,16 -o aks.json
+    framenest select kiln.mp4 "What happens after firing?" \\
+      --selector mec,uniform,aks -k 16
+    """
+    if output is not None and len(selectors) > 1:
+        raise ConfigError("-o writes the selection of one selector; give one at a time")
+    with common.bars() as bars:
+        session = scorer.session(common, bars, selectors)
+        ready = [load_selector(name, session) for name in selectors]
+        opened = video_options.open(video, common)
+        made = [selector.select(opened, question, budgets) for selector in ready]
+    own = [one.name for one in ready]
+    labels = [spec if own.count(name) > 1 else name for spec, name in zip(selectors, own, strict=True)]
+    if len(made) > 1:
+        _print_comparison(labels, made)
+    else:
+        confirm("selector", made[0].selector, "scorer", made[0].scorer)
+    for label, selection in zip(labels, made, strict=True):
+        if "diversity" in selection.stats:
+            note(f"{label} compares frames by {selection.stats['diversity']}")
+        for prefix in selection.prefixes.values():
+            if len(made) == 1:
+                print_prefix(prefix)
+            note_if_short(label, prefix)
+    if output is not None:
+        made[0].save(output)
+        confirm("written to", str(output))
 
 
-def _targets(output: str | None, asked: list[str | None], *, many: bool) -> list[str | None]:
-    """Return where to write each ranking, once it is clear that it can be written."""
-    if output is None or output == "-":
-        return [output] * len(asked)
-    if not many:
-        return [str(check_writable(output))]
-    digits = len(str(len(asked)))
-    names = [f"{i:0{digits}d}-{slug(text or '', 'question')}.json" for i, text in enumerate(asked, start=1)]
-    return [str(check_writable(Path(output, name))) for name in names]
+def _print_comparison(labels: Sequence[str], made: Sequence[Selection]) -> None:
+    """A row for every selector and budget."""
+    headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
+    rows = table(*headings, left=["selector"], wrap=["selector"])
+    for label, selection in zip(labels, made, strict=True):
+        for budget, prefix in selection.prefixes.items():
+            first = made[0].prefixes[budget].frames.tolist()
+            rows.add_row(
+                label,
+                str(budget),
+                str(len(prefix)),
+                f"{selection.stats.get('candidates', 0):,}",
+                f"{selection.stats.get('wall_seconds', 0.0):.2f}",
+                f"{100 * largest_gap(prefix.seconds, selection.video.duration):.0f} %",
+                str(len(set(first) & set(prefix.frames.tolist()))),
+            )
+    out.print(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -13,45 +14,26 @@ from typing import Any, ClassVar
 from platformdirs import user_data_path
 
 from framenest.cli import options
-from framenest.cli.option_groups import Common, FeatureLimit, ScorerChoice, TranscriptOptions
-from framenest.cli.option_types import Folder, Name, Url
-from framenest.cli.options import argument, option, settings_as_options
+from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
+from framenest.cli.options import Folder, Name, Size, Url, argument, option
 from framenest.cli.terminal import err
 from framenest.errors import MissingExtra
-from framenest.server.server_settings import MIB, ServerSettings
+from framenest.server.server_settings import ServerSettings
 from framenest.transcript import NONE
 
 
 @dataclass(frozen=True)
-class ListenAddress:
-    """Where the server listens."""
+class Access:
+    """Where the server listens, and what it may fetch."""
 
     host: str = option("Address to listen on.", default="127.0.0.1")
     port: int = option("Port to listen on; 0 picks a free one.", default=8600)
-
-
-@dataclass(frozen=True)
-class Access:
-    """Who may use the server, and what it may fetch."""
-
-    panel: ClassVar = "Access"
-    token: str | None = option(
-        "Token that clients must send; required unless only this machine can connect. Prefer "
-        "$FRAMENEST_TOKEN, since other users of this machine can see command lines.",
-        envvar="FRAMENEST_TOKEN",
-        metavar="TEXT",
-        callback=lambda _context, _parameter, token: token or None,
-    )
     hosts: tuple[str, ...] = option(
         "Web host that videos may be fetched from (host or host:port); may be repeated.",
         "--allow-host",
         multiple=True,
         metavar="HOST",
     )
-
-
-def _in_bytes(_context: Any, _parameter: Any, mebibytes: int) -> int:
-    return mebibytes * MIB
 
 
 @dataclass(frozen=True)
@@ -62,8 +44,8 @@ class ServerLimits:
     workers: int = option("Jobs that run at once.", default=1)
     queue: int = option("Jobs that may wait.", default=64)
     max_job: int = option("Time limit of a job.", default=3600, metavar="SECONDS")
-    max_upload: int = option("Largest upload.", default=2048, metavar="MIB", callback=_in_bytes)
-    max_stored: int = option("Size of all uploads.", default=20480, metavar="MIB", callback=_in_bytes)
+    max_upload: Size = option("Largest upload.", default="2GiB")
+    max_stored: Size = option("Size of all uploads.", default="20GiB")
 
 
 @dataclass(frozen=True)
@@ -81,42 +63,35 @@ class AnswerSource:
 def _settings(
     data: Path, videos: tuple[str, ...], scorer: ScorerChoice, common: Common, *groups: Any
 ) -> ServerSettings:
-    with settings_as_options():
-        return ServerSettings(
-            data=data,
-            videos=tuple(Path(folder).expanduser() for folder in videos),
-            cache=common.cache.location,
-            scorer=scorer.resolved(common),
-            scoring=scorer.config,
-            **{name: value for group in groups for name, value in vars(group).items()},
-        )
+    return ServerSettings(
+        data=data,
+        videos=tuple(Path(folder).expanduser() for folder in videos),
+        cache=common.cache.location,
+        token=os.environ.get("FRAMENEST_TOKEN") or None,
+        scorer=scorer.resolved(common),
+        scoring=scorer.config,
+        **{name: value for group in groups for name, value in vars(group).items()},
+    )
 
 
 @options.command()
 def serve(
     *,
-    address: ListenAddress,
+    access: Access,
     videos: tuple[Folder, ...] = option(
         "Folder whose videos clients may use; may be repeated. [default: uploads only]", multiple=True
     ),
     data: Folder | None = option("Folder for uploads, rankings and jobs. [default: the user's data folder]"),
     scorer: ScorerChoice,
-    features: FeatureLimit,
-    access: Access,
     limits: ServerLimits,
     answers: AnswerSource,
-    transcript: TranscriptOptions = options.group(
-        with_transcript={
-            "panel": AnswerSource.panel,
-            "help": "Send the transcript around each frame with it, if there is one.",
-        },
-        transcript_tokens={"panel": AnswerSource.panel},
-    ),
+    transcript: TranscriptOptions,
     common: Common,
 ) -> None:
     """Serve rankings over HTTP, with a web page to ask questions.
 
-    Only this machine can connect unless --host says otherwise; then a token is required.
+    Only this machine can connect unless --host says otherwise; then clients must send the token in
+    $FRAMENEST_TOKEN.
 
     \b
     framenest serve --videos lectures/
@@ -127,7 +102,7 @@ def serve(
     with _extra("server", "fastapi"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
-    settings = _settings(folder, videos, scorer, common, address, access, limits, answers, transcript)
+    settings = _settings(folder, videos, scorer, common, access, limits, answers, transcript)
     _log(logging.WARNING if common.quiet else logging.INFO)
     _listen(settings, create_app, "Framenest at {url}/, its API at {url}/docs")
 
@@ -136,13 +111,9 @@ def serve(
 def mcp(
     *,
     folders: tuple[str, ...] = argument(metavar="FOLDER", nargs=-1, required=True),
-    http: bool = option("Serve streamable HTTP at /mcp instead of stdin and stdout."),
-    address: ListenAddress = options.group(
-        host={"help": "With --http: address to listen on."},
-        port={"help": "With --http: port to listen on; 0 picks a free one.", "default": 8700},
-    ),
-    scorer: ScorerChoice,
+    http: bool = option("Serve streamable HTTP at /mcp of --host and --port instead of stdin and stdout."),
     access: Access,
+    scorer: ScorerChoice,
     common: Common,
 ) -> None:
     """Let agents see long videos: a Model Context Protocol server.
@@ -155,14 +126,14 @@ def mcp(
     framenest mcp lectures/ meetings/ --http --port 8700
     """
     if not http:
-        options.refuse("agents connect over stdin and stdout without --http", "host", "port", "token")
+        options.refuse("agents connect over stdin and stdout without --http", "host", "port")
     with _extra("mcp", "mcp"):
         import anyio
 
         from framenest.agents import http_app, mcp_server
         from framenest.server.service import Service
     with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data:
-        settings = _settings(Path(data), folders, scorer, common, address, access)
+        settings = _settings(Path(data), folders, scorer, common, access)
         _log(logging.WARNING)
         if http:
             _listen(settings, http_app, "Framenest for agents at {url}/mcp")

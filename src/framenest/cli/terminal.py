@@ -33,20 +33,20 @@ out = SafeConsole(highlight=False)
 err = SafeConsole(stderr=True, highlight=False)
 
 
-class _Level:
-    """How much is printed besides results: -1 nothing, 0 notes, 1 details too."""
+class _Notes:
+    """Whether notes are printed."""
 
-    value = 0
+    off = False
 
 
-def set_level(value: int) -> None:
-    """Set how much is printed from now on: -1 for --quiet, 1 for --verbose."""
-    _Level.value = value
+def set_quiet(quiet: bool) -> None:
+    """Print results and errors only from now on, or notes too."""
+    _Notes.off = quiet
 
 
 def quiet() -> bool:
-    """Whether to print results only."""
-    return _Level.value < 0
+    """Whether to print results and errors only."""
+    return _Notes.off
 
 
 def print_json(text: str) -> None:
@@ -71,12 +71,6 @@ def confirm(*labels_and_texts: str) -> None:
         say_labelled(*labels_and_texts)
 
 
-def detail(text: str) -> None:
-    """Print a note to stderr with --verbose only."""
-    if _Level.value > 0:
-        note(text)
-
-
 def note(text: str) -> None:
     """Print a note to stderr; nothing with --quiet."""
     if not quiet():
@@ -92,16 +86,13 @@ def table(
     *headings: str,
     left: Collection[str] = (),
     wrap: Collection[str] = (),
-    gap: int = 1,
     title: str | None = None,
 ) -> Table:
     """Return an empty table. Columns are right-aligned except those in `left`.
 
     On a narrow terminal the columns in `wrap` are wrapped, so that no number is cut off.
     """
-    made = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0)
-    )
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for heading in headings:
         made.add_column(
             heading,
@@ -127,15 +118,13 @@ def short_path(path: str) -> str:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print warnings of the cache and of scorers as notes, other warnings with --verbose only."""
+    """Print warnings of the cache and of scorers as notes, and no other warnings."""
 
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if issubclass(category, NOTED):
-            note(str(message))
-        else:
-            detail(f"{category.__name__}: {' '.join(str(message).split())}")
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        note(str(message))
 
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         for category in NOTED:
             warnings.simplefilter("always", category)
         warnings.showwarning = show

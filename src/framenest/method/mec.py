@@ -38,9 +38,9 @@ class MEC:
         preset: a config by name (PRESETS): "residual" shows each event once before it shows one twice.
         store, progress, keep_features, scoring: as for `Session`.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
-        settings: any setting of MECConfig and ScorerConfig by name, which is also the name of its option on
-            the command line: horizon=300 is --horizon 300, max_gap=2 is --max-gap 2, rerank=64 is --rerank
-            64. They override the config or the preset.
+        settings: any setting of MECConfig and ScorerConfig by name, as on the command line: horizon=300 is
+            --horizon 300, rerank=64 is --rerank 64, zoom=4 is --set zoom=4. They override the config or the
+            preset.
 
     Raises:
         ConfigError: a setting does not exist or is out of range; a session is given with arguments that it

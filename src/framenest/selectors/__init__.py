@@ -103,7 +103,7 @@ def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
     for part in filter(None, settings.split("+")):
         name, given, value = part.partition("=")
         if given:
-            made = made.with_settings({name: _value(value)})
+            made = made.with_settings({name: setting_value(value)})
         elif name in PRESETS:
             made = made.with_settings(PRESETS[name])
         else:
@@ -111,8 +111,8 @@ def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
     return made
 
 
-def _value(text: str) -> object:
-    """A number or boolean in JSON, a clock time in seconds, or the string itself."""
+def setting_value(text: str) -> object:
+    """A setting's value: a number or boolean in JSON, a clock time in seconds, or the string itself."""
     for read in (json.loads, seconds_of):
         with suppress(ValueError):
             return read(text)

@@ -64,7 +64,7 @@ class ServerSettings:
         if self.token is None and not is_loopback(self.host):
             raise ConfigError(
                 f"--host {self.host} can be reached from other machines, so it needs a token; "
-                "set FRAMENEST_TOKEN or give --token"
+                "set FRAMENEST_TOKEN"
             )
         if (self.answer_url is None) != (self.answer_model is None):
             raise ConfigError("answering needs both --answer-url and --answer-model")

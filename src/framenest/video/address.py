@@ -82,7 +82,7 @@ def _download(url: str, answer: Any, target: Path) -> None:
                     if part.tell() + len(chunk) > most:
                         raise VideoError(
                             f"{url}: larger than {size_text(most)}, the limit for downloads; "
-                            f"--max-download (${DOWNLOAD_VARIABLE}) sets another limit"
+                            f"${DOWNLOAD_VARIABLE} sets another limit"
                         )
                     part.write(chunk)
                 part.flush()
