@@ -289,7 +289,7 @@ def test_wrong_calls_are_refused(tmp_path):
         (["rank", "--manifest", "asked.csv"], "give -o FOLDER"),
         (["rank", "a.mp4", "--manifest", "asked.csv", "-o", "x"], "give neither VIDEO"),
         (["rank", "a.mp4", "Where?", "--jobs", "2"], "needs --manifest"),
-        (["index", "asked.csv", "--address", "auto"], "--address and --encoders are for --engine ray"),
+        (["index", "asked.csv", "--address", "auto"], "--address and --encoders need --engine ray"),
     ]:
         done = framenest(*arguments, cwd=tmp_path)
         assert done.returncode == 2

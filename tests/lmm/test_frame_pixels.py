@@ -85,7 +85,7 @@ def test_without_the_setting_they_do_not(decoder):
 
 def test_only_for_a_video_of_vllm(decoder):
     prefix = Prefix(decoder.info, 1, np.array([5]), decoder.seconds[[5]], None)
-    with pytest.raises(ConfigError, match="take style vllm-video"):
+    with pytest.raises(ConfigError, match="needs style vllm-video"):
         lmm.messages(prefix, "What?", limits=ImageLimits(frame_pixels=SAME), video=decoder)
     with pytest.raises(ConfigError):
         ImageLimits(frame_pixels=0)

@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-import rich_click as click
-
 from framenest.cli import options
 from framenest.cli.option_groups import (
     CHOICES,
@@ -29,7 +27,6 @@ from framenest.cli.terminal import confirm, note, print_json
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.lmm.ask import LADDERS, Ladder
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.client import Client
@@ -54,11 +51,6 @@ def ask(
     budget: int | None = option(f"Number of frames. [default: {DEFAULT_BUDGET}]", "-k"),
     budget_ladder: Budgets | None = option(
         "Such as 8,16,32: ask with the fewest frames, and with more if the model cannot tell."
-    ),
-    ladder: Ladder = option(
-        "resend: send all frames of a larger budget. continue: send only the new ones as another turn.",
-        type=click.Choice(LADDERS),
-        default="resend",
     ),
     token_budget: TokenBudget,
     choices: tuple[str, ...] = CHOICES,
@@ -95,10 +87,7 @@ def ask(
     """
     if sum(given is not None for given in (budget, budget_ladder, token_budget.max_tokens)) > 1:
         raise ConfigError("give only one of -k, --budget-ladder and --max-tokens")
-    climbs = len(budget_ladder or ()) > 1
-    check_style(model.style, images.pairing, grows=ladder == "continue" and climbs)
-    if not climbs:
-        options.refuse("frames are sent once without --budget-ladder 8,16,32", "ladder")
+    check_style(model.style, images.pairing)
     if rewrite and selector not in (None, MecSelector.name):
         raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
     refuse_pairing(model.style)
@@ -126,7 +115,6 @@ def ask(
             budgets,
             options=choices,
             style=model.style,
-            ladder=ladder,
             video=opened,
             progress=common.bars(),
             on_text=None if as_json else printer,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
@@ -93,57 +92,48 @@ def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
 
 
 class Splitter:
-    """Separates reasoning from answer while the text arrives, and keeps both.
+    """Separates reasoning from answer while the text arrives.
 
-    thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning, so
-    it is held back until that is known.
+    Args:
+        on_text: called with each piece and its kind.
+        thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning,
+            so it is held back until that is known.
     """
 
     def __init__(self, on_text: OnText, *, thinking: bool) -> None:
-        self.pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
-        self.first_seconds: float | None = None
-        """Until the first piece."""
-        self._began = time.perf_counter()
-        self._on_text = on_text
+        self._on_text, self._thinking = on_text, thinking
+        self._kind: Kind | None = None  # not known yet
         self._held = ""
-        self._kind: Kind | None = "answer" if not thinking else None
-        self._started = False
 
     def reasoning(self, piece: str) -> None:
         """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
-        self._kind = "answer"
-        self._give("reasoning", piece)
+        if piece:
+            self._kind = "answer"
+            self._on_text("reasoning", piece)
 
     def text(self, piece: str) -> None:
         """Take a piece that is not marked."""
         self._held += piece
-        if not self._started and OPEN.startswith(self._held.lstrip()[: len(OPEN)]) and self._held.strip():
-            if len(self._held.lstrip()) < len(OPEN):
-                return  # perhaps the beginning of a tag
-            self._kind, self._held = "reasoning", self._held.lstrip().removeprefix(OPEN)
-        self._started = self._started or bool(self._held.strip())
+        if self._kind is None:
+            begins = self._held.lstrip()
+            if begins.startswith(OPEN):
+                self._kind, self._held = "reasoning", begins.removeprefix(OPEN)
+            elif not self._thinking and not OPEN.startswith(begins):
+                self._kind = "answer"
         before, closed, after = self._held.partition(CLOSE)
         if closed and self._kind != "answer":
-            self._give("reasoning", before)
+            self._give("reasoning", len(before))
             self._kind, self._held = "answer", after.lstrip()
         if self._kind == "answer":
-            self._give("answer", self._held)
-            self._held = ""
+            self._give("answer", len(self._held))
         elif self._kind == "reasoning":
-            keep = next((n for n in range(len(CLOSE) - 1, 0, -1) if self._held.endswith(CLOSE[:n])), 0)
-            cut = len(self._held) - keep
-            self._give("reasoning", self._held[:cut])
-            self._held = self._held[cut:]
+            self._give("reasoning", len(self._held) - len(CLOSE) + 1)  # a tag may have begun
 
     def end(self, *, cut_off: bool = False) -> None:
         """Finish: text held back until now was the answer, unless it was marked or cut off."""
-        self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
-        self._held = ""
+        self._give(self._kind or ("reasoning" if cut_off else "answer"), len(self._held))
 
-    def _give(self, kind: Kind, piece: str) -> None:
-        if not piece:
-            return
-        if self.first_seconds is None:
-            self.first_seconds = time.perf_counter() - self._began
-        self.pieces[kind].append(piece)
-        self._on_text(kind, piece)
+    def _give(self, kind: Kind, length: int) -> None:
+        piece, self._held = self._held[: max(0, length)], self._held[max(0, length) :]
+        if piece:
+            self._on_text(kind, piece)

@@ -33,7 +33,6 @@ _TOO_LONG = (
 )
 # The number after these words is the context length.
 _LIMIT = r"(?:context[ _](?:length|size|window)|maximum|model[ _]len(?:gth)?|n_ctx)[^\d]{0,25}(\d{2,})"
-_COMPLETION_COUNTED = r"completion|output tokens"  # OpenAI, vLLM: their count includes max_tokens
 _MOST_IMAGES = r"at most (\d+) image"  # vLLM
 
 
@@ -41,25 +40,10 @@ class ReadDeadline(threading.local):
     """Bounds all reads of a request together, headers and body; httpx bounds each read alone.
 
     Each thread that uses the client has its own deadline.
-
-    Example::
-
-        deadline = ReadDeadline()
-        client = httpx.Client(event_hooks={"request": [deadline.watch]})
-        with deadline.within(60.0):
-            client.get("http://localhost:8000/v1/models")  # httpx.ReadTimeout after at most 60 s
     """
 
     until = math.inf
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Time out reads of this thread after this many seconds."""
-        outer, self.until = self.until, monotonic() + seconds
-        try:
-            yield
-        finally:
-            self.until = outer
+    """The reading of `monotonic` after which reads time out."""
 
     def watch(self, request: Any) -> None:
         """Request hook of an httpx client: bounds the connections that the request opens."""
@@ -179,7 +163,8 @@ class Client:
         Empty if the server has no such list. Raises ModelError if it cannot be reached.
         """
         client = self._client.with_options(max_retries=0, timeout=LIST_SECONDS)
-        with self._deadline.within(LIST_SECONDS), self._explained():
+        self._deadline.until = monotonic() + LIST_SECONDS
+        with self._explained():
             try:
                 listed = self._parsed(client.models.with_raw_response.list(), "data").data or []
             except self._openai.AuthenticationError:
@@ -199,52 +184,55 @@ class Client:
             ModelError: says in one line what went wrong. `partial` holds the part of the answer that
                 arrived; `fits` is the number of frames that fit, if the context was too long.
         """
-        began = time.perf_counter()
-        with self._deadline.within(self._timeout), self._explained(request):
-            response = self._create(request, stream=on_text is not None)
-            if on_text is None:
-                return self._whole(response, began)
-            return self._streamed(response, on_text, began)
-
-    def _whole(self, response: Any, began: float) -> Answer:
-        reply = self._parsed(response, "choices")
-        if not reply.choices:
-            raise ModelError(f"{self.base_url} sent an answer without content")
-        choice = reply.choices[0]
-        thought, finish = _marked_reasoning(choice.message), choice.finish_reason or "stop"
-        cut_off = bool(self.thinking) and finish == "length" and not thought
-        inside, text = split_reasoning(choice.message.content or "", cut_off=cut_off)
-        usage = _usage(reply.usage, began, None, response.retries_taken)
-        return Answer(text, thought or inside, reply.model, finish, usage)
-
-    def _streamed(self, response: Any, on_text: OnText, began: float) -> Answer:
-        splitter = Splitter(on_text, thinking=bool(self.thinking))
-        answer, reasoning = splitter.pieces["answer"], splitter.pieces["reasoning"]
-        finish, counted, model = None, None, self.model
-        with response.parse() as stream:
-            for chunk in self._chunks(stream, answer):
+        model, began = self.model, time.perf_counter()
+        self._deadline.until = monotonic() + self._timeout
+        streams = on_text is not None
+        splitter = Splitter(on_text or (lambda *_: None), thinking=bool(self.thinking))
+        thoughts: list[str] = []
+        texts: list[str] = []
+        finish, counted, first = None, None, None
+        with self._explained(request):
+            response = self._create(request, stream=streams)
+            chunks = self._chunks(response, texts) if streams else [self._parsed(response, "choices")]
+            for chunk in chunks:
                 counted, model = chunk.usage or counted, chunk.model or model
                 for choice in chunk.choices[:1]:
-                    thought, text = _marked_reasoning(choice.delta), choice.delta.content or ""
+                    message = choice.delta if streams else choice.message
+                    # Reasoning that a server sends beside the answer has either of two names.
+                    thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", "")
+                    text = message.content or ""
                     if thought or text:
                         self._deadline.until = monotonic() + self._timeout
-                    if thought:
-                        splitter.reasoning(thought)
+                        first = first or time.perf_counter() - began
+                    thoughts.append(thought or "")
+                    texts.append(text)
+                    splitter.reasoning(thought or "")
                     splitter.text(text)
-                    finish = choice.finish_reason or finish
-        splitter.end(cut_off=finish == "length")
-        inside, text = split_reasoning("".join(answer))
+                    finish = choice.finish_reason or finish or (None if streams else "stop")
         if finish is None:
-            raise self._broken_off(None, text)
-        usage = _usage(counted, began, splitter.first_seconds, response.retries_taken)
-        return Answer(text, "".join([*reasoning, inside]).strip(), model, finish, usage)
+            if not streams:
+                raise ModelError(f"{self.base_url} sent an answer without content")
+            raise self._broken_off(None, texts)
+        thought = "".join(thoughts)
+        cut_off = bool(self.thinking) and finish == "length" and not thought
+        splitter.end(cut_off=cut_off)
+        inside, answer = split_reasoning("".join(texts), cut_off=cut_off)
+        usage = Usage(
+            prompt_tokens=counted.prompt_tokens if counted else None,
+            completion_tokens=counted.completion_tokens if counted else None,
+            seconds=time.perf_counter() - began,
+            first_seconds=first if streams else None,
+            retries=response.retries_taken,
+        )
+        return Answer(answer, (thought + inside).strip(), model, finish, usage)
 
-    def _chunks(self, stream: Any, received: list[str]) -> Iterator[Any]:
+    def _chunks(self, response: Any, received: list[str]) -> Iterator[Any]:
         """The chunks of a stream; any error of the stream itself becomes one ModelError."""
-        try:
-            yield from stream
-        except Exception as error:
-            raise self._broken_off(error, "".join(received)) from None
+        with response.parse() as stream:
+            try:
+                yield from stream
+            except Exception as error:
+                raise self._broken_off(error, received) from None
 
     def _create(self, request: Request, *, stream: bool) -> Any:
         """Post the request. If the server refuses an optional field, post again without it."""
@@ -267,7 +255,10 @@ class Client:
                     **{name: value for name, value in settings.items() if value is not None},
                 )
             except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as error:
-                field = self._refused_field(error)
+                # OpenAI names the field in `param`, others in the message.
+                said = re.search("stream_options|max_completion_tokens", self._message(error), re.I)
+                named = error.param or (said[0] if said else "")
+                field = named.replace("completion_", "")
                 if field not in ("max_tokens", "stream_options") or field in refused:
                     raise
                 self._refused.add(field)
@@ -288,7 +279,8 @@ class Client:
     def _not_openai(self) -> ModelError:
         return ModelError(f"{self.base_url} is not an OpenAI-compatible server; should the URL end in /v1?")
 
-    def _broken_off(self, error: Exception | None, partial: str) -> ModelError:
+    def _broken_off(self, error: Exception | None, received: list[str]) -> ModelError:
+        partial = split_reasoning("".join(received))[1]
         why = f" ({self._clean(str(error))})" if error is not None and str(error) else ""
         got = f"{len(partial)} characters of the answer had arrived" if partial else "nothing had arrived"
         return ModelError(f"{self.base_url} broke off mid-answer{why}; {got}", partial=partial)
@@ -350,7 +342,7 @@ class Client:
 
     def _too_long(self, said: str, request: Request) -> ModelError:
         """Say how many frames would fit, by the server's numbers or else by the estimate."""
-        count, answer_tokens = len(request.prefix), self.max_tokens or 0
+        count, tokens = len(request.prefix), request.tokens
         found = re.search(_LIMIT, said, re.I)
         limit = int(found[1]) if found else self._models_or_none().get(self.model)
         asked = f"{self.base_url}: {count} frames exceed the context of {self.model!r}"
@@ -360,13 +352,9 @@ class Client:
             )
         if not count:
             return ModelError(f"{self.base_url}: the question alone exceeds the context ({limit} tokens)")
-        frame_tokens = request.tokens.frames + request.tokens.times
         used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
-        if used:
-            included = answer_tokens if re.search(_COMPLETION_COUNTED, said, re.I) else 0
-            counted = max(count, used - request.tokens.text - included)
-            frame_tokens = max(frame_tokens, counted) if "at least" in said else counted
-        left = limit - request.tokens.text - answer_tokens
+        frame_tokens = max(tokens.frames + tokens.times, used - tokens.text)
+        left = limit - tokens.text - (self.max_tokens or 0)
         fits = min(count - 1, int(left * count / frame_tokens))
         if fits < 1:
             return ModelError(f"{asked} ({limit} tokens); not even one fits: use smaller images (--max-side)")
@@ -377,12 +365,6 @@ class Client:
             return self.models()
         except ModelError:
             return {}
-
-    def _refused_field(self, error: Any) -> str:
-        """The field that a server refuses: OpenAI names it in `param`, others in the message."""
-        found = re.search("stream_options|max_completion_tokens", self._message(error), re.I)
-        name: str = error.param or (found[0] if found else "")
-        return "max_tokens" if name == "max_completion_tokens" else name
 
     def _message(self, error: Any) -> str:
         """The server's message; servers put it in different fields."""
@@ -412,18 +394,3 @@ def _without_password(url: str) -> str:
     """
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
-
-
-def _marked_reasoning(message: Any) -> str:
-    """Reasoning that a server sends beside the answer; servers use either of two names."""
-    return getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or ""
-
-
-def _usage(counted: Any, began: float, first: float | None, retries: int) -> Usage:
-    return Usage(
-        prompt_tokens=counted.prompt_tokens if counted else None,
-        completion_tokens=counted.completion_tokens if counted else None,
-        seconds=time.perf_counter() - began,
-        first_seconds=first,
-        retries=retries,
-    )

@@ -13,9 +13,9 @@ from framenest.errors import ConfigError
 from framenest.images import ImageLimits, as_base64, data_url, encode_image
 from framenest.lmm import times
 from framenest.lmm.prompt import TOKENS, prompt, transcript_lines
-from framenest.lmm.request import Message, Request, cannot_grow
+from framenest.lmm.request import Message, Request
 from framenest.lmm.times import PAIR, Pairing
-from framenest.lmm.tokens import CHARACTERS, PairingCost, Tokens, image_cells, qwen_limits
+from framenest.lmm.tokens import CHARACTERS, Tokens, image_cells, qwen_limits
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
@@ -184,15 +184,13 @@ STYLES: dict[str, Style] = {
 FOR_SERVERS = tuple(name for name, style in STYLES.items() if style.for_server)
 
 
-def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> Style:
-    """Look up a style. Raises ConfigError for what it cannot send. grows: a later turn adds frames."""
+def check_style(style: str, pairing: Pairing) -> Style:
+    """Look up a style. Raises ConfigError if it cannot send this pairing."""
     if style not in STYLES:
         raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
     found = STYLES[style]
     if pairing == "images" and found.sends == "video":
         raise ConfigError("pairing 'images' sends no video; use style openai for a server, or style qwen")
-    if grows and found.sends_video(pairing):
-        raise cannot_grow(style)
     return found
 
 
@@ -320,21 +318,27 @@ def pairing_cost(
     text: str,
     pairing: Pairing,
     frame_pixels: int | None = None,
-) -> PairingCost | None:
-    """Count the fused pairs, and what other pairings would cost. None if nothing is fused.
+) -> str | None:
+    """Say which frames are fused, and what other pairings would cost. None if nothing is fused.
 
     The arguments are those of `estimate`.
 
-    >>> print(pairing_cost("qwen", [10.0, 90.0, 92.0], (640, 352), "What is it?", "auto"))
-    pairing auto: 1 pair within 2 s, 1 frame alone: about 477 tokens (pairs 477, duplicate 706)
+    >>> pairing_cost("qwen", [10.0, 90.0, 92.0], (640, 352), "What is it?", "auto")
+    'pairing auto: 1 pair within 2 s, 1 frame alone: about 477 tokens (pairs 477, duplicate 706)'
     """
     if not STYLES[style].fuses or pairing == "images":
         return None
     groups = times.fused(pairing, seconds)
     pairs = sum(first != second for first, second in groups)
+    alone = len(groups) - pairs
     of_a_video: tuple[Pairing, ...] = ("auto", "pairs", "duplicate")
     tokens = {
-        str(one): estimate(style, seconds, size, text, pairing=one, frame_pixels=frame_pixels).total
+        one: estimate(style, seconds, size, text, pairing=one, frame_pixels=frame_pixels).total
         for one in of_a_video
     }
-    return PairingCost(pairing, pairs, len(groups) - pairs, tokens)
+    near = f" within {times.NEAR:g} s" if pairing == "auto" else ""
+    others = ", ".join(f"{name} {count:,}" for name, count in tokens.items() if name != pairing)
+    return (
+        f"pairing {pairing}: {pairs} {'pair' if pairs == 1 else 'pairs'}{near}, "
+        f"{alone} {'frame' if alone == 1 else 'frames'} alone: about {tokens[pairing]:,} tokens ({others})"
+    )

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
-
-from framenest.lmm.times import NEAR, Pairing
-from framenest.records import Whole
 
 QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
 QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, minimum and maximum
@@ -26,9 +22,6 @@ class Tokens:
     @property
     def total(self) -> int:
         return self.frames + self.times + self.text
-
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(self.frames + other.frames, self.times + other.times, self.text + other.text)
 
 
 def image_cells(
@@ -57,33 +50,3 @@ def qwen_limits(count: int, frame_pixels: int | None) -> tuple[int, int]:
     ((4096, 25165824), (4096, 201326592))
     """
     return QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * count)
-
-
-@dataclass(frozen=True)
-class PairingCost:
-    """Which frames a model fuses, and what each pairing would cost.
-
-    Attributes:
-        pairing: as requested.
-        pairs: number of pairs of different frames that share their tokens and one time.
-        alone: number of frames with their own tokens and time.
-        tokens: the whole request's estimate under each pairing of a video.
-    """
-
-    pairing: Pairing
-    pairs: Whole
-    alone: Whole
-    tokens: dict[str, Whole]
-
-    def __str__(self) -> str:
-        near = f" within {NEAR:g} s" if self.pairing == "auto" else ""
-        frames = "frame" if self.alone == 1 else "frames"
-        others = ", ".join(f"{name} {count:,}" for name, count in self.tokens.items() if name != self.pairing)
-        return (
-            f"pairing {self.pairing}: {self.pairs} {'pair' if self.pairs == 1 else 'pairs'}{near}, "
-            f"{self.alone} {frames} alone: about {self.tokens[self.pairing]:,} tokens ({others})"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields, as a saved request has them."""
-        return vars(self).copy()
