@@ -225,7 +225,7 @@ def index(
 def _index_here(job: BatchJob, video: str, common: Common) -> None:
     """Index a single video in this process, with progress bars for its stages."""
     with common.bars() as bars:
-        (outcome,) = job.open()(index_groups([video])[0], bars, tell=note)
+        (outcome,) = job.open()(index_groups([video])[0], bars)
     if outcome.status == "failed":
         raise FramenestError(outcome.text)
     for text in outcome.notes:
