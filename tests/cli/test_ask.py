@@ -172,16 +172,6 @@ def test_by_default_far_frames_keep_their_own_times(frames):
     )
 
 
-def test_where_both_times_are_told_the_nearer_is_cited(frames):
-    decoder, told = (
-        open_video(frames, fps=10),
-        {"style": "vllm-video", "pairing": "pairs", "tell_times": True},
-    )
-    for answer, cited in (("[5.0s]", [0, 1]), ("[9.0s]", [1])):
-        with ScriptedServer(answer) as server, Client(server.url, "m") as client:
-            assert ask(client, nested(decoder), "What?", [2], video=decoder, **told).cited == cited
-
-
 def test_a_follow_up_question(frames):
     decoder = open_video(frames, fps=10)
     request = lmm.messages(nested(decoder).prefix(2), "What?", video=decoder)

@@ -156,7 +156,7 @@ def ask(
     rungs = [budgets] if isinstance(budgets, int) else sorted(set(budgets))
     if not rungs:
         raise BudgetError("give at least one frame budget")
-    sent_as = check_style(style, pairing)
+    fuses = check_style(style, pairing).fuses
     steps: list[Step] = []
     for budget in rungs:
         prefix = chosen.prefix(budget)
@@ -183,10 +183,8 @@ def ask(
         if not stuck:
             break
     seconds = steps[-1].prefix.seconds.tolist()
-    told = [seconds]
-    if sent_as.fuses:  # the model reads one time per pair, and each frame's own if it is written too
-        told = [told_seconds(pairing, seconds), *(told if tell_times else [])]
-    return Asked(question, steps, cited(steps[-1].answer.text, *told))
+    told = told_seconds(pairing, seconds) if fuses else seconds  # of a pair the model reads one time
+    return Asked(question, steps, cited(steps[-1].answer.text, told))
 
 
 DESCRIPTIONS = 4

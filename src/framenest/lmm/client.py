@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, MissingExtra, ModelError
 from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
@@ -53,14 +53,12 @@ class ReadDeadline(threading.local):
         stream: Any = info.get("return_value")
         if not (event.endswith(".complete") and hasattr(stream, "start_tls")):
             return  # not a new connection
-        import httpcore
-
         read_unbounded = stream.read
 
         def read(max_bytes: int, timeout: float | None = None) -> bytes:
             left = self.until - monotonic()
             if left <= 0:
-                raise httpcore.ReadTimeout("the answer is not complete in time")
+                raise TimeoutError("the answer is not complete in time")
             received: bytes = read_unbounded(max_bytes, left if timeout is None else min(timeout, left))
             return received
 
@@ -111,7 +109,6 @@ class Client:
             raise MissingExtra("ask", "openai") from error
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"base_url {base_url!r} is not an http(s) URL")
-        self.base_url = "the server"
         self.max_tokens, self.thinking = max_tokens, thinking
         self._openai, self._model = openai, model
         self._key, self._key_variable = os.environ.get(key_variable) or None, key_variable
@@ -121,18 +118,18 @@ class Client:
         if thinking is not None:
             self._extra["chat_template_kwargs"] = {"enable_thinking": thinking}
         self._refused: set[str] = set()  # optional fields that this server does not know
-        with self._explained():
-            self._client = openai.OpenAI(
-                base_url=base_url,
-                api_key=self._key or _NO_KEY,
-                timeout=timeout,
-                max_retries=retries,
-                # A redirect would send the frames wherever the server says.
-                http_client=openai.DefaultHttpxClient(
-                    follow_redirects=False, event_hooks={"request": [self._deadline.watch]}
-                ),
-            )
-        self.base_url = _without_password(str(self._client.base_url))
+        self._client = openai.OpenAI(
+            base_url=base_url,
+            api_key=self._key or _NO_KEY,
+            timeout=timeout,
+            max_retries=retries,
+            # A redirect would send the frames wherever the server says.
+            http_client=openai.DefaultHttpxClient(
+                follow_redirects=False, event_hooks={"request": [self._deadline.watch]}
+            ),
+        )
+        # Without user and password, since errors name it.
+        self.base_url = str(self._client.base_url.copy_with(userinfo=b"")).rstrip("/")
 
     def __enter__(self) -> Self:
         return self
@@ -295,7 +292,7 @@ class Client:
 
     def _model_error(self, error: Any, request: Request | None) -> ModelError:
         openai, where = self._openai, self.base_url
-        if isinstance(error, openai.APITimeoutError):
+        if isinstance(error, openai.APITimeoutError) or isinstance(error.__cause__, TimeoutError):
             return ModelError(f"{where}: no answer within {self._timeout:g} seconds")
         if isinstance(error, openai.APIConnectionError):
             why = self._clean(str(error.__cause__ or error))
@@ -384,13 +381,3 @@ class Client:
         text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
         key = self._key or ""
         return text.replace(key, "***") if len(key) > 5 else text  # "EMPTY" and the like are no secret
-
-
-def _without_password(url: str) -> str:
-    """The URL without user and password.
-
-    >>> _without_password("https://me:secret@host:8000/v1/")
-    'https://host:8000/v1'
-    """
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")

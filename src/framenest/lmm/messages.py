@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -160,10 +160,6 @@ class Style:
     frame_tokens: Callable[[int, int], int] = image_cells
     time_tokens: int = 6
 
-    def sends_video(self, pairing: Pairing) -> bool:
-        """Whether the frames go as one video."""
-        return self.sends == "video" or (self.sends == "either" and pairing != "images")
-
     def pairing(self, pairing: Pairing) -> Pairing:
         """The pairing in force: if the model fuses nothing, "auto" sends every frame once."""
         return "pairs" if pairing == "auto" and not self.fuses else pairing
@@ -263,11 +259,15 @@ def messages(
     parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | found.build(draft)
     size = limits.size(decoder.info.width, decoder.info.height)
     counted = "\n".join([text, *filter(None, draft.beside)])
+    tokens = {
+        one: estimate(style, seconds, size, counted, pairing=one, frame_pixels=limits.frame_pixels)
+        for one in times.PAIRINGS
+    }
     return Request(
         style=style,
         prefix=prefix,
-        tokens=estimate(style, seconds, size, counted, pairing=pairing, frame_pixels=limits.frame_pixels),
-        pairing=pairing_cost(style, seconds, size, counted, pairing, limits.frame_pixels),
+        tokens=tokens[pairing],
+        pairing=_pairing_cost(pairing, seconds, tokens) if found.fuses and pairing != "images" else None,
         quality=limits.quality,
         **parts,
     )
@@ -307,38 +307,23 @@ def estimate(
         cost = image_cells(*size, limits=limits, count=sent) if per_frame is None else per_frame
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
     cost = found.frame_tokens(*size) if per_frame is None else per_frame
-    images = sent if found.sends_video(pairing) else count
+    images = sent if found.sends == "video" else count
     return Tokens(images * cost, digits + found.time_tokens * count, words)
 
 
-def pairing_cost(
-    style: str,
-    seconds: Sequence[float],
-    size: tuple[int, int],
-    text: str,
-    pairing: Pairing,
-    frame_pixels: int | None = None,
-) -> str | None:
-    """Say which frames are fused, and what other pairings would cost. None if nothing is fused.
+def _pairing_cost(pairing: Pairing, seconds: Sequence[float], tokens: Mapping[Pairing, Tokens]) -> str:
+    """Which frames of a video are fused, and what other pairings would cost.
 
-    The arguments are those of `estimate`.
-
-    >>> pairing_cost("qwen", [10.0, 90.0, 92.0], (640, 352), "What is it?", "auto")
-    'pairing auto: 1 pair within 2 s, 1 frame alone: about 477 tokens (pairs 477, duplicate 706)'
+    >>> _pairing_cost("pairs", [10.0, 90.0, 92.0], {"auto": Tokens(900, 9, 9), "pairs": Tokens(600, 9, 9)})
+    'pairing pairs: 1 pair, 1 frame alone: about 618 tokens (auto 918)'
     """
-    if not STYLES[style].fuses or pairing == "images":
-        return None
     groups = times.fused(pairing, seconds)
     pairs = sum(first != second for first, second in groups)
     alone = len(groups) - pairs
-    of_a_video: tuple[Pairing, ...] = ("auto", "pairs", "duplicate")
-    tokens = {
-        one: estimate(style, seconds, size, text, pairing=one, frame_pixels=frame_pixels).total
-        for one in of_a_video
-    }
     near = f" within {times.NEAR:g} s" if pairing == "auto" else ""
-    others = ", ".join(f"{name} {count:,}" for name, count in tokens.items() if name != pairing)
+    others = [f"{name} {cost.total:,}" for name, cost in tokens.items() if name not in (pairing, "images")]
     return (
         f"pairing {pairing}: {pairs} {'pair' if pairs == 1 else 'pairs'}{near}, "
-        f"{alone} {'frame' if alone == 1 else 'frames'} alone: about {tokens[pairing]:,} tokens ({others})"
+        f"{alone} {'frame' if alone == 1 else 'frames'} alone: "
+        f"about {tokens[pairing].total:,} tokens ({', '.join(others)})"
     )
