@@ -21,8 +21,7 @@ from framenest.errors import BudgetError, ConfigError, ScorerError
 from framenest.frames import VideoInfo
 from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, estimate
 from framenest.lmm.client import KEY_VARIABLE, Client
-from framenest.lmm.prompt import TOKENS
-from framenest.lmm.tokens import CHARACTERS
+from framenest.lmm.prompt import CHARACTERS, TOKENS
 from framenest.method.discovery import LookFor
 from framenest.processes import DOWNLOAD_VARIABLE, FEATURES_VARIABLE
 from framenest.progress import Bars

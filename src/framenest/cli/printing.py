@@ -68,7 +68,7 @@ def print_asked(asked: Asked) -> None:
     for step in asked.steps:
         usage = step.answer.usage
         costs.add_row(
-            str(step.budget),
+            str(step.prefix.budget),
             str(len(step.prefix)),
             f"{usage.prompt_tokens:,}" if usage.prompt_tokens else f"≈ {step.estimated_tokens:,}",
             f"{usage.completion_tokens:,}" if usage.completion_tokens else "?",

@@ -70,46 +70,32 @@ class Answerer(Protocol):
         ...
 
 
-def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
-    """Split a reply into (reasoning, answer). The opening tag may be missing: some chat templates write it.
-
-    cut_off: the model was asked to think and ran out of tokens, so a reply without a closing tag is all
-    reasoning.
-
-    >>> split_reasoning("It fires… </think>\\n\\nB")
-    ('It fires…', 'B')
-    >>> split_reasoning("B")
-    ('', 'B')
-    >>> split_reasoning("It fires…", cut_off=True)
-    ('It fires…', '')
-    """
-    before, closed, after = text.rpartition(CLOSE)
-    if closed:
-        return before.replace(OPEN, "").strip(), after.strip()
-    if cut_off or text.lstrip().startswith(OPEN):  # it was still thinking
-        return text.lstrip().removeprefix(OPEN).strip(), ""
-    return "", text.strip()
-
-
 class Splitter:
-    """Separates reasoning from answer while the text arrives.
+    """Separates reasoning from answer, also while the text arrives. The opening tag may be missing.
 
     Args:
         on_text: called with each piece and its kind.
         thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning,
             so it is held back until that is known.
+
+    >>> splitter = Splitter(lambda kind, piece: None, thinking=False)
+    >>> splitter.text("It fires… </think>\\n\\nB")
+    >>> splitter.end()
+    ('It fires…', 'B')
     """
 
     def __init__(self, on_text: OnText, *, thinking: bool) -> None:
         self._on_text, self._thinking = on_text, thinking
         self._kind: Kind | None = None  # not known yet
         self._held = ""
+        self.given: dict[Kind, str] = {"reasoning": "", "answer": ""}
+        """What the listener has got."""
 
     def reasoning(self, piece: str) -> None:
         """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
         if piece:
             self._kind = "answer"
-            self._on_text("reasoning", piece)
+            self._give("reasoning", piece)
 
     def text(self, piece: str) -> None:
         """Take a piece that is not marked."""
@@ -122,18 +108,27 @@ class Splitter:
                 self._kind = "answer"
         before, closed, after = self._held.partition(CLOSE)
         if closed and self._kind != "answer":
-            self._give("reasoning", len(before))
+            self._give("reasoning", before)
             self._kind, self._held = "answer", after.lstrip()
         if self._kind == "answer":
-            self._give("answer", len(self._held))
+            self._give("answer", self._held)
+            self._held = ""
         elif self._kind == "reasoning":
-            self._give("reasoning", len(self._held) - len(CLOSE) + 1)  # a tag may have begun
+            sure = max(0, len(self._held) - len(CLOSE) + 1)  # a tag may have begun after that
+            self._give("reasoning", self._held[:sure])
+            self._held = self._held[sure:]
 
-    def end(self, *, cut_off: bool = False) -> None:
-        """Finish: text held back until now was the answer, unless it was marked or cut off."""
-        self._give(self._kind or ("reasoning" if cut_off else "answer"), len(self._held))
+    def end(self, *, cut_off: bool = False) -> tuple[str, str]:
+        """The whole reasoning and answer.
 
-    def _give(self, kind: Kind, length: int) -> None:
-        piece, self._held = self._held[: max(0, length)], self._held[max(0, length) :]
+        cut_off: the model ran out of tokens, so what was held back until now is reasoning.
+        """
+        self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
+        self._held = ""
+        inside, _, answer = self.given["answer"].rpartition(CLOSE)  # a chat template had opened the tag
+        return (self.given["reasoning"] + inside).strip(), answer.strip()
+
+    def _give(self, kind: Kind, piece: str) -> None:
         if piece:
+            self.given[kind] += piece
             self._on_text(kind, piece)

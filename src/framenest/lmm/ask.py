@@ -14,10 +14,9 @@ from framenest.frames import VideoInfo
 from framenest.images import ImageLimits
 from framenest.lmm.answer import Answer, Answerer, OnText
 from framenest.lmm.messages import check_style, messages
-from framenest.lmm.prompt import CITE, OTHERWISE, TOKENS, cannot_tell, cited, lettered
-from framenest.lmm.request import Request
+from framenest.lmm.prompt import CHARACTERS, CITE, OTHERWISE, TOKENS, cannot_tell, cited, lettered
+from framenest.lmm.request import Request, Tokens
 from framenest.lmm.times import Pairing, told_seconds
-from framenest.lmm.tokens import CHARACTERS, Tokens
 from framenest.method.discovery import LookFor
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.method.ranking import Ranking
@@ -44,15 +43,10 @@ class Step:
     estimated_tokens: int
     pairing: str | None = None
 
-    @property
-    def budget(self) -> int:
-        """The frame budget of this step."""
-        return self.prefix.budget
-
     def to_json(self) -> dict[str, Any]:
         """The step as `framenest ask --json` prints it."""
         return {
-            "budget": self.budget,
+            "budget": self.prefix.budget,
             "frames_sent": len(self.prefix),
             "estimated_tokens": self.estimated_tokens,
             "pairing": self.pairing,

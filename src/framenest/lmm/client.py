@@ -15,7 +15,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, MissingExtra, ModelError
-from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
+from framenest.lmm.answer import Answer, OnText, Splitter, Usage
 from framenest.lmm.request import Request
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -23,8 +23,7 @@ LIST_SECONDS = 20.0  # timeout of the list of models
 _NO_KEY = "none"  # local servers need no key, but the openai package does
 _SHOWN = 300  # characters of a server's message
 
-# How servers say that the context is too long: an error's `code` or `type`, or its message.
-_TOO_LONG_CODES = ("context_length_exceeded", "exceed_context_size_error")  # OpenAI, vLLM; llama.cpp
+# How servers say that the context is too long, in an error's code, type or message.
 _TOO_LONG = (
     r"context[ _](length|window)"  # OpenAI, vLLM, SGLang
     r"|max(imum)?[ _]model[ _]len|longer than the max"  # vLLM's engine
@@ -185,35 +184,27 @@ class Client:
         self._deadline.until = monotonic() + self._timeout
         streams = on_text is not None
         splitter = Splitter(on_text or (lambda *_: None), thinking=bool(self.thinking))
-        thoughts: list[str] = []
-        texts: list[str] = []
         finish, counted, first = None, None, None
         with self._explained(request):
             response = self._create(request, stream=streams)
-            chunks = self._chunks(response, texts) if streams else [self._parsed(response, "choices")]
+            chunks = self._chunks(response, splitter) if streams else [self._parsed(response, "choices")]
             for chunk in chunks:
                 counted, model = chunk.usage or counted, chunk.model or model
                 for choice in chunk.choices[:1]:
                     message = choice.delta if streams else choice.message
                     # Reasoning that a server sends beside the answer has either of two names.
                     thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", "")
-                    text = message.content or ""
-                    if thought or text:
+                    if thought or message.content:
                         self._deadline.until = monotonic() + self._timeout
                         first = first or time.perf_counter() - began
-                    thoughts.append(thought or "")
-                    texts.append(text)
                     splitter.reasoning(thought or "")
-                    splitter.text(text)
+                    splitter.text(message.content or "")
                     finish = choice.finish_reason or finish or (None if streams else "stop")
         if finish is None:
             if not streams:
                 raise ModelError(f"{self.base_url} sent an answer without content")
-            raise self._broken_off(None, texts)
-        thought = "".join(thoughts)
-        cut_off = bool(self.thinking) and finish == "length" and not thought
-        splitter.end(cut_off=cut_off)
-        inside, answer = split_reasoning("".join(texts), cut_off=cut_off)
+            raise self._broken_off(None, splitter)
+        reasoning, answer = splitter.end(cut_off=finish == "length")
         usage = Usage(
             prompt_tokens=counted.prompt_tokens if counted else None,
             completion_tokens=counted.completion_tokens if counted else None,
@@ -221,15 +212,15 @@ class Client:
             first_seconds=first if streams else None,
             retries=response.retries_taken,
         )
-        return Answer(answer, (thought + inside).strip(), model, finish, usage)
+        return Answer(answer, reasoning, model, finish, usage)
 
-    def _chunks(self, response: Any, received: list[str]) -> Iterator[Any]:
+    def _chunks(self, response: Any, splitter: Splitter) -> Iterator[Any]:
         """The chunks of a stream; any error of the stream itself becomes one ModelError."""
         with response.parse() as stream:
             try:
                 yield from stream
             except Exception as error:
-                raise self._broken_off(error, received) from None
+                raise self._broken_off(error, splitter) from None
 
     def _create(self, request: Request, *, stream: bool) -> Any:
         """Post the request. If the server refuses an optional field, post again without it."""
@@ -276,8 +267,8 @@ class Client:
     def _not_openai(self) -> ModelError:
         return ModelError(f"{self.base_url} is not an OpenAI-compatible server; should the URL end in /v1?")
 
-    def _broken_off(self, error: Exception | None, received: list[str]) -> ModelError:
-        partial = split_reasoning("".join(received))[1]
+    def _broken_off(self, error: Exception | None, splitter: Splitter) -> ModelError:
+        partial = splitter.end()[1]
         why = f" ({self._clean(str(error))})" if error is not None and str(error) else ""
         got = f"{len(partial)} characters of the answer had arrived" if partial else "nothing had arrived"
         return ModelError(f"{self.base_url} broke off mid-answer{why}; {got}", partial=partial)
@@ -317,7 +308,7 @@ class Client:
     def _fixable(self, error: Any, said: str, request: Request) -> ModelError | None:
         """Errors that the user can fix: the model's name, the number or size of the frames."""
         where, status, model = self.base_url, error.status_code, self.model
-        if error.code in _TOO_LONG_CODES or error.type in _TOO_LONG_CODES or re.search(_TOO_LONG, said, re.I):
+        if re.search(_TOO_LONG, f"{error.code} {error.type} {said}", re.I):
             return self._too_long(said, request)
         if most := re.search(_MOST_IMAGES, said, re.I):
             fits = min(int(most[1]), len(request.prefix) - 1)

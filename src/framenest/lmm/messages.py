@@ -12,15 +12,47 @@ from PIL import Image
 from framenest.errors import ConfigError
 from framenest.images import ImageLimits, as_base64, data_url, encode_image
 from framenest.lmm import times
-from framenest.lmm.prompt import TOKENS, prompt, transcript_lines
-from framenest.lmm.request import Message, Request
+from framenest.lmm.prompt import CHARACTERS, TOKENS, prompt, transcript_lines
+from framenest.lmm.request import Message, Request, Tokens
 from framenest.lmm.times import PAIR, Pairing
-from framenest.lmm.tokens import CHARACTERS, Tokens, image_cells, qwen_limits
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
 from framenest.transcript import Transcript
 from framenest.video.opening import reopen
+
+
+QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
+QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, minimum and maximum
+QWEN_VIDEO = (4_096, 25_165_824)  # pixels of all frames of a video together, minimum and maximum
+
+
+def image_cells(
+    width: int, height: int, cell: int = QWEN_CELL, limits: tuple[int, int] = QWEN_IMAGE, count: int = 1
+) -> int:
+    """Tokens of an image resized to whole cells, within limits on the pixels of `count` such images.
+
+    >>> image_cells(640, 360), image_cells(1920, 1080, limits=QWEN_VIDEO, count=64)
+    (220, 364)
+    """
+    across, down = max(1, round(width / cell)), max(1, round(height / cell))
+    pixels = across * down * cell * cell * count
+    if pixels > limits[1]:
+        shrink = math.sqrt(width * height * count / limits[1])
+        across, down = (max(1, int(side / shrink / cell)) for side in (width, height))
+    elif pixels < limits[0]:
+        grow = math.sqrt(limits[0] / (width * height * count))
+        across, down = (math.ceil(side * grow / cell) for side in (width, height))
+    return across * down
+
+
+def qwen_limits(count: int, frame_pixels: int | None) -> tuple[int, int]:
+    """Minimum and maximum pixels of all frames of a video of `count` frames together.
+
+    >>> qwen_limits(256, None), qwen_limits(256, 786_432)
+    ((4096, 25165824), (4096, 201326592))
+    """
+    return QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +70,8 @@ class Draft:
     """Whether Framenest writes the times as text."""
     frame_pixels: int | None
     """As in `ImageLimits`."""
-    lines: Sequence[str]
-    """For each frame, the transcript lines near it, or an empty string."""
-
-    @property
-    def beside(self) -> list[str]:
-        """The text after each frame, empty if nobody speaks."""
-        return [f'Said: "{text}"' if text else "" for text in self.lines]
+    beside: Sequence[str]
+    """The text after each frame: what is said near it, or an empty string."""
 
     @property
     def markers(self) -> list[str]:
@@ -249,16 +276,19 @@ def messages(
     seconds = prefix.seconds.tolist()
     text = "\n".join([prompt(question, options), *instructions])
     lines = transcript_lines(transcript, seconds, transcript_tokens) if transcript else [""] * len(prefix)
+    beside = [f'Said: "{line}"' if line else "" for line in lines]
     decoder = reopen(prefix.video, video, store=store)
     with shown(progress) as tell:
         batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)
         read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
         jpegs = [encode_image(image, quality=limits.quality) for image in read] if found.for_server else []
         images = [] if found.for_server else list(read)
-    draft = Draft(prefix, images, jpegs, text, found.pairing(pairing), tell_times, limits.frame_pixels, lines)
+    draft = Draft(
+        prefix, images, jpegs, text, found.pairing(pairing), tell_times, limits.frame_pixels, beside
+    )
     parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | found.build(draft)
     size = limits.size(decoder.info.width, decoder.info.height)
-    counted = "\n".join([text, *filter(None, draft.beside)])
+    counted = "\n".join([text, *filter(None, beside)])
     tokens = {
         one: estimate(style, seconds, size, counted, pairing=one, frame_pixels=limits.frame_pixels)
         for one in times.PAIRINGS

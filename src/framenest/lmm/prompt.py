@@ -8,10 +8,10 @@ import string
 from collections.abc import Sequence
 
 from framenest.errors import ConfigError
-from framenest.lmm.tokens import CHARACTERS
 from framenest.text import seconds_of
 from framenest.transcript import Transcript
 
+CHARACTERS = 4  # of English text per token
 DIRECTLY = "Answer with the option's letter from the given choices directly."
 CITE = "After each statement give the times of the frames that show it in square brackets, as [12.3s]."
 CANNOT_TELL = "CANNOT TELL"

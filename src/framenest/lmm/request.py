@@ -16,7 +16,6 @@ from framenest.cache.files import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.images import data_url, encode_image, from_data_url
-from framenest.lmm.tokens import Tokens
 from framenest.method.prefix import Prefix
 from framenest.records import BadField, Whole, convert, load_file
 from framenest.text import one_line
@@ -24,6 +23,19 @@ from framenest.text import one_line
 REQUEST_FORMAT = 3
 
 Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """An estimate: images; time markers and separators; question and chat template."""
+
+    frames: int
+    times: int
+    text: int
+
+    @property
+    def total(self) -> int:
+        return self.frames + self.times + self.text
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,8 +114,10 @@ def page(made: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
         images: what `embed` returns.
     """
     script, style = view_script() + _START, view_style()
+    asked = {ranking["question"] for ranking in made["rankings"]}
+    question = asked.pop() if len(asked) == 1 else None
     parts = {
-        "title": html.escape(_title(made)),
+        "title": html.escape(f"{question or made['video']['name']} · Framenest"),
         "policy": f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
         "style": style,
@@ -124,12 +126,6 @@ def page(made: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
         "pictures": _inert(images),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
-
-
-def _title(made: Mapping[str, Any]) -> str:
-    asked = {ranking["question"] for ranking in made["rankings"]}
-    question = asked.pop() if len(asked) == 1 else None
-    return f"{question or made['video']['name']} · Framenest"
 
 
 def _inert(data: Any) -> str:
