@@ -49,7 +49,7 @@ def test_rows_say_what_each_budget_keeps_and_adds(video):
 def test_the_svg_holds_every_frame_and_the_question_as_text(video):
     ranking = ranked(video)
     tree = ET.fromstring(figure.draw([ranking], pictures_for(video, [ranking]), "svg"))
-    assert len(tree.findall(f".//{SVG}image")) == 12 + 8 + 16 + 32
+    assert len(tree.findall(f".//{SVG}image")) == 8 + 16 + 32
     texts = [text.text for text in tree.iter(f"{SVG}text")]
     assert "Where is <it> & why?" in texts
     for k in (8, 16, 32):

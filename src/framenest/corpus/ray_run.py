@@ -52,11 +52,6 @@ class BatchingEncoder:
         self._task: asyncio.Task[None] | None = None
         self._one = asyncio.Lock()  # a scorer does one thing at a time
 
-    async def traits(self) -> dict[str, Any]:
-        """The scorer's attributes: name, version, inputs and relevance."""
-        found: dict[str, Any] = await self._ask(_traits)
-        return found
-
     async def encode(self, frames: FrameBatch) -> Encoded:
         """As Scorer.encode, together with what others asked for meanwhile."""
         future: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
@@ -65,13 +60,11 @@ class BatchingEncoder:
             self._task = asyncio.create_task(self._drain())
         return await future
 
-    async def match(self, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
-        """As Scorer.match; reference: None if it is `encoded`, which is then not sent twice."""
-        relevance: NDArray[np.float32] = await self._ask(_match, encoded, question, reference)
-        return relevance
+    async def ask(self, *call: Any) -> Any:
+        """What a function returns in the scorer's process, given the scorer and these arguments.
 
-    async def _ask(self, *call: Any) -> Any:
-        """What a function in the scorer's process returns; raises WorkerLost if the process broke down."""
+        Raises WorkerLost if the process broke down.
+        """
         async with self._one:
             return await asyncio.to_thread(self._wait, *call)
 
@@ -87,7 +80,7 @@ class BatchingEncoder:
 
     async def _answer(self, requests: list[_Request]) -> None:
         try:
-            results = await self._ask(_encode, [frames for frames, _ in requests])
+            results = await self.ask(_encode, [frames for frames, _ in requests])
         except Exception as error:
             if len(requests) == 1:
                 requests[0][1].set_exception(_blame(error, requests[0][0]))
@@ -117,7 +110,8 @@ def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> C
     return lambda function, *arguments: function(loaded, *arguments)
 
 
-def _traits(scorer: Scorer) -> dict[str, Any]:
+def traits(scorer: Scorer) -> dict[str, Any]:
+    """What RemoteScorer must know of a scorer."""
     return {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
 
 
@@ -128,7 +122,8 @@ def _encode(scorer: Scorer, batches: list[FrameBatch]) -> list[Encoded]:
     return [{name: np.asarray(rows)[a:b] for name, rows in encoded.items()} for a, b in bounds]
 
 
-def _match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
+def match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
+    """As Scorer.match; reference: None if it is `encoded`, which is then not sent twice."""
     return scorer.match(encoded, question, reference=encoded if reference is None else reference)
 
 
@@ -147,7 +142,7 @@ def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
 class RemoteScorer:
     """A Scorer whose work BatchingEncoder actors do, in turn. Small and picklable.
 
-    traits: what BatchingEncoder.traits returns. patience: seconds to wait for an answer; None waits forever.
+    traits: of the scorer. patience: seconds to wait for an answer; None waits forever.
     """
 
     def __init__(self, traits: dict[str, Any], actors: Sequence[Any], patience: float | None = None) -> None:
@@ -175,7 +170,7 @@ class RemoteScorer:
     ) -> NDArray[np.float32]:
         """As Scorer.match."""
         other = None if reference is encoded else reference
-        relevance: NDArray[np.float32] = self._call("match", encoded, question, other)
+        relevance: NDArray[np.float32] = self._call("ask", match, encoded, question, other)
         return relevance
 
     def _call(self, method: str, *arguments: Any) -> Any:
@@ -297,7 +292,7 @@ def _start_encoders(
     actors = [actor.remote(job, limits) for _ in range(count)]
     patience = PATIENCE * limits.seconds if limits.seconds else None
     try:
-        return RemoteScorer(ray.get(actors[0].traits.remote()), actors, patience)
+        return RemoteScorer(ray.get(actors[0].ask.remote(traits)), actors, patience)
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from error
 

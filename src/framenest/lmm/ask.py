@@ -83,8 +83,6 @@ class Asked:
     def to_json(self) -> dict[str, Any]:
         """The object that `framenest ask --json` prints."""
         prefix, answer = self.prefix, self.answer
-        ranks = [None] * len(prefix) if prefix.ranks is None else prefix.ranks.tolist()
-        rows = zip(prefix.frames.tolist(), prefix.seconds.tolist(), ranks, strict=True)
         return {
             "question": self.question,
             "answer": answer.text,
@@ -94,7 +92,7 @@ class Asked:
             "budget": prefix.budget,
             "frames": [
                 {"frame": frame, "seconds": seconds, "rank": rank, "cited": place in self.cited}
-                for place, (frame, seconds, rank) in enumerate(rows)
+                for place, (rank, seconds, frame) in enumerate(prefix)
             ],
             "steps": [step.to_json() for step in self.steps],
         }

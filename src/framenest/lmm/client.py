@@ -359,12 +359,9 @@ class Client:
         body = error.body
         if not isinstance(body, dict):
             return self._clean(str(body or error))
-        inner = body.get("error", body)
-        if not isinstance(inner, dict):
-            return self._clean(str(inner))
-        message = inner.get("message") or inner.get("detail")
+        message = body.get("message") or body.get("detail")
         text = message if isinstance(message, str) else json.dumps(message or body)
-        numbers = {name: value for name, value in inner.items() if isinstance(value, int)}
+        numbers = {name: value for name, value in body.items() if isinstance(value, int)}
         return self._clean(text + (f" {json.dumps(numbers)}" if numbers else ""))
 
     def _clean(self, text: str) -> str:

@@ -21,7 +21,6 @@ from framenest.protocols import Store
 from framenest.transcript import Transcript
 from framenest.video.opening import reopen
 
-
 QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
 QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, minimum and maximum
 QWEN_VIDEO = (4_096, 25_165_824)  # pixels of all frames of a video together, minimum and maximum
@@ -44,15 +43,6 @@ def image_cells(
         grow = math.sqrt(limits[0] / (width * height * count))
         across, down = (math.ceil(side * grow / cell) for side in (width, height))
     return across * down
-
-
-def qwen_limits(count: int, frame_pixels: int | None) -> tuple[int, int]:
-    """Minimum and maximum pixels of all frames of a video of `count` frames together.
-
-    >>> qwen_limits(256, None), qwen_limits(256, 786_432)
-    ((4096, 25165824), (4096, 201326592))
-    """
-    return QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +93,8 @@ def _vllm_video(draft: Draft) -> Parts:
     settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
     extra: dict[str, Any] = {"media_io_kwargs": {"video": settings}}
     if draft.frame_pixels is not None:
-        least, most = qwen_limits(len(sent), draft.frame_pixels)
-        extra["mm_processor_kwargs"] = {"size": {"shortest_edge": least, "longest_edge": most}}
+        size = {"shortest_edge": QWEN_VIDEO[0], "longest_edge": draft.frame_pixels * len(sent)}
+        extra["mm_processor_kwargs"] = {"size": size}
     return {
         "messages": _after_video(draft, video),
         "extra_body": extra,
@@ -333,7 +323,7 @@ def estimate(
     digits = sum(len(f"{value:.1f}") for value in seconds)
     if found.fuses and pairing != "images":
         groups = math.ceil(sent / PAIR)
-        limits = qwen_limits(sent, frame_pixels)
+        limits = QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * sent)
         cost = image_cells(*size, limits=limits, count=sent) if per_frame is None else per_frame
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
     cost = found.frame_tokens(*size) if per_frame is None else per_frame

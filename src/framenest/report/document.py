@@ -22,6 +22,8 @@ from framenest.selectors.selection import Selection
 REPORT_FORMAT = 1
 Result = Ranking | Selection
 NO_SCORER = "none"
+STATS = ("candidates", "probes", "zoom", "largest_gap_seconds", "decoded", "wall_seconds", "seconds", "match")
+"""What the page shows of a result's stats."""
 LONGEST_NAME = 48
 """Characters of a description that are shown beside its curve."""
 
@@ -177,17 +179,7 @@ def _active(ranking: Ranking) -> list[list[float]]:
 
 
 def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
-    names = (
-        "candidates",
-        "probes",
-        "zoom",
-        "largest_gap_seconds",
-        "decoded",
-        "wall_seconds",
-        "seconds",
-        "match",
-    )
-    shown = {name: stats[name] for name in names if name in stats}
+    shown = {name: stats[name] for name in STATS if name in stats}
     return shown | {"substitutes": len(stats.get("substitutes", ()))}
 
 

@@ -27,7 +27,7 @@ BUDGETS = (8, 16, 32)
 BANDS = ("#be3c1e", "#d68f00", "#10847e")
 PLAIN, INK, FAINT, WASH, SHADE = "#3a6cb8", "#181c21", "#697078", "#f0eee8", "#f8e2c4"
 WIDTH, MARGIN, LABEL = 1600.0, 24.0, 120.0
-FILM, TICKS, AXIS, GAP = 12, 64.0, 26.0, 6.0
+TICKS, AXIS, GAP = 64.0, 26.0, 6.0
 
 
 def budgets_of(result: Result) -> list[Prefix]:
@@ -53,21 +53,10 @@ def kept_and_new(before: Prefix | None, now: Prefix) -> list[str]:
     return [f"{kept}{of_all} kept", f"{len(now) - kept} new"]
 
 
-def film_frames(results: Sequence[Result]) -> list[int]:
-    """Up to twelve known frames spread over the video, for the strip above the timeline."""
-    video = results[0].video
-    pools = [result.frames if isinstance(result, Selection) else result.pool.frames for result in results]
-    known = np.unique(np.concatenate(pools))  # decoded before
-    middles = [(i + 0.5) * video.num_frames / FILM for i in range(FILM)]
-    return [int(known[np.argmin(np.abs(known - middle))]) for middle in middles]
-
-
 def figure_frames(results: Sequence[Result]) -> list[int]:
     """Every frame that the figure shows, ascending."""
-    shown = set(film_frames(results))
-    for result in results:
-        shown.update(frame for prefix in budgets_of(result) for frame in prefix.frames.tolist())
-    return sorted(shown)
+    prefixes = [prefix for result in results for prefix in budgets_of(result)]
+    return sorted({frame for prefix in prefixes for frame in prefix.frames.tolist()})
 
 
 def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> bytes:
@@ -89,7 +78,7 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("plots", "matplotlib") from error
-    video, labels = results[0].video, document(results)["rankings"]
+    labels = document(results)["rankings"]
     drawn = io.BytesIO()
     # In SVG and PDF text stays text and every frame stays an image.
     with mpl.rc_context({"svg.fonttype": "none", "image.composite_image": False}), warnings.catch_warnings():
@@ -98,11 +87,6 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
         axes = figure.add_axes((0, 0, 1, 1))
         axes.axis("off")
         y = _heading(axes, results)
-        wide = (WIDTH - LABEL - MARGIN) / FILM
-        high = (wide - 2) * video.height / video.width
-        for place, frame in enumerate(film_frames(results)):
-            _image(axes, LABEL + place * wide, y, wide - 2, high, images[frame])
-        y += high + GAP
         for result, made in zip(results, labels, strict=True):
             if len(results) > 1:
                 _text(axes, MARGIN, y + 4, textwrap.shorten(made["label"], 110, placeholder="…"), 20)
