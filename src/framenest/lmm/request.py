@@ -92,9 +92,8 @@ class Request:
 
     def body(self, model: str | None = None) -> dict[str, Any]:
         """The JSON that is posted to /chat/completions."""
-        sent = self.create
         named = {} if model is None else {"model": model}
-        return named | {"messages": sent["messages"]} | sent.get("extra_body", {})
+        return {**named, "messages": self.create["messages"], **self.extra_body}
 
     @property
     def inputs(self) -> dict[str, Any]:
