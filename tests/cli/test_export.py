@@ -1,6 +1,7 @@
 """framenest export as a user runs it, and the files of other selectors both ways."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -55,9 +56,8 @@ def test_the_request_says_which_frames_are_fused_and_what_it_costs(capsys, ranki
     prefix = Ranking.load(ranking).prefix(8)
     _, out, _ = run(capsys, "export", ranking, "-k", 8, "--style", style, "--quiet")
     cost = lmm.messages(prefix, "Where is it?", style).pairing
-    assert 0 < cost.pairs < 4
-    assert f"pairing auto: {cost.pairs} pair" in out
-    assert f"(pairs {cost.tokens['pairs']:,}, duplicate {cost.tokens['duplicate']:,})" in out
+    assert re.match("pairing auto: [123] pair", cost)
+    assert cost in out
     _, out, _ = run(capsys, "export", ranking, "-k", 8, "--style", style, "--pairing", "pairs", "--quiet")
     assert "pairing pairs: 4 pairs, 0 frames alone" in out
 

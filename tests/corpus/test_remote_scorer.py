@@ -8,7 +8,7 @@ import pytest
 from fragile_scorer import install_fragile_scorer
 
 from framenest.corpus.batch_job import BatchJob
-from framenest.corpus.ray_run import BatchingEncoder
+from framenest.corpus.ray_run import BatchingEncoder, match
 from framenest.errors import FramenestError
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, WorkerLost
@@ -86,7 +86,7 @@ def test_a_question_that_kills_the_scorer_fails_alone(encoder):
     one = encoder()
 
     async def ask(question):
-        return await one.match({"mean": np.array([51.0])}, question, None)
+        return await one.ask(match, {"mean": np.array([51.0])}, question, None)
 
     with pytest.raises(WorkerLost, match="killed by SIGSEGV"):
         asyncio.run(ask("crash"))

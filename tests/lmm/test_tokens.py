@@ -2,9 +2,8 @@
 
 import pytest
 
-from framenest.lmm.messages import estimate
+from framenest.lmm.messages import QWEN_VIDEO, estimate, image_cells
 from framenest.lmm.prompt import cannot_tell, citations, cited, lettered
-from framenest.lmm.tokens import QWEN_VIDEO, image_cells
 
 
 def test_qwen_images():

@@ -124,7 +124,6 @@ def test_presets_are_recognised_by_their_settings():
     assert preset_of(MECConfig().with_settings({"start": 3.0, "end": 9.0})) == ("paper", {})
     assert preset_of(MECConfig.preset("back-loaded")) == ("back-loaded", {})
     assert preset_of(MECConfig().with_settings({"zoom": 4})) == ("paper", {"zoom": 4})
-    assert preset_of(MECConfig.preset("residual").with_settings({"gamma": 2.0})) == ("residual", {})
 
 
 def test_labels_name_what_differs(video, scorer):

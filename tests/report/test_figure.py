@@ -38,17 +38,18 @@ def ranked(video, **settings):
 
 
 def test_rows_say_what_each_budget_keeps_and_adds(video):
-    rows = figure.rows_of(ranked(video))
-    assert [row.prefix.budget for row in rows] == [8, 16, 32]
-    assert [row.notes for row in rows] == [("8 frames",), ("8 kept", "8 new"), ("16 kept", "16 new")]
-    short = figure.rows_of(ranked(video, horizon=12))
-    assert [row.prefix.budget for row in short] == [8, 12]
+    rows = figure.budgets_of(ranked(video))
+    assert [prefix.budget for prefix in rows] == [8, 16, 32]
+    assert figure.kept_and_new(None, rows[0]) == ["8 frames"]
+    assert figure.kept_and_new(rows[1], rows[2]) == ["16 kept", "16 new"]
+    short = figure.budgets_of(ranked(video, horizon=12))
+    assert [prefix.budget for prefix in short] == [8, 12]
 
 
 def test_the_svg_holds_every_frame_and_the_question_as_text(video):
     ranking = ranked(video)
     tree = ET.fromstring(figure.draw([ranking], pictures_for(video, [ranking]), "svg"))
-    assert len(tree.findall(f".//{SVG}image")) == 12 + 8 + 16 + 32
+    assert len(tree.findall(f".//{SVG}image")) == 8 + 16 + 32
     texts = [text.text for text in tree.iter(f"{SVG}text")]
     assert "Where is <it> & why?" in texts
     for k in (8, 16, 32):
@@ -69,14 +70,14 @@ def test_selections_say_what_they_drop(video):
     selection = load_selector("uniform", Session(TableScorer(zero_elsewhere({1: 1.0})))).select(
         video, "Where?", [8, 16]
     )
-    rows = figure.rows_of(selection)
+    rows = figure.budgets_of(selection)
     kept = len(np.intersect1d(selection.prefixes[8].frames, selection.prefixes[16].frames))
-    assert rows[1].notes == (f"{kept} of 8 kept", f"{16 - kept} new")
+    assert figure.kept_and_new(*rows) == [f"{kept} of 8 kept", f"{16 - kept} new"]
     long = load_selector("uniform", Session(TableScorer(zero_elsewhere({1: 1.0})))).select(
         video, "Where?", [64]
     )
     with pytest.raises(ConfigError, match="up to 32"):
-        figure.rows_of(long)
+        figure.budgets_of(long)
 
 
 def test_the_command_writes_a_figure_instead_of_the_page(clip, tmp_path, monkeypatch):

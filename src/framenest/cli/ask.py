@@ -22,7 +22,6 @@ from framenest.cli.options import Budgets, OutputFile, SelectorName, argument, o
 from framenest.cli.printing import NO_MATCH, AnswerPrinter, print_asked
 from framenest.cli.terminal import confirm, note, print_json
 from framenest.errors import ConfigError
-from framenest.lmm.ask import Ladder
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.messages import check_style
@@ -45,10 +44,6 @@ def ask(
         "--budget",
         "-k",
         default="16",
-    ),
-    ladder: Ladder = option(
-        "resend: send all frames of a larger budget. continue: send only the new ones as another turn.",
-        default="resend",
     ),
     choices: tuple[str, ...] = CHOICES,
     look_for: tuple[str, ...] = LOOK_FOR,
@@ -82,9 +77,7 @@ def ask(
     framenest ask kiln.mp4 "What happens after firing?" \\
       --rewrite --with-transcript --base-url …
     """
-    check_style(model.style, images.pairing, grows=ladder == "continue" and len(budgets) > 1)
-    if len(budgets) == 1:
-        options.refuse("frames are sent once without several budgets, such as -k 8,16,32", "ladder")
+    check_style(model.style, images.pairing)
     if rewrite and selector not in (None, MecSelector.name):
         raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
     refuse_pairing(model.style)
@@ -110,7 +103,6 @@ def ask(
             budgets,
             options=choices,
             style=model.style,
-            ladder=ladder,
             video=opened,
             progress=common.bars(),
             on_text=None if as_json else printer,

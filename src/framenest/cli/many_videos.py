@@ -214,7 +214,7 @@ def index(
     job = batch_job(common, video_options, scorer.resolved(common), config=config, scoring=scorer.config)
     if len(found) == 1 and found[0] == videos[0] and not many.given:
         with common.bars() as bars:  # in this process, with bars for its stages
-            (outcome,) = job.open()(index_groups(found)[0], bars, tell=note)
+            (outcome,) = job.open()(index_groups(found)[0], bars)
         if outcome.status == "failed":
             raise FramenestError(outcome.text)
         for text in outcome.notes:

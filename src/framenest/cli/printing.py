@@ -59,7 +59,7 @@ def print_asked(asked: Asked) -> None:
         return
     facts.add_row("shown", " ".join(times))
     if (pairing := asked.steps[-1].pairing) is not None:
-        facts.add_row("sent", str(pairing))
+        facts.add_row("sent", pairing)
     facts.add_row("model", escape(asked.answer.model))
     out.print(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
@@ -67,8 +67,8 @@ def print_asked(asked: Asked) -> None:
     for step in asked.steps:
         usage = step.answer.usage
         costs.add_row(
-            str(step.budget),
-            str(step.sent),
+            str(step.prefix.budget),
+            str(len(step.prefix)),
             f"{usage.prompt_tokens:,}" if usage.prompt_tokens else f"≈ {step.estimated_tokens:,}",
             f"{usage.completion_tokens:,}" if usage.completion_tokens else "?",
             "–" if usage.first_seconds is None else f"{usage.first_seconds:.1f} s",

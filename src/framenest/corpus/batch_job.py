@@ -5,25 +5,23 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, UnwritableCache, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import CacheWarning, FramenestError, ScorerWarning, StoreError
-from framenest.method.index import SparseIndex, index_key
+from framenest.method.index import index_key
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, WorkerLost
 from framenest.protocols import Decoder, Progress, Scorer
 from framenest.scorers import load_scorer, wait_until_loaded
-from framenest.scorers.feature_store import LargeFeatures, features_key, finish_writes
+from framenest.scorers.feature_store import features_key, finish_writes
 from framenest.session import Session
 from framenest.text import clock, one_line
 from framenest.video.opening import open_video
@@ -62,27 +60,12 @@ class ItemOutcome:
     """Warnings for a person."""
 
 
-class WorkQueue:
-    """Groups still to do; one that was lost with its worker comes again, item by item."""
-
-    def __init__(self, groups: Iterable[Group]) -> None:
-        self._groups = iter(groups)
-        self._retries: deque[Group] = deque()
-
-    def next(self) -> Group | None:
-        """None where nothing is left."""
-        return self._retries.popleft() if self._retries else next(self._groups, None)
-
-    def put_back(self, group: Group) -> None:
-        """A group that nobody has begun comes again."""
-        self._retries.append(group)
-
-    def lost(self, group: Group, lost: WorkerLost) -> list[ItemOutcome]:
-        """Retry the items one by one; a single item fails."""
-        if len(group) > 1:
-            self._retries.extend((item,) for item in group)
-            return []
-        return [failed(item, lost.kind, f"{item.video}: {lost}") for item in group]
+def retry_or_fail(group: Group, lost: WorkerLost, todo: deque[Group]) -> list[ItemOutcome]:
+    """What happens to a group whose worker was lost: its items come again one by one; a single item fails."""
+    if len(group) > 1:
+        todo.extend((item,) for item in group)
+        return []
+    return [failed(item, lost.kind, f"{item.video}: {lost}") for item in group]
 
 
 def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> ItemOutcome:
@@ -94,8 +77,8 @@ def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> Ite
 class BatchJob:
     """The settings that all items of a batch share; small, picklable.
 
-    scorer: a name, or None to index without features. root: the cache directory. url: where entries are
-    shared between machines; None where they are in `root`, too.
+    scorer: a name, or None to index without features. root: the cache directory. url: where machines share
+    entries; None if `root` holds them.
     """
 
     config: MECConfig = field(default_factory=MECConfig)
@@ -139,32 +122,27 @@ class Work:
         self,
         group: Group,
         progress: Progress = lambda *_: None,
-        *,
         done: Callable[[], None] = lambda: None,
-        tell: Callable[[str], None] | None = None,
     ) -> list[ItemOutcome]:
         """The outcome of each item; only errors that are no fault of a video are raised.
 
-        done: the heartbeat, called after each item. tell: called with the size of large features before the
-        work; without it, that is among the notes of the outcome.
+        done: the heartbeat, called after each item.
         """
         self._session.progress = progress
         mec = MEC(self.job.config, session=self._session)
         outcomes = []
         try:
             for item in group:
-                outcomes.append(self._outcome(mec, item, tell))
+                outcomes.append(self._outcome(mec, item))
                 done()
             return outcomes
         finally:
             self._session.forget()
 
-    def _outcome(self, mec: MEC, item: WorkItem, tell: Callable[[str], None] | None) -> ItemOutcome:
+    def _outcome(self, mec: MEC, item: WorkItem) -> ItemOutcome:
         began = time.monotonic()
         try:
             with warnings.catch_warnings(record=True) as caught:
-                if tell is not None:
-                    warnings.showwarning = partial(_at_once, tell, caught)
                 for category in (CacheWarning, ScorerWarning):
                     warnings.simplefilter("always", category)
                 self._session.features_limit.since = self.job.began if item.target is None else None
@@ -193,22 +171,28 @@ class Work:
             return failed(item, MemoryError.__name__, f"{item.video}: not enough memory for this video")
         except Exception as error:  # a defect of ours or of a library must not stop the run
             return failed(item, type(error).__name__, f"{item.video}: unexpected {error!r}")
-        told = [w for w in caught if issubclass(w.category, (CacheWarning, ScorerWarning))]
-        said = dict.fromkeys(str(warning.message) for warning in told)
-        heard = self._session.transcript(decoder)
-        told_of = (*decoder.info.notes, *(heard.notes if heard else ()))
-        notes = (*said, *(f"{item.video}: {text}" for text in told_of))
+        ours = [w for w in caught if issubclass(w.category, (CacheWarning, ScorerWarning))]
+        warned = dict.fromkeys(str(warning.message) for warning in ours)
+        said = self._session.transcript(decoder)
+        of_video = (*decoder.info.notes, *(said.notes if said else ()))
+        notes = (*warned, *(f"{item.video}: {note}" for note in of_video))
         return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
     def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
-        """An index is finished when its checkpoint is there, and the entries that the checkpoint names."""
+        """An index is finished if its checkpoint exists, and the entries that the checkpoint names."""
         config = self.job.config.index
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
         checkpoint = f"finished/{digest(keys)}"
         kept = self.store.get(checkpoint)
         if kept is not None and all(self.store.has(key) for key in kept[0]["keys"]):
             return "already", str(kept[0]["text"])
-        text = describe(mec.index(decoder))
+        index = mec.index(decoder)
+        lost = f", {len(index.substitutes)} undecodable" if len(index.substitutes) else ""
+        text = (
+            f"{len(index)} probes over {clock(index.video.duration)}, "
+            f"at most {index.largest_gap:.2f} s apart{lost}; "
+            f"timeline from {index.video.timeline_bytes / 2**20:.1f} MiB"
+        )
         said = self._session.transcript(decoder)
         text += f"; {len(said.lines):,} lines of {said.source}" if said is not None and said.lines else ""
         missing = [key for key in keys if not self.store.has(key)]
@@ -220,34 +204,8 @@ class Work:
         return "done", text
 
 
-def _at_once(
-    tell: Callable[[str], None],
-    caught: list[warnings.WarningMessage],
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    *_: Any,
-) -> None:
-    """Tells of large features; collects all other warnings."""
-    if issubclass(category, LargeFeatures):
-        tell(str(message))
-    else:
-        caught.append(warnings.WarningMessage(message, category, filename, lineno))
-
-
-def describe(index: SparseIndex) -> str:
-    """One line on an index."""
-    lost = f", {len(index.substitutes)} undecodable" if len(index.substitutes) else ""
-    return (
-        f"{len(index)} probes over {clock(index.video.duration)}, "
-        f"at most {index.largest_gap:.2f} s apart{lost}; "
-        f"timeline from {index.video.timeline_bytes / 2**20:.1f} MiB"
-    )
-
-
 def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
-    """A ranking is finished when its file is there, of this video, question, scorer and configuration."""
+    """A ranking is finished if its file is of this video, question, scorer and configuration."""
     target = Path(str(item.target))
     if target.exists():
         try:

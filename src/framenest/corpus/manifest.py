@@ -1,4 +1,4 @@
-"""Manifests: the videos and questions of a batch, from folders, addresses and lists in many formats."""
+"""Manifests: the videos and questions of a batch, from folders, URLs and lists in many formats."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from framenest.video.source import VIDEO_SUFFIXES, is_remote
 
 
 def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
-    """All videos of some folders, lists, files and addresses, each once, in a stable order.
+    """All videos of some folders, lists, files and URLs, each once, in a stable order.
 
-    An address is walked where it ends in a slash. With `pictures`, a folder is one video of images.
+    A URL that ends in a slash is a folder. With `pictures`, a folder is one video of images.
     """
     found: dict[str, None] = {}
     for source in sources:
@@ -81,9 +81,8 @@ def index_groups(videos: Sequence[str]) -> list[Group]:
 def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: bool = False) -> list[Group]:
     """(video, question) rows as groups, one per video, so that a video is opened once.
 
-    A row without a question is ranked without one; `options` may list the answers. Rankings go to `folder`,
-    under names that say video and question and depend on `settings`, so that other settings never take a
-    ranking for finished.
+    A row without a question is ranked without one; `options` may list the answers. Rankings go to `folder`.
+    Their names tell video and question and depend on `settings`: other settings give other files.
     """
     groups: dict[str, list[WorkItem]] = {}
     for row in _rows(file):

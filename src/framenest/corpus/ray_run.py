@@ -7,10 +7,10 @@ import itertools
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.config import ScorerConfig
-from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, WorkQueue
+from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
 from framenest.corpus.process_run import POLL
 from framenest.errors import ConfigError, FramenestError, MissingExtra
 from framenest.frames import FrameBatch
@@ -31,9 +31,9 @@ from framenest.text import one_line
 from framenest.video.source import is_remote
 
 LARGEST_BATCH = 64
-"""Frames of several videos that are encoded together at most."""
+"""The most frames that are encoded together."""
 PATIENCE = 8
-"""Times the limit of one call that a video waits for an encoder: pictures of others may hang there first."""
+"""Times the limit of one call that a video waits for an encoder: images of others may hang there first."""
 
 _Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
 
@@ -41,9 +41,8 @@ _Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
 class BatchingEncoder:
     """An actor around a scorer. Requests that come while it encodes wait and are then encoded together.
 
-    The scorer runs in a process of its own: pictures that kill it, or on which it hangs, do not end the
-    actor and what waits there. What was encoded together is then encoded one by one, so that only the
-    video to blame fails.
+    The scorer runs in its own process, so images that crash it or on which it hangs do not end the actor.
+    What was encoded together is then encoded one by one, so that only the video to blame fails.
     """
 
     def __init__(self, job: BatchJob, limits: ProcessLimits) -> None:
@@ -53,11 +52,6 @@ class BatchingEncoder:
         self._task: asyncio.Task[None] | None = None
         self._one = asyncio.Lock()  # a scorer does one thing at a time
 
-    async def traits(self) -> dict[str, Any]:
-        """The scorer's attributes: name, version, inputs and relevance."""
-        found: dict[str, Any] = await self._ask("traits")
-        return found
-
     async def encode(self, frames: FrameBatch) -> Encoded:
         """As Scorer.encode, together with what others asked for meanwhile."""
         future: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
@@ -66,15 +60,13 @@ class BatchingEncoder:
             self._task = asyncio.create_task(self._drain())
         return await future
 
-    async def match(self, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
-        """As Scorer.match; reference: None where it is `encoded`, which is then not sent twice."""
-        relevance: NDArray[np.float32] = await self._ask("match", encoded, question, reference)
-        return relevance
+    async def ask(self, *call: Any) -> Any:
+        """What a function returns in the scorer's process, given the scorer and these arguments.
 
-    async def _ask(self, method: str, *arguments: Any) -> Any:
-        """What a function in the scorer's process returns; raises WorkerLost where that broke down."""
+        Raises WorkerLost if the process broke down.
+        """
         async with self._one:
-            return await asyncio.to_thread(self._wait, method, *arguments)
+            return await asyncio.to_thread(self._wait, *call)
 
     def _wait(self, *call: Any) -> Any:
         self._process.send(*call)
@@ -88,11 +80,11 @@ class BatchingEncoder:
 
     async def _answer(self, requests: list[_Request]) -> None:
         try:
-            results = await self._ask("encode", [frames for frames, _ in requests])
+            results = await self.ask(_encode, [frames for frames, _ in requests])
         except Exception as error:
             if len(requests) == 1:
                 requests[0][1].set_exception(_blame(error, requests[0][0]))
-            else:  # only the one to blame shall fail
+            else:  # so that only the one to blame fails
                 for request in requests:
                     await self._answer([request])
             return
@@ -100,7 +92,7 @@ class BatchingEncoder:
             future.set_result(encoded)
 
     def _next_batch(self) -> list[_Request]:
-        """The first request, and others with pictures of its shapes up to LARGEST_BATCH frames."""
+        """The first request, and others with images of its shapes up to LARGEST_BATCH frames."""
         shapes, count = _shapes(self._waiting[0][0]), 0
         taken: list[_Request] = []
         for request in list(self._waiting):
@@ -112,18 +104,14 @@ class BatchingEncoder:
 
 
 def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> Callable[..., Any]:
-    """In the scorer's process: the functions that BatchingEncoder asks for."""
+    """In the scorer's process: a call names one of the functions below and its further arguments."""
     loaded = load_scorer(scorer, DirectoryStore(folder), scoring)
     wait_until_loaded(loaded)
-    functions: dict[str, Callable[..., Any]] = {
-        "traits": partial(_traits, loaded),
-        "encode": partial(_encode, loaded),
-        "match": partial(_match, loaded),
-    }
-    return lambda name, *arguments: functions[name](*arguments)
+    return lambda function, *arguments: function(loaded, *arguments)
 
 
-def _traits(scorer: Scorer) -> dict[str, Any]:
+def traits(scorer: Scorer) -> dict[str, Any]:
+    """What RemoteScorer must know of a scorer."""
     return {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
 
 
@@ -134,7 +122,8 @@ def _encode(scorer: Scorer, batches: list[FrameBatch]) -> list[Encoded]:
     return [{name: np.asarray(rows)[a:b] for name, rows in encoded.items()} for a, b in bounds]
 
 
-def _match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
+def match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
+    """As Scorer.match; reference: None if it is `encoded`, which is then not sent twice."""
     return scorer.match(encoded, question, reference=encoded if reference is None else reference)
 
 
@@ -151,9 +140,9 @@ def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
 
 
 class RemoteScorer:
-    """A Scorer whose work BatchingEncoder actors do, in turn. Small; travels between machines.
+    """A Scorer whose work BatchingEncoder actors do, in turn. Small and picklable.
 
-    traits: what BatchingEncoder.traits returns. patience: seconds to wait for an answer; None for ever.
+    traits: of the scorer. patience: seconds to wait for an answer; None waits forever.
     """
 
     def __init__(self, traits: dict[str, Any], actors: Sequence[Any], patience: float | None = None) -> None:
@@ -167,7 +156,7 @@ class RemoteScorer:
 
     @property
     def waited(self) -> float:
-        """Seconds that this scorer has waited for answers: no fault of the video that asked."""
+        """Seconds that this scorer has waited for answers."""
         since = self._since
         return self._waited + (0.0 if since is None else time.monotonic() - since)
 
@@ -181,7 +170,7 @@ class RemoteScorer:
     ) -> NDArray[np.float32]:
         """As Scorer.match."""
         other = None if reference is encoded else reference
-        relevance: NDArray[np.float32] = self._call("match", encoded, question, other)
+        relevance: NDArray[np.float32] = self._call("ask", match, encoded, question, other)
         return relevance
 
     def _call(self, method: str, *arguments: Any) -> Any:
@@ -193,12 +182,12 @@ class RemoteScorer:
         try:
             return ray.get(getattr(actor, method).remote(*arguments), timeout=self._patience)
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, FramenestError):  # as it was there, without the way it came
+            if isinstance(error.cause, FramenestError):  # without Ray's traceback
                 raise error.cause from None
             raise
         except ray.exceptions.GetTimeoutError:
             raise WorkerLost(f"no answer from an encoder in {self._patience:g} s", "TimeLimit") from None
-        except ray.exceptions.RayActorError as error:  # with its node, again and again
+        except ray.exceptions.RayActorError as error:  # lost with its node, again and again
             raise WorkerLost(f"its encoder was lost ({type(error).__name__})") from None
         finally:
             self._waited, self._since = self.waited, None
@@ -231,26 +220,30 @@ def run_on_ray(
         raise MissingExtra("ray", "ray") from error
     if job.scorer == "auto":
         raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
-    job = replace(job, scorer=_absolute_scorer(job.scorer))
+    name, _, file = (job.scorer or "").partition(":")
+    if file and Path(file).exists():
+        job = replace(job, scorer=f"{name}:{Path(file).absolute()}")
     ours = not ray.is_initialized()
     if ours:
         _connect(ray, address, jobs)
     try:
         scorer = None if job.scorer is None else _start_encoders(ray, job, limits, encoders)
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(_do)
-        queue = WorkQueue(map(_absolute, groups))
+        todo = deque(map(_absolute, groups))
         flying: dict[Any, Group] = {}
         while True:
             # Enough in flight to keep all processors busy, and to show a cluster that it should grow.
             most = jobs if jobs and address else 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            while len(flying) < most and (group := queue.next()) is not None:
+            while len(flying) < most and todo:
+                group = todo.popleft()
                 flying[task.remote(job, group, limits, scorer)] = group
             if not flying:
                 return
             ready, _ = ray.wait(list(flying), timeout=5.0)  # the cluster may have grown meanwhile
             for reference in ready:
-                answer, group = _answer(ray, reference), flying.pop(reference)
-                yield queue.lost(group, answer) if isinstance(answer, WorkerLost) else answer
+                group = flying.pop(reference)
+                answer = _answer(ray, reference)
+                yield retry_or_fail(group, answer, todo) if isinstance(answer, WorkerLost) else answer
     finally:
         if ours:
             ray.shutdown()
@@ -264,19 +257,6 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
         raise FramenestError(f"no Ray cluster at {address or 'this machine'} ({one_line(error)})") from error
 
 
-def _absolute(group: Group) -> Group:
-    """Workers have working directories of their own."""
-    return tuple(
-        item if is_remote(item.video) else replace(item, video=str(Path(item.video).absolute()))
-        for item in group
-    )
-
-
-def _absolute_scorer(scorer: str | None) -> str | None:
-    name, mark, where = (scorer or "").partition(":")
-    return f"{name}:{Path(where).absolute()}" if mark and Path(where).exists() else scorer
-
-
 def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
     try:
         answer: list[ItemOutcome] | WorkerLost = ray.get(reference)
@@ -287,10 +267,18 @@ def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
     return answer
 
 
+def _absolute(group: Group) -> Group:
+    """Workers have working directories of their own."""
+    return tuple(
+        item if is_remote(item.video) else replace(item, video=str(Path(item.video).absolute()))
+        for item in group
+    )
+
+
 def _start_encoders(
     ray: Any, job: BatchJob, limits: ProcessLimits, wanted: int | None
 ) -> RemoteScorer | None:
-    """A scorer on actors; None where every task runs its own."""
+    """A scorer on actors; None if every task runs its own."""
     there = ray.cluster_resources()
     processors, gpus = int(there.get("CPU", 0)), int(there.get("GPU", 0))
     count = gpus if wanted is None else wanted
@@ -304,7 +292,7 @@ def _start_encoders(
     actors = [actor.remote(job, limits) for _ in range(count)]
     patience = PATIENCE * limits.seconds if limits.seconds else None
     try:
-        return RemoteScorer(ray.get(actors[0].traits.remote()), actors, patience)
+        return RemoteScorer(ray.get(actors[0].ask.remote(traits)), actors, patience)
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from error
 
@@ -319,9 +307,8 @@ def _do(
 ) -> list[ItemOutcome] | WorkerLost:
     """A task: the outcomes of a group, or why it had to be stopped.
 
-    The work runs in a thread, watched; time that it waits for an encoder, which has limits of its own, is
-    not counted. What has to be stopped takes this process with it, after the answer:
-    a task that comes to it meanwhile is retried elsewhere.
+    The work runs in a thread. Time that it waits for an encoder, which has its own limits, is not counted.
+    Work over a limit ends this process, after the answer: Ray retries elsewhere what comes to it meanwhile.
     """
     os.environ["FRAMENEST_THREADS"] = "1"  # a task has one processor
     work, mine = _open(job, scorer)
@@ -330,19 +317,12 @@ def _do(
         return time.monotonic() - (mine.waited if mine else 0.0)
 
     began = worked()
-    answer: Future[list[ItemOutcome]] = Future()
 
     def heartbeat() -> None:
         nonlocal began
         began = worked()
 
-    def run() -> None:
-        try:
-            answer.set_result(work(group, done=heartbeat))
-        except Exception as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
+    answer = ThreadPoolExecutor(1).submit(work, group, done=heartbeat)
     while not wait([answer], POLL).done:
         lost = limits.exceeded(time.monotonic() - worked() + began, os.getpid())
         if lost is not None:

@@ -46,21 +46,18 @@ class RunReport:
             self.hours += outcome.duration / 3600
         if outcome.status == "failed":
             self.errors[outcome.error] += 1
-            self._write(outcome)
+            item = outcome.item
+            asked = {"question": item.question} if item.target is not None else {}
+            line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
+            try:
+                with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            except OSError as error:
+                raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
         failed = outcome.error == StoreError.__name__
         self._store_failures = self._store_failures + 1 if failed else 0
         if outcome.stops or self._store_failures >= STORE_FAILURES:
             self.stopped = outcome.text
-
-    def _write(self, outcome: ItemOutcome) -> None:
-        item = outcome.item
-        asked = {"question": item.question} if item.target is not None else {}
-        line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
-        try:
-            with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
 
     @property
     def total(self) -> int:
@@ -79,7 +76,7 @@ class RunReport:
 
 
 def write_rankings(folder: Path, groups: Iterable[Group]) -> Path:
-    """Which file holds which ranking: one JSON object a line, `ranking` null where there is none."""
+    """Which file holds which ranking: one JSON object a line, `ranking` null if there is none."""
     lines = []
     for item in (item for group in groups for item in group):
         target = Path(str(item.target))

@@ -6,9 +6,8 @@ transformers processor.
 
 from framenest.images import ImageLimits
 from framenest.lmm.messages import FOR_SERVERS, STYLES, Style, estimate, messages
-from framenest.lmm.request import Request
+from framenest.lmm.request import Request, Tokens
 from framenest.lmm.times import PAIRINGS, Pairing
-from framenest.lmm.tokens import Tokens
 
 load = Request.load
 

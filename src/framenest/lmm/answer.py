@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
@@ -71,57 +70,42 @@ class Answerer(Protocol):
         ...
 
 
-def split_reasoning(text: str, *, cut_off: bool = False) -> tuple[str, str]:
-    """Split a reply into (reasoning, answer). The opening tag may be missing: some chat templates write it.
-
-    cut_off: the model was asked to think and ran out of tokens, so a reply without a closing tag is all
-    reasoning.
-
-    >>> split_reasoning("It fires… </think>\\n\\nB")
-    ('It fires…', 'B')
-    >>> split_reasoning("B")
-    ('', 'B')
-    >>> split_reasoning("It fires…", cut_off=True)
-    ('It fires…', '')
-    """
-    before, closed, after = text.rpartition(CLOSE)
-    if closed:
-        return before.replace(OPEN, "").strip(), after.strip()
-    if cut_off or text.lstrip().startswith(OPEN):  # it was still thinking
-        return text.lstrip().removeprefix(OPEN).strip(), ""
-    return "", text.strip()
-
-
 class Splitter:
-    """Separates reasoning from answer while the text arrives, and keeps both.
+    """Separates reasoning from answer, also while the text arrives. The opening tag may be missing.
 
-    thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning, so
-    it is held back until that is known.
+    Args:
+        on_text: called with each piece and its kind.
+        thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning,
+            so it is held back until that is known.
+
+    >>> splitter = Splitter(lambda kind, piece: None, thinking=False)
+    >>> splitter.text("It fires… </think>\\n\\nB")
+    >>> splitter.end()
+    ('It fires…', 'B')
     """
 
     def __init__(self, on_text: OnText, *, thinking: bool) -> None:
-        self.pieces: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
-        self.first_seconds: float | None = None
-        """Until the first piece."""
-        self._began = time.perf_counter()
-        self._on_text = on_text
+        self._on_text, self._thinking = on_text, thinking
+        self._kind: Kind | None = None  # not known yet
         self._held = ""
-        self._kind: Kind | None = "answer" if not thinking else None
-        self._started = False
+        self.given: dict[Kind, str] = {"reasoning": "", "answer": ""}
+        """What the listener has got."""
 
     def reasoning(self, piece: str) -> None:
         """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
-        self._kind = "answer"
-        self._give("reasoning", piece)
+        if piece:
+            self._kind = "answer"
+            self._give("reasoning", piece)
 
     def text(self, piece: str) -> None:
         """Take a piece that is not marked."""
         self._held += piece
-        if not self._started and OPEN.startswith(self._held.lstrip()[: len(OPEN)]) and self._held.strip():
-            if len(self._held.lstrip()) < len(OPEN):
-                return  # perhaps the beginning of a tag
-            self._kind, self._held = "reasoning", self._held.lstrip().removeprefix(OPEN)
-        self._started = self._started or bool(self._held.strip())
+        if self._kind is None:
+            begins = self._held.lstrip()
+            if begins.startswith(OPEN):
+                self._kind, self._held = "reasoning", begins.removeprefix(OPEN)
+            elif not self._thinking and not OPEN.startswith(begins):
+                self._kind = "answer"
         before, closed, after = self._held.partition(CLOSE)
         if closed and self._kind != "answer":
             self._give("reasoning", before)
@@ -130,20 +114,21 @@ class Splitter:
             self._give("answer", self._held)
             self._held = ""
         elif self._kind == "reasoning":
-            keep = next((n for n in range(len(CLOSE) - 1, 0, -1) if self._held.endswith(CLOSE[:n])), 0)
-            cut = len(self._held) - keep
-            self._give("reasoning", self._held[:cut])
-            self._held = self._held[cut:]
+            sure = max(0, len(self._held) - len(CLOSE) + 1)  # a tag may have begun after that
+            self._give("reasoning", self._held[:sure])
+            self._held = self._held[sure:]
 
-    def end(self, *, cut_off: bool = False) -> None:
-        """Finish: text held back until now was the answer, unless it was marked or cut off."""
+    def end(self, *, cut_off: bool = False) -> tuple[str, str]:
+        """The whole reasoning and answer.
+
+        cut_off: the model ran out of tokens, so what was held back until now is reasoning.
+        """
         self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
         self._held = ""
+        inside, _, answer = self.given["answer"].rpartition(CLOSE)  # a chat template had opened the tag
+        return (self.given["reasoning"] + inside).strip(), answer.strip()
 
     def _give(self, kind: Kind, piece: str) -> None:
-        if not piece:
-            return
-        if self.first_seconds is None:
-            self.first_seconds = time.perf_counter() - self._began
-        self.pieces[kind].append(piece)
-        self._on_text(kind, piece)
+        if piece:
+            self.given[kind] += piece
+            self._on_text(kind, piece)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from framenest.frames import VideoInfo
 from framenest.images import ImageLimits
 from framenest.lmm.answer import Answer, Answerer, OnText
 from framenest.lmm.messages import check_style, messages
-from framenest.lmm.prompt import CITE, OTHERWISE, TOKENS, cannot_tell, cited, lettered
-from framenest.lmm.request import Request
+from framenest.lmm.prompt import CHARACTERS, CITE, OTHERWISE, TOKENS, cannot_tell, cited, lettered
+from framenest.lmm.request import Request, Tokens
 from framenest.lmm.times import Pairing, told_seconds
-from framenest.lmm.tokens import CHARACTERS, PairingCost, Tokens
 from framenest.method.discovery import LookFor
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.method.ranking import Ranking
@@ -25,43 +24,32 @@ from framenest.progress import ShowProgress
 from framenest.selectors.selection import Selection
 from framenest.transcript import Transcript
 
-Ladder = Literal["resend", "continue"]
-LADDERS: tuple[Ladder, ...] = ("resend", "continue")
-MORE = "Here are more frames of the same video."
-
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """One step of the ladder: a prefix and the model's answer to it.
 
     Attributes:
-        prefix: the frames that the model has seen so far.
-        sent: number of frames sent in this step; with "continue", only the new ones.
+        prefix: the frames that were sent.
         answer: the model's answer and its cost.
         cannot_tell: whether the model said that the frames do not show the answer.
         estimated_tokens: the request's estimated size.
-        pairing: how many frames the model fuses, and what that costs; None if it fuses none.
+        pairing: as in `Request`.
     """
 
     prefix: Prefix
-    sent: int
     answer: Answer
     cannot_tell: bool
     estimated_tokens: int
-    pairing: PairingCost | None = None
-
-    @property
-    def budget(self) -> int:
-        """The frame budget of this step."""
-        return self.prefix.budget
+    pairing: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The step as `framenest ask --json` prints it."""
         return {
-            "budget": self.budget,
-            "frames_sent": self.sent,
+            "budget": self.prefix.budget,
+            "frames_sent": len(self.prefix),
             "estimated_tokens": self.estimated_tokens,
-            "pairing": None if self.pairing is None else self.pairing.to_json(),
+            "pairing": self.pairing,
             **self.answer.usage.to_json(),
             "cannot_tell": self.cannot_tell,
             "answer": self.answer.text,
@@ -95,8 +83,6 @@ class Asked:
     def to_json(self) -> dict[str, Any]:
         """The object that `framenest ask --json` prints."""
         prefix, answer = self.prefix, self.answer
-        ranks = [None] * len(prefix) if prefix.ranks is None else prefix.ranks.tolist()
-        rows = zip(prefix.frames.tolist(), prefix.seconds.tolist(), ranks, strict=True)
         return {
             "question": self.question,
             "answer": answer.text,
@@ -106,7 +92,7 @@ class Asked:
             "budget": prefix.budget,
             "frames": [
                 {"frame": frame, "seconds": seconds, "rank": rank, "cited": place in self.cited}
-                for place, (frame, seconds, rank) in enumerate(rows)
+                for place, (rank, seconds, frame) in enumerate(prefix)
             ],
             "steps": [step.to_json() for step in self.steps],
         }
@@ -125,7 +111,6 @@ def ask(
     tell_times: bool | None = None,
     transcript: Transcript | None = None,
     transcript_tokens: int = TOKENS,
-    ladder: Ladder = "resend",
     video: OpenOrPath | None = None,
     progress: ShowProgress = True,
     on_text: OnText | None = None,
@@ -143,8 +128,6 @@ def ask(
         budgets: one frame budget, or several to try in ascending order.
         options: the options of a multiple-choice question; the model answers with a letter.
         style, pairing, limits, tell_times, transcript, transcript_tokens: as for `messages`.
-        ladder: "resend" sends each larger prefix whole, in time order; "continue" sends only the new
-            frames, as another turn.
         video: the open video, or its path; by default the path in the ranking.
         progress: as for `messages`.
         on_text: called with ("reasoning" or "answer", piece) as an answer arrives.
@@ -165,21 +148,18 @@ def ask(
     rungs = [budgets] if isinstance(budgets, int) else sorted(set(budgets))
     if not rungs:
         raise BudgetError("give at least one frame budget")
-    sent_as = check_style(style, pairing, grows=ladder == "continue" and len(rungs) > 1)
+    fuses = check_style(style, pairing).fuses
     steps: list[Step] = []
-    before: Request | None = None
     for budget in rungs:
         prefix = chosen.prefix(budget)
         last = budget == rungs[-1] or prefix.complete
         instructions = ([] if options else [CITE]) + ([] if last else [OTHERWISE])
-        grows = before is not None and ladder == "continue"
-        shown = _new(prefix, steps[-1].prefix) if grows else prefix
         request = messages(
-            shown,
+            prefix,
             question,
             style,
             options=options,
-            instructions=[MORE, *instructions] if grows else instructions,
+            instructions=instructions,
             pairing=pairing,
             limits=limits,
             tell_times=tell_times,
@@ -188,28 +168,15 @@ def ask(
             video=video,
             progress=progress,
         )
-        if before is not None and grows:
-            request = before.then(steps[-1].answer.text, request)
         answer = answerer.answer(request, on_text=on_text)
         stuck = not last and cannot_tell(answer.text)
-        steps.append(Step(prefix, len(shown), answer, stuck, request.tokens.total, request.pairing))
+        steps.append(Step(prefix, answer, stuck, request.tokens.total, request.pairing))
         on_step(steps[-1])
         if not stuck:
             break
-        before = request
     seconds = steps[-1].prefix.seconds.tolist()
-    told = [seconds]
-    if sent_as.fuses:  # the model reads one time per pair, and each frame's own if it is written too
-        told = [told_seconds(pairing, seconds), *(told if tell_times else [])]
-    return Asked(question, steps, cited(steps[-1].answer.text, *told))
-
-
-def _new(prefix: Prefix, before: Prefix) -> Prefix:
-    """The frames of a prefix that are not in the smaller one."""
-    new = ~np.isin(prefix.frames, before.frames)
-    if not new.any():
-        raise BudgetError(f"a budget of {prefix.budget} adds no frame to {before.budget}")
-    return prefix.part(new)
+    told = told_seconds(pairing, seconds) if fuses else seconds  # of a pair the model reads one time
+    return Asked(question, steps, cited(steps[-1].answer.text, told))
 
 
 DESCRIPTIONS = 4

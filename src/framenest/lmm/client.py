@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, MissingExtra, ModelError
-from framenest.lmm.answer import Answer, OnText, Splitter, Usage, split_reasoning
+from framenest.lmm.answer import Answer, OnText, Splitter, Usage
 from framenest.lmm.request import Request
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -23,8 +23,7 @@ LIST_SECONDS = 20.0  # timeout of the list of models
 _NO_KEY = "none"  # local servers need no key, but the openai package does
 _SHOWN = 300  # characters of a server's message
 
-# How servers say that the context is too long: an error's `code` or `type`, or its message.
-_TOO_LONG_CODES = ("context_length_exceeded", "exceed_context_size_error")  # OpenAI, vLLM; llama.cpp
+# How servers say that the context is too long, in an error's code, type or message.
 _TOO_LONG = (
     r"context[ _](length|window)"  # OpenAI, vLLM, SGLang
     r"|max(imum)?[ _]model[ _]len|longer than the max"  # vLLM's engine
@@ -33,7 +32,6 @@ _TOO_LONG = (
 )
 # The number after these words is the context length.
 _LIMIT = r"(?:context[ _](?:length|size|window)|maximum|model[ _]len(?:gth)?|n_ctx)[^\d]{0,25}(\d{2,})"
-_COMPLETION_COUNTED = r"completion|output tokens"  # OpenAI, vLLM: their count includes max_tokens
 _MOST_IMAGES = r"at most (\d+) image"  # vLLM
 
 
@@ -41,25 +39,10 @@ class ReadDeadline(threading.local):
     """Bounds all reads of a request together, headers and body; httpx bounds each read alone.
 
     Each thread that uses the client has its own deadline.
-
-    Example::
-
-        deadline = ReadDeadline()
-        client = httpx.Client(event_hooks={"request": [deadline.watch]})
-        with deadline.within(60.0):
-            client.get("http://localhost:8000/v1/models")  # httpx.ReadTimeout after at most 60 s
     """
 
     until = math.inf
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Time out reads of this thread after this many seconds."""
-        outer, self.until = self.until, monotonic() + seconds
-        try:
-            yield
-        finally:
-            self.until = outer
+    """The reading of `monotonic` after which reads time out."""
 
     def watch(self, request: Any) -> None:
         """Request hook of an httpx client: bounds the connections that the request opens."""
@@ -69,14 +52,12 @@ class ReadDeadline(threading.local):
         stream: Any = info.get("return_value")
         if not (event.endswith(".complete") and hasattr(stream, "start_tls")):
             return  # not a new connection
-        import httpcore
-
         read_unbounded = stream.read
 
         def read(max_bytes: int, timeout: float | None = None) -> bytes:
             left = self.until - monotonic()
             if left <= 0:
-                raise httpcore.ReadTimeout("the answer is not complete in time")
+                raise TimeoutError("the answer is not complete in time")
             received: bytes = read_unbounded(max_bytes, left if timeout is None else min(timeout, left))
             return received
 
@@ -127,7 +108,6 @@ class Client:
             raise MissingExtra("ask", "openai") from error
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"base_url {base_url!r} is not an http(s) URL")
-        self.base_url = "the server"
         self.max_tokens, self.thinking = max_tokens, thinking
         self._openai, self._model = openai, model
         self._key, self._key_variable = os.environ.get(key_variable) or None, key_variable
@@ -137,18 +117,18 @@ class Client:
         if thinking is not None:
             self._extra["chat_template_kwargs"] = {"enable_thinking": thinking}
         self._refused: set[str] = set()  # optional fields that this server does not know
-        with self._explained():
-            self._client = openai.OpenAI(
-                base_url=base_url,
-                api_key=self._key or _NO_KEY,
-                timeout=timeout,
-                max_retries=retries,
-                # A redirect would send the frames wherever the server says.
-                http_client=openai.DefaultHttpxClient(
-                    follow_redirects=False, event_hooks={"request": [self._deadline.watch]}
-                ),
-            )
-        self.base_url = _without_password(str(self._client.base_url))
+        self._client = openai.OpenAI(
+            base_url=base_url,
+            api_key=self._key or _NO_KEY,
+            timeout=timeout,
+            max_retries=retries,
+            # A redirect would send the frames wherever the server says.
+            http_client=openai.DefaultHttpxClient(
+                follow_redirects=False, event_hooks={"request": [self._deadline.watch]}
+            ),
+        )
+        # Without user and password, since errors name it.
+        self.base_url = str(self._client.base_url.copy_with(userinfo=b"")).rstrip("/")
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +159,8 @@ class Client:
         Empty if the server has no such list. Raises ModelError if it cannot be reached.
         """
         client = self._client.with_options(max_retries=0, timeout=LIST_SECONDS)
-        with self._deadline.within(LIST_SECONDS), self._explained():
+        self._deadline.until = monotonic() + LIST_SECONDS
+        with self._explained():
             try:
                 listed = self._parsed(client.models.with_raw_response.list(), "data").data or []
             except self._openai.AuthenticationError:
@@ -199,52 +180,47 @@ class Client:
             ModelError: says in one line what went wrong. `partial` holds the part of the answer that
                 arrived; `fits` is the number of frames that fit, if the context was too long.
         """
-        began = time.perf_counter()
-        with self._deadline.within(self._timeout), self._explained(request):
-            response = self._create(request, stream=on_text is not None)
-            if on_text is None:
-                return self._whole(response, began)
-            return self._streamed(response, on_text, began)
-
-    def _whole(self, response: Any, began: float) -> Answer:
-        reply = self._parsed(response, "choices")
-        if not reply.choices:
-            raise ModelError(f"{self.base_url} sent an answer without content")
-        choice = reply.choices[0]
-        thought, finish = _marked_reasoning(choice.message), choice.finish_reason or "stop"
-        cut_off = bool(self.thinking) and finish == "length" and not thought
-        inside, text = split_reasoning(choice.message.content or "", cut_off=cut_off)
-        usage = _usage(reply.usage, began, None, response.retries_taken)
-        return Answer(text, thought or inside, reply.model, finish, usage)
-
-    def _streamed(self, response: Any, on_text: OnText, began: float) -> Answer:
-        splitter = Splitter(on_text, thinking=bool(self.thinking))
-        answer, reasoning = splitter.pieces["answer"], splitter.pieces["reasoning"]
-        finish, counted, model = None, None, self.model
-        with response.parse() as stream:
-            for chunk in self._chunks(stream, answer):
+        model, began = self.model, time.perf_counter()
+        self._deadline.until = monotonic() + self._timeout
+        streams = on_text is not None
+        splitter = Splitter(on_text or (lambda *_: None), thinking=bool(self.thinking))
+        finish, counted, first = None, None, None
+        with self._explained(request):
+            response = self._create(request, stream=streams)
+            chunks = self._chunks(response, splitter) if streams else [self._parsed(response, "choices")]
+            for chunk in chunks:
                 counted, model = chunk.usage or counted, chunk.model or model
                 for choice in chunk.choices[:1]:
-                    thought, text = _marked_reasoning(choice.delta), choice.delta.content or ""
-                    if thought or text:
+                    message = choice.delta if streams else choice.message
+                    # Reasoning that a server sends beside the answer has either of two names.
+                    thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", "")
+                    if thought or message.content:
                         self._deadline.until = monotonic() + self._timeout
-                    if thought:
-                        splitter.reasoning(thought)
-                    splitter.text(text)
-                    finish = choice.finish_reason or finish
-        splitter.end(cut_off=finish == "length")
-        inside, text = split_reasoning("".join(answer))
+                        first = first or time.perf_counter() - began
+                    splitter.reasoning(thought or "")
+                    splitter.text(message.content or "")
+                    finish = choice.finish_reason or finish or (None if streams else "stop")
         if finish is None:
-            raise self._broken_off(None, text)
-        usage = _usage(counted, began, splitter.first_seconds, response.retries_taken)
-        return Answer(text, "".join([*reasoning, inside]).strip(), model, finish, usage)
+            if not streams:
+                raise ModelError(f"{self.base_url} sent an answer without content")
+            raise self._broken_off(None, splitter)
+        reasoning, answer = splitter.end(cut_off=finish == "length")
+        usage = Usage(
+            prompt_tokens=counted.prompt_tokens if counted else None,
+            completion_tokens=counted.completion_tokens if counted else None,
+            seconds=time.perf_counter() - began,
+            first_seconds=first if streams else None,
+            retries=response.retries_taken,
+        )
+        return Answer(answer, reasoning, model, finish, usage)
 
-    def _chunks(self, stream: Any, received: list[str]) -> Iterator[Any]:
+    def _chunks(self, response: Any, splitter: Splitter) -> Iterator[Any]:
         """The chunks of a stream; any error of the stream itself becomes one ModelError."""
-        try:
-            yield from stream
-        except Exception as error:
-            raise self._broken_off(error, "".join(received)) from None
+        with response.parse() as stream:
+            try:
+                yield from stream
+            except Exception as error:
+                raise self._broken_off(error, splitter) from None
 
     def _create(self, request: Request, *, stream: bool) -> Any:
         """Post the request. If the server refuses an optional field, post again without it."""
@@ -267,7 +243,10 @@ class Client:
                     **{name: value for name, value in settings.items() if value is not None},
                 )
             except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as error:
-                field = self._refused_field(error)
+                # OpenAI names the field in `param`, others in the message.
+                said = re.search("stream_options|max_completion_tokens", self._message(error), re.I)
+                named = error.param or (said[0] if said else "")
+                field = named.replace("completion_", "")
                 if field not in ("max_tokens", "stream_options") or field in refused:
                     raise
                 self._refused.add(field)
@@ -288,7 +267,8 @@ class Client:
     def _not_openai(self) -> ModelError:
         return ModelError(f"{self.base_url} is not an OpenAI-compatible server; should the URL end in /v1?")
 
-    def _broken_off(self, error: Exception | None, partial: str) -> ModelError:
+    def _broken_off(self, error: Exception | None, splitter: Splitter) -> ModelError:
+        partial = splitter.end()[1]
         why = f" ({self._clean(str(error))})" if error is not None and str(error) else ""
         got = f"{len(partial)} characters of the answer had arrived" if partial else "nothing had arrived"
         return ModelError(f"{self.base_url} broke off mid-answer{why}; {got}", partial=partial)
@@ -303,7 +283,7 @@ class Client:
 
     def _model_error(self, error: Any, request: Request | None) -> ModelError:
         openai, where = self._openai, self.base_url
-        if isinstance(error, openai.APITimeoutError):
+        if isinstance(error, openai.APITimeoutError) or isinstance(error.__cause__, TimeoutError):
             return ModelError(f"{where}: no answer within {self._timeout:g} seconds")
         if isinstance(error, openai.APIConnectionError):
             why = self._clean(str(error.__cause__ or error))
@@ -328,7 +308,7 @@ class Client:
     def _fixable(self, error: Any, said: str, request: Request) -> ModelError | None:
         """Errors that the user can fix: the model's name, the number or size of the frames."""
         where, status, model = self.base_url, error.status_code, self.model
-        if error.code in _TOO_LONG_CODES or error.type in _TOO_LONG_CODES or re.search(_TOO_LONG, said, re.I):
+        if re.search(_TOO_LONG, f"{error.code} {error.type} {said}", re.I):
             return self._too_long(said, request)
         if most := re.search(_MOST_IMAGES, said, re.I):
             fits = min(int(most[1]), len(request.prefix) - 1)
@@ -350,7 +330,7 @@ class Client:
 
     def _too_long(self, said: str, request: Request) -> ModelError:
         """Say how many frames would fit, by the server's numbers or else by the estimate."""
-        count, answer_tokens = len(request.prefix), self.max_tokens or 0
+        count, tokens = len(request.prefix), request.tokens
         found = re.search(_LIMIT, said, re.I)
         limit = int(found[1]) if found else self._models_or_none().get(self.model)
         asked = f"{self.base_url}: {count} frames exceed the context of {self.model!r}"
@@ -360,13 +340,9 @@ class Client:
             )
         if not count:
             return ModelError(f"{self.base_url}: the question alone exceeds the context ({limit} tokens)")
-        frame_tokens = request.tokens.frames + request.tokens.times
         used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
-        if used:
-            included = answer_tokens if re.search(_COMPLETION_COUNTED, said, re.I) else 0
-            counted = max(count, used - request.tokens.text - included)
-            frame_tokens = max(frame_tokens, counted) if "at least" in said else counted
-        left = limit - request.tokens.text - answer_tokens
+        frame_tokens = max(tokens.frames + tokens.times, used - tokens.text)
+        left = limit - tokens.text - (self.max_tokens or 0)
         fits = min(count - 1, int(left * count / frame_tokens))
         if fits < 1:
             return ModelError(f"{asked} ({limit} tokens); not even one fits: use smaller images (--max-side)")
@@ -378,23 +354,14 @@ class Client:
         except ModelError:
             return {}
 
-    def _refused_field(self, error: Any) -> str:
-        """The field that a server refuses: OpenAI names it in `param`, others in the message."""
-        found = re.search("stream_options|max_completion_tokens", self._message(error), re.I)
-        name: str = error.param or (found[0] if found else "")
-        return "max_tokens" if name == "max_completion_tokens" else name
-
     def _message(self, error: Any) -> str:
         """The server's message; servers put it in different fields."""
         body = error.body
         if not isinstance(body, dict):
             return self._clean(str(body or error))
-        inner = body.get("error", body)
-        if not isinstance(inner, dict):
-            return self._clean(str(inner))
-        message = inner.get("message") or inner.get("detail")
+        message = body.get("message") or body.get("detail")
         text = message if isinstance(message, str) else json.dumps(message or body)
-        numbers = {name: value for name, value in inner.items() if isinstance(value, int)}
+        numbers = {name: value for name, value in body.items() if isinstance(value, int)}
         return self._clean(text + (f" {json.dumps(numbers)}" if numbers else ""))
 
     def _clean(self, text: str) -> str:
@@ -402,28 +369,3 @@ class Client:
         text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
         key = self._key or ""
         return text.replace(key, "***") if len(key) > 5 else text  # "EMPTY" and the like are no secret
-
-
-def _without_password(url: str) -> str:
-    """The URL without user and password.
-
-    >>> _without_password("https://me:secret@host:8000/v1/")
-    'https://host:8000/v1'
-    """
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
-
-
-def _marked_reasoning(message: Any) -> str:
-    """Reasoning that a server sends beside the answer; servers use either of two names."""
-    return getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or ""
-
-
-def _usage(counted: Any, began: float, first: float | None, retries: int) -> Usage:
-    return Usage(
-        prompt_tokens=counted.prompt_tokens if counted else None,
-        completion_tokens=counted.completion_tokens if counted else None,
-        seconds=time.perf_counter() - began,
-        first_seconds=first,
-        retries=retries,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,15 +12,37 @@ from PIL import Image
 from framenest.errors import ConfigError
 from framenest.images import ImageLimits, as_base64, data_url, encode_image
 from framenest.lmm import times
-from framenest.lmm.prompt import TOKENS, prompt, transcript_lines
-from framenest.lmm.request import Message, Request, cannot_grow
+from framenest.lmm.prompt import CHARACTERS, TOKENS, prompt, transcript_lines
+from framenest.lmm.request import Message, Request, Tokens
 from framenest.lmm.times import PAIR, Pairing
-from framenest.lmm.tokens import CHARACTERS, PairingCost, Tokens, image_cells, qwen_limits
 from framenest.method.prefix import OpenOrPath, Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
 from framenest.transcript import Transcript
 from framenest.video.opening import reopen
+
+QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
+QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, minimum and maximum
+QWEN_VIDEO = (4_096, 25_165_824)  # pixels of all frames of a video together, minimum and maximum
+
+
+def image_cells(
+    width: int, height: int, cell: int = QWEN_CELL, limits: tuple[int, int] = QWEN_IMAGE, count: int = 1
+) -> int:
+    """Tokens of an image resized to whole cells, within limits on the pixels of `count` such images.
+
+    >>> image_cells(640, 360), image_cells(1920, 1080, limits=QWEN_VIDEO, count=64)
+    (220, 364)
+    """
+    across, down = max(1, round(width / cell)), max(1, round(height / cell))
+    pixels = across * down * cell * cell * count
+    if pixels > limits[1]:
+        shrink = math.sqrt(width * height * count / limits[1])
+        across, down = (max(1, int(side / shrink / cell)) for side in (width, height))
+    elif pixels < limits[0]:
+        grow = math.sqrt(limits[0] / (width * height * count))
+        across, down = (math.ceil(side * grow / cell) for side in (width, height))
+    return across * down
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +60,8 @@ class Draft:
     """Whether Framenest writes the times as text."""
     frame_pixels: int | None
     """As in `ImageLimits`."""
-    lines: Sequence[str]
-    """For each frame, the transcript lines near it, or an empty string."""
-
-    @property
-    def beside(self) -> list[str]:
-        """The text after each frame, empty if nobody speaks."""
-        return [f'Said: "{text}"' if text else "" for text in self.lines]
+    beside: Sequence[str]
+    """The text after each frame: what is said near it, or an empty string."""
 
     @property
     def markers(self) -> list[str]:
@@ -76,8 +93,8 @@ def _vllm_video(draft: Draft) -> Parts:
     settings = {"num_frames": len(sent), **metadata, "do_sample_frames": False}
     extra: dict[str, Any] = {"media_io_kwargs": {"video": settings}}
     if draft.frame_pixels is not None:
-        least, most = qwen_limits(len(sent), draft.frame_pixels)
-        extra["mm_processor_kwargs"] = {"size": {"shortest_edge": least, "longest_edge": most}}
+        size = {"shortest_edge": QWEN_VIDEO[0], "longest_edge": draft.frame_pixels * len(sent)}
+        extra["mm_processor_kwargs"] = {"size": size}
     return {
         "messages": _after_video(draft, video),
         "extra_body": extra,
@@ -160,10 +177,6 @@ class Style:
     frame_tokens: Callable[[int, int], int] = image_cells
     time_tokens: int = 6
 
-    def sends_video(self, pairing: Pairing) -> bool:
-        """Whether the frames go as one video."""
-        return self.sends == "video" or (self.sends == "either" and pairing != "images")
-
     def pairing(self, pairing: Pairing) -> Pairing:
         """The pairing in force: if the model fuses nothing, "auto" sends every frame once."""
         return "pairs" if pairing == "auto" and not self.fuses else pairing
@@ -184,15 +197,13 @@ STYLES: dict[str, Style] = {
 FOR_SERVERS = tuple(name for name, style in STYLES.items() if style.for_server)
 
 
-def check_style(style: str, pairing: Pairing, *, grows: bool = False) -> Style:
-    """Look up a style. Raises ConfigError for what it cannot send. grows: a later turn adds frames."""
+def check_style(style: str, pairing: Pairing) -> Style:
+    """Look up a style. Raises ConfigError if it cannot send this pairing."""
     if style not in STYLES:
         raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
     found = STYLES[style]
     if pairing == "images" and found.sends == "video":
         raise ConfigError("pairing 'images' sends no video; use style openai for a server, or style qwen")
-    if grows and found.sends_video(pairing):
-        raise cannot_grow(style)
     return found
 
 
@@ -255,21 +266,28 @@ def messages(
     seconds = prefix.seconds.tolist()
     text = "\n".join([prompt(question, options), *instructions])
     lines = transcript_lines(transcript, seconds, transcript_tokens) if transcript else [""] * len(prefix)
+    beside = [f'Said: "{line}"' if line else "" for line in lines]
     decoder = reopen(prefix.video, video, store=store)
     with shown(progress) as tell:
         batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)
         read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
         jpegs = [encode_image(image, quality=limits.quality) for image in read] if found.for_server else []
         images = [] if found.for_server else list(read)
-    draft = Draft(prefix, images, jpegs, text, found.pairing(pairing), tell_times, limits.frame_pixels, lines)
+    draft = Draft(
+        prefix, images, jpegs, text, found.pairing(pairing), tell_times, limits.frame_pixels, beside
+    )
     parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | found.build(draft)
     size = limits.size(decoder.info.width, decoder.info.height)
-    counted = "\n".join([text, *filter(None, draft.beside)])
+    counted = "\n".join([text, *filter(None, beside)])
+    tokens = {
+        one: estimate(style, seconds, size, counted, pairing=one, frame_pixels=limits.frame_pixels)
+        for one in times.PAIRINGS
+    }
     return Request(
         style=style,
         prefix=prefix,
-        tokens=estimate(style, seconds, size, counted, pairing=pairing, frame_pixels=limits.frame_pixels),
-        pairing=pairing_cost(style, seconds, size, counted, pairing, limits.frame_pixels),
+        tokens=tokens[pairing],
+        pairing=_pairing_cost(pairing, seconds, tokens) if found.fuses and pairing != "images" else None,
         quality=limits.quality,
         **parts,
     )
@@ -305,36 +323,27 @@ def estimate(
     digits = sum(len(f"{value:.1f}") for value in seconds)
     if found.fuses and pairing != "images":
         groups = math.ceil(sent / PAIR)
-        limits = qwen_limits(sent, frame_pixels)
+        limits = QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * sent)
         cost = image_cells(*size, limits=limits, count=sent) if per_frame is None else per_frame
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
     cost = found.frame_tokens(*size) if per_frame is None else per_frame
-    images = sent if found.sends_video(pairing) else count
+    images = sent if found.sends == "video" else count
     return Tokens(images * cost, digits + found.time_tokens * count, words)
 
 
-def pairing_cost(
-    style: str,
-    seconds: Sequence[float],
-    size: tuple[int, int],
-    text: str,
-    pairing: Pairing,
-    frame_pixels: int | None = None,
-) -> PairingCost | None:
-    """Count the fused pairs, and what other pairings would cost. None if nothing is fused.
+def _pairing_cost(pairing: Pairing, seconds: Sequence[float], tokens: Mapping[Pairing, Tokens]) -> str:
+    """Which frames of a video are fused, and what other pairings would cost.
 
-    The arguments are those of `estimate`.
-
-    >>> print(pairing_cost("qwen", [10.0, 90.0, 92.0], (640, 352), "What is it?", "auto"))
-    pairing auto: 1 pair within 2 s, 1 frame alone: about 477 tokens (pairs 477, duplicate 706)
+    >>> _pairing_cost("pairs", [10.0, 90.0, 92.0], {"auto": Tokens(900, 9, 9), "pairs": Tokens(600, 9, 9)})
+    'pairing pairs: 1 pair, 1 frame alone: about 618 tokens (auto 918)'
     """
-    if not STYLES[style].fuses or pairing == "images":
-        return None
     groups = times.fused(pairing, seconds)
     pairs = sum(first != second for first, second in groups)
-    of_a_video: tuple[Pairing, ...] = ("auto", "pairs", "duplicate")
-    tokens = {
-        str(one): estimate(style, seconds, size, text, pairing=one, frame_pixels=frame_pixels).total
-        for one in of_a_video
-    }
-    return PairingCost(pairing, pairs, len(groups) - pairs, tokens)
+    alone = len(groups) - pairs
+    near = f" within {times.NEAR:g} s" if pairing == "auto" else ""
+    others = [f"{name} {cost.total:,}" for name, cost in tokens.items() if name not in (pairing, "images")]
+    return (
+        f"pairing {pairing}: {pairs} {'pair' if pairs == 1 else 'pairs'}{near}, "
+        f"{alone} {'frame' if alone == 1 else 'frames'} alone: "
+        f"about {tokens[pairing].total:,} tokens ({', '.join(others)})"
+    )

@@ -8,10 +8,10 @@ import string
 from collections.abc import Sequence
 
 from framenest.errors import ConfigError
-from framenest.lmm.tokens import CHARACTERS
 from framenest.text import seconds_of
 from framenest.transcript import Transcript
 
+CHARACTERS = 4  # of English text per token
 DIRECTLY = "Answer with the option's letter from the given choices directly."
 CITE = "After each statement give the times of the frames that show it in square brackets, as [12.3s]."
 CANNOT_TELL = "CANNOT TELL"
@@ -73,7 +73,7 @@ def cannot_tell(answer: str) -> bool:
     return _CANNOT_TELL.match(answer) is not None
 
 
-def cited(answer: str, *told: Sequence[float]) -> list[int]:
+def cited(answer: str, told: Sequence[float]) -> list[int]:
     """Places of the frames whose times an answer gives, ascending; see `citations`.
 
     >>> cited("A kiln <12.3 seconds>, then shelves [82s].", [12.34, 50.0, 81.0])
@@ -81,10 +81,10 @@ def cited(answer: str, *told: Sequence[float]) -> list[int]:
     >>> cited("A kiln at 12.3 s; it burns for 30 s, see [1].", [12.34, 50.0, 81.0])
     [0]
     """
-    return sorted({place for _, _, places in citations(answer, *told) for place in places})
+    return sorted({place for _, _, places in citations(answer, told) for place in places})
 
 
-def citations(answer: str, *told: Sequence[float]) -> list[tuple[int, int, list[int]]]:
+def citations(answer: str, told: Sequence[float]) -> list[tuple[int, int, list[int]]]:
     """Find the frame times in an answer, in order: start and end in the string, and the frames' places.
 
     Recognised forms: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`. In brackets, a time refers to the nearest
@@ -93,24 +93,22 @@ def citations(answer: str, *told: Sequence[float]) -> list[tuple[int, int, list[
 
     Args:
         answer: what the model said.
-        told: the time in seconds that the model read for each frame; equal for fused frames. Give several
-            lists if it read several times for each.
+        told: the time in seconds that the model read for each frame; equal for fused frames.
 
     >>> citations("A kiln [12.3s].", [12.34])
     [(8, 13, [0])]
     """
-    tenths = [{round(second, 1) for second in of_one} for of_one in zip(*told, strict=True)]
-    every = sorted(set().union(*tenths))
+    tenths = [round(second, 1) for second in told]
     made = []
     for found in _TIMES.finditer(answer):
         inside = found["inside"]
         sure = inside is not None and _IS_TIME.search(inside) is not None
         for time in _TIME.finditer(answer, *found.span()):
             second = seconds_of(time["number"])
-            nearest = min(every, key=lambda tenth: abs(tenth - second), default=second)
+            nearest = min(sorted(tenths), key=lambda tenth: abs(tenth - second), default=second)
             near = TENTH if "." in time["number"] or inside is not None else WHOLE
             if sure or abs(nearest - second) <= near:
-                places = [place for place, mine in enumerate(tenths) if nearest in mine]
+                places = [place for place, tenth in enumerate(tenths) if tenth == nearest]
                 made.append((*time.span(), places))
     return [one for one in made if one[2]]
 

@@ -16,21 +16,26 @@ from framenest.cache.files import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
 from framenest.images import data_url, encode_image, from_data_url
-from framenest.lmm.tokens import PairingCost, Tokens
 from framenest.method.prefix import Prefix
-from framenest.records import Amount, BadField, Whole, convert, load_file
+from framenest.records import BadField, Whole, convert, load_file
 from framenest.text import one_line
 
-REQUEST_FORMAT = 2
+REQUEST_FORMAT = 3
 
 Message = dict[str, Any]
 
 
-def cannot_grow(style: str) -> ConfigError:
-    """The error for a later turn that adds frames to a video."""
-    return ConfigError(
-        f"style {style!r} cannot add frames in a later turn; use style openai, or pairing images"
-    )
+@dataclass(frozen=True)
+class Tokens:
+    """An estimate: images; time markers and separators; question and chat template."""
+
+    frames: int
+    times: int
+    text: int
+
+    @property
+    def total(self) -> int:
+        return self.frames + self.times + self.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class Request:
         extra_body: fields beside the messages, for a server.
         images: for a processor; empty for a server.
         processor: what a processor must know about the images.
-        pairing: how many frames the model fuses, and what that costs; None if it fuses none.
+        pairing: which frames the model fuses and what that costs, in words; None if it fuses none.
         quality: JPEG quality, 1 to 100.
 
     Example::
@@ -66,7 +71,7 @@ class Request:
     extra_body: dict[str, Any] = field(default_factory=dict)
     images: list[Image.Image] = field(default_factory=list)
     processor: dict[str, Any] = field(default_factory=dict)
-    pairing: PairingCost | None = None
+    pairing: str | None = None
     quality: int = 90
 
     def __repr__(self) -> str:
@@ -79,13 +84,16 @@ class Request:
     @property
     def create(self) -> dict[str, Any]:
         """Keyword arguments for the openai client's chat.completions.create."""
-        self._must_be_for_server()
+        if not self.for_server:
+            raise ConfigError(
+                f"style {self.style!r} is for a transformers processor; a server takes openai or vllm-video"
+            )
         return {"messages": self.messages} | ({"extra_body": self.extra_body} if self.extra_body else {})
 
     def body(self, model: str | None = None) -> dict[str, Any]:
         """The JSON that is posted to /chat/completions."""
-        self._must_be_for_server()
-        return ({} if model is None else {"model": model}) | {"messages": self.messages} | self.extra_body
+        named = {} if model is None else {"model": model}
+        return {**named, "messages": self.create["messages"], **self.extra_body}
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -104,23 +112,22 @@ class Request:
 
     def dumps(self, *, model: str | None = None) -> str:
         """The request as a JSON string."""
-        data = self.body(model) if self.for_server else self._to_json()
-        return json.dumps(data, ensure_ascii=False) + "\n"
-
-    def _to_json(self) -> dict[str, Any]:
-        return {
+        if self.for_server:
+            return json.dumps(self.body(model), ensure_ascii=False) + "\n"
+        data = {
             "format": REQUEST_FORMAT,
             "kind": "messages",
             "style": self.style,
             "video": self.prefix.video.to_json(),
             **self.prefix.to_json(),
             "markers": self.markers,
-            "pairing": None if self.pairing is None else self.pairing.to_json(),
+            "pairing": self.pairing,
             "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
             "messages": self.messages,
             "processor": self.processor,
             "pictures": [data_url(encode_image(image, quality=self.quality)) for image in self.images],
         }
+        return json.dumps(data, ensure_ascii=False) + "\n"
 
     @classmethod
     def load(cls, path: str | Path) -> Request:
@@ -133,66 +140,19 @@ class Request:
         return cls(
             style=file.style,
             prefix=Prefix.from_json(replace(file.video, from_file=True), data),
-            messages=data["messages"],
+            messages=file.messages,
             images=_decode_images(file.pictures),
-            processor=data["processor"],
+            processor=file.processor,
             markers=file.markers,
             tokens=Tokens(*file.tokens),
             pairing=file.pairing,
         )
 
-    def then(self, reply: str, more: Request | str) -> Request:
-        """The next turn: this request, the model's reply, and more frames or another question.
-
-        Raises:
-            ConfigError: more frames after a video, whose metadata applies to the whole conversation.
-        """
-        said = {"role": "assistant", "content": [{"type": "text", "text": reply}]}
-        if isinstance(more, str):
-            turn: list[Message] = [{"role": "user", "content": [{"type": "text", "text": more}]}]
-            return replace(self, messages=[*self.messages, said, *turn])
-        if self.extra_body or "video_metadata" in self.processor:
-            raise cannot_grow(self.style)
-        return replace(
-            self,
-            prefix=self.prefix.with_frames_of(more.prefix),
-            messages=[*self.messages, said, *more.messages],
-            images=[*self.images, *more.images],
-            markers=[*self.markers, *more.markers],
-            tokens=self.tokens + more.tokens,
-        )
-
-    def _must_be_for_server(self) -> None:
-        if not self.for_server:
-            raise ConfigError(
-                f"style {self.style!r} is for a transformers processor; a server takes openai or vllm-video"
-            )
-
-
-class MessagePart(msgspec.Struct):
-    """Text, an image or a video in a message."""
-
-    type: str
-
-
-class MessageFields(msgspec.Struct):
-    """A chat message in a file."""
-
-    role: str
-    content: str | list[MessagePart]
-
-
-class VideoMetadata(msgspec.Struct):
-    """What a processor must know about a video."""
-
-    fps: Amount
-    frames_indices: list[Whole]
-
-
-class ProcessorFields(msgspec.Struct):
-    """Arguments of a processor in a file."""
-
-    video_metadata: list[VideoMetadata] = []
+    def then(self, reply: str, question: str) -> Request:
+        """The next turn: this request, the model's reply, and another question."""
+        said = (("assistant", reply), ("user", question))
+        turns = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in said]
+        return replace(self, messages=[*self.messages, *turns])
 
 
 class RequestFile(msgspec.Struct):
@@ -202,9 +162,9 @@ class RequestFile(msgspec.Struct):
     video: VideoInfo
     markers: list[str]
     tokens: tuple[Whole, Whole, Whole]
-    pairing: PairingCost | None
-    messages: list[MessageFields]
-    processor: ProcessorFields
+    pairing: str | None
+    messages: list[Message]
+    processor: dict[str, Any]
     pictures: Annotated[list[str], Meta(min_length=1)]
 
 

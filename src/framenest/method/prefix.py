@@ -160,14 +160,6 @@ class Prefix:
             because = f": {self.why}" if self.why else ""
             raise BudgetError(f"no frame was chosen for a budget of {self.budget}{because}")
 
-    def with_frames_of(self, other: Prefix) -> Prefix:
-        """The frames of both, in time order, under the larger budget."""
-        frames, places = np.unique(np.concatenate([self.frames, other.frames]), return_index=True)
-        seconds = np.concatenate([self.seconds, other.seconds])[places]
-        both = self.ranks is not None and other.ranks is not None
-        ranks = np.concatenate([self.ranks, other.ranks])[places] if both else None
-        return Prefix(self.video, max(self.budget, other.budget), frames, seconds, ranks)
-
     def to_json(self) -> dict[str, Any]:
         """Everything but the video, which a file names once."""
         return {

@@ -22,6 +22,8 @@ from framenest.selectors.selection import Selection
 REPORT_FORMAT = 1
 Result = Ranking | Selection
 NO_SCORER = "none"
+STATS = ("candidates", "probes", "zoom", "largest_gap_seconds", "decoded", "wall_seconds", "seconds", "match")
+"""What the page shows of a result's stats."""
 LONGEST_NAME = 48
 """Characters of a description that are shown beside its curve."""
 
@@ -46,14 +48,12 @@ def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[st
         raise ConfigError("give at least one ranking")
     if len({result.video.fingerprint for result in results}) > 1:
         raise ConfigError("these rankings are of different videos; make one report per video")
-    labels = _labels(results, names or [f"ranking {i + 1}" for i in range(len(results))])
+    made = [_ranking(result) if isinstance(result, Ranking) else _selection(result) for result in results]
+    labels = _labels(made) or names or [f"ranking {i + 1}" for i in range(len(made))]
     return {
         "format": REPORT_FORMAT,
         "video": _video(results[0].video),
-        "rankings": [
-            {"label": label} | (_ranking(result) if isinstance(result, Ranking) else _selection(result))
-            for result, label in zip(results, labels, strict=True)
-        ],
+        "rankings": [{"label": label} | entry for label, entry in zip(labels, made, strict=True)],
     }
 
 
@@ -179,25 +179,14 @@ def _active(ranking: Ranking) -> list[list[float]]:
 
 
 def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
-    names = (
-        "candidates",
-        "probes",
-        "zoom",
-        "largest_gap_seconds",
-        "decoded",
-        "wall_seconds",
-        "seconds",
-        "match",
-    )
-    shown = {name: stats[name] for name in names if name in stats}
+    shown = {name: stats[name] for name in STATS if name in stats}
     return shown | {"substitutes": len(stats.get("substitutes", ()))}
 
 
 def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, Any]]:
     """The preset nearest to a configuration, and the settings that differ from it.
 
-    The time window is ignored, as are the settings of other rules, and without a question the weight of
-    relevance.
+    The time window is ignored; so is the weight of relevance if there is no question.
 
     >>> preset_of(MECConfig.preset("no-zoom").with_settings({"horizon": 64}))
     ('no-zoom', {'horizon': 64})
@@ -213,33 +202,31 @@ def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, 
 
 def _difference(config: MECConfig, other: MECConfig) -> dict[str, Any]:
     mine, theirs = asdict(config), asdict(other)
-    own = RULES[config.ranking.rule].settings
-    unused = {name for rule in RULES.values() for name in rule.settings if name not in own}
     return {
         name: value
         for part, settings in mine.items()
         for name, value in settings.items()
-        if value != theirs[part][name] and name not in unused
+        if value != theirs[part][name]
     }
 
 
-def _labels(results: Sequence[Result], names: Sequence[str]) -> list[str]:
-    """Labels from the parts in which the results differ; `names` if they do not."""
-    parts = [_parts(result) for result in results]
+def _labels(made: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Labels from the parts in which the results differ; none if they do not."""
+    parts = [_parts(entry) for entry in made]
     differing = [part for part in parts[0] if len({p[part] for p in parts} - {NO_SCORER}) > 1]
     labels = [" · ".join(p[part] for part in differing if p[part]) for p in parts]
-    return labels if len(set(labels)) == len(labels) else list(names)
+    return labels if len(set(labels)) == len(labels) else []
 
 
-def _parts(result: Result) -> dict[str, str]:
-    if isinstance(result, Selection):
-        method, window = result.selector, ""
-    else:
-        preset, changed = preset_of(result.config, asked=result.question is not None)
-        settings = [f"{name} {value}" for name, value in changed.items()]
-        method = ", ".join(["mec" if preset == "paper" else f"mec {preset}", *settings])
-        index = result.config.index
-        whole = index.start == 0 and index.end is None
-        window = "" if whole else f"{index.start:g}–{'end' if index.end is None else f'{index.end:g}'} s"
-    asked = result.question if result.question is not None else "(no question)"
-    return {"question": asked, "method": method, "scorer": result.scorer, "window": window}
+def _parts(entry: Mapping[str, Any]) -> dict[str, str]:
+    asked, method, window = entry["question"], entry["selector"], entry.get("window")
+    if entry["kind"] == "ranking":
+        settings = [f"{name} {value}" for name, value in entry["changed"].items()]
+        preset = "" if entry["preset"] == "paper" else f" {entry['preset']}"
+        method = ", ".join([f"{method}{preset}", *settings])
+    return {
+        "question": "(no question)" if asked is None else asked,
+        "method": method,
+        "scorer": entry["scorer"],
+        "window": f"{window[0]:g}–{window[1]:g} s" if window else "",
+    }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import math
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,20 +27,11 @@ BUDGETS = (8, 16, 32)
 BANDS = ("#be3c1e", "#d68f00", "#10847e")
 PLAIN, INK, FAINT, WASH, SHADE = "#3a6cb8", "#181c21", "#697078", "#f0eee8", "#f8e2c4"
 WIDTH, MARGIN, LABEL = 1600.0, 24.0, 120.0
-FILM, TICKS, AXIS, GAP = 12, 64.0, 26.0, 6.0
+TICKS, AXIS, GAP = 64.0, 26.0, 6.0
 
 
-@dataclass(frozen=True)
-class BudgetRow:
-    """The frames of one budget, as lines of tiles."""
-
-    prefix: Prefix
-    columns: int
-    notes: tuple[str, ...]
-
-
-def rows_of(result: Result) -> list[BudgetRow]:
-    """The budgets 8, 16 and 32 of a result, as far as it has them, with what each keeps and adds."""
+def budgets_of(result: Result) -> list[Prefix]:
+    """The budgets 8, 16 and 32 of a result, as far as it has them."""
     if isinstance(result, Selection):
         sizes = [k for k, prefix in sorted(result.prefixes.items()) if k <= BUDGETS[-1] and len(prefix)]
         if not sizes:
@@ -51,33 +41,22 @@ def rows_of(result: Result) -> list[BudgetRow]:
     else:
         sizes = [k for k in BUDGETS if k < len(result)]
         sizes += [len(result)] if len(result) <= BUDGETS[-1] else []
-    prefixes = [result.prefix(k) for k in sizes]
-    notes: list[tuple[str, ...]] = [(f"{len(prefixes[0])} frames",)]
-    for before, now in pairwise(prefixes):
-        kept = len(np.intersect1d(before.frames, now.frames))
-        told = f"{kept} kept" if kept == len(before) else f"{kept} of {len(before)} kept"
-        notes.append((told, f"{len(now) - kept} new"))
-    return [
-        BudgetRow(prefix, 8 if len(prefix) <= 8 else 16, told)
-        for prefix, told in zip(prefixes, notes, strict=True)
-    ]
+    return [result.prefix(k) for k in sizes]
 
 
-def film_frames(results: Sequence[Result]) -> list[int]:
-    """Up to twelve known frames spread over the video, for the strip above the timeline."""
-    video = results[0].video
-    pools = [result.frames if isinstance(result, Selection) else result.pool.frames for result in results]
-    known = np.unique(np.concatenate(pools))  # decoded before
-    middles = [(i + 0.5) * video.num_frames / FILM for i in range(FILM)]
-    return [int(known[np.argmin(np.abs(known - middle))]) for middle in middles]
+def kept_and_new(before: Prefix | None, now: Prefix) -> list[str]:
+    """What a budget keeps of the smaller one before it, and what it adds."""
+    if before is None:
+        return [f"{len(now)} frames"]
+    kept = len(np.intersect1d(before.frames, now.frames))
+    of_all = "" if kept == len(before) else f" of {len(before)}"
+    return [f"{kept}{of_all} kept", f"{len(now) - kept} new"]
 
 
 def figure_frames(results: Sequence[Result]) -> list[int]:
     """Every frame that the figure shows, ascending."""
-    shown = set(film_frames(results))
-    for result in results:
-        shown.update(frame for row in rows_of(result) for frame in row.prefix.frames.tolist())
-    return sorted(shown)
+    prefixes = [prefix for result in results for prefix in budgets_of(result)]
+    return sorted({frame for prefix in prefixes for frame in prefix.frames.tolist()})
 
 
 def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> bytes:
@@ -99,7 +78,7 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("plots", "matplotlib") from error
-    video, labels = results[0].video, document(results)["rankings"]
+    labels = document(results)["rankings"]
     drawn = io.BytesIO()
     # In SVG and PDF text stays text and every frame stays an image.
     with mpl.rc_context({"svg.fonttype": "none", "image.composite_image": False}), warnings.catch_warnings():
@@ -108,18 +87,14 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
         axes = figure.add_axes((0, 0, 1, 1))
         axes.axis("off")
         y = _heading(axes, results)
-        wide = (WIDTH - LABEL - MARGIN) / FILM
-        high = (wide - 2) * video.height / video.width
-        for place, frame in enumerate(film_frames(results)):
-            _image(axes, LABEL + place * wide, y, wide - 2, high, images[frame])
-        y += high + GAP
         for result, made in zip(results, labels, strict=True):
             if len(results) > 1:
                 _text(axes, MARGIN, y + 4, textwrap.shorten(made["label"], 110, placeholder="…"), 20)
                 y += 34
             y = _timeline(axes, result, made.get("active", []), y)
-            for row in rows_of(result):
-                y = _row(axes, row, images, y)
+            prefixes = budgets_of(result)
+            for before, prefix in zip([None, *prefixes], prefixes, strict=False):
+                y = _row(axes, prefix, kept_and_new(before, prefix), images, y)
             y += 18
         height = y + MARGIN / 2
         figure.set_size_inches(WIDTH / 100, height / 100)
@@ -153,10 +128,12 @@ def _image(axes: Axes, x: float, y: float, width: float, height: float, pixels: 
 
 def _heading(axes: Axes, results: Sequence[Result]) -> float:
     y = MARGIN
-    for line in _title(results):
+    asked = {result.question for result in results}
+    question = asked.pop() if len(asked) == 1 else f"{len(asked)} questions"
+    for line in textwrap.wrap(question or "Without a question", 96) or [""]:
         _text(axes, MARGIN, y, line, 30)
         y += 38
-    if any(row.prefix.ranks is not None for result in results for row in rows_of(result)):
+    if any(prefix.ranks is not None for result in results for prefix in budgets_of(result)):
         for x, name, colour in zip((0, 132, 224), ("ranks 1-8", "9-16", "17-32"), BANDS, strict=True):
             _box(axes, LABEL + x, y + 6, 18, 12, colour)
             _text(axes, LABEL + x + 26, y + 2, name, 18, FAINT)
@@ -173,11 +150,10 @@ def _timeline(axes: Axes, result: Result, active: Sequence[Sequence[float]], y: 
     _box(axes, left, y, wide, TICKS, WASH)
     for start, end in active:
         _box(axes, x(start), y, max(1.0, x(end) - x(start)), TICKS, SHADE)
-    last = rows_of(result)[-1].prefix
-    ranks = [None] * len(last) if last.ranks is None else last.ranks.tolist()
-    for i in sorted(range(len(last)), key=lambda i: -(ranks[i] or 0)):  # the first ranks lie on top
-        top = y + 12 * (_band(ranks[i]) or 0)
-        _box(axes, x(float(last.seconds[i])) - 1.5, top, 3, y + TICKS - top, _colour(ranks[i]))
+    chosen = sorted(budgets_of(result)[-1], key=lambda one: -(one.rank or 0))  # the first ranks lie on top
+    for rank, second, _ in chosen:
+        top = y + (12 * _band(rank) if rank else 0)
+        _box(axes, x(second) - 1.5, top, 3, y + TICKS - top, _colour(rank))
     _box(axes, left, y + TICKS, wide, 1, INK)
     for step in range(7):
         align = "left" if step == 0 else "right" if step == 6 else "center"
@@ -186,37 +162,29 @@ def _timeline(axes: Axes, result: Result, active: Sequence[Sequence[float]], y: 
     return y + TICKS + AXIS + GAP
 
 
-def _row(axes: Axes, row: BudgetRow, images: Mapping[int, Pixels], y: float) -> float:
-    video = row.prefix.video
-    wide = (WIDTH - LABEL - MARGIN - GAP * (row.columns - 1)) / row.columns
+def _row(axes: Axes, prefix: Prefix, notes: Sequence[str], images: Mapping[int, Pixels], y: float) -> float:
+    """The frames of one budget, as lines of tiles."""
+    video, columns = prefix.video, 8 if len(prefix) <= 8 else 16
+    wide = (WIDTH - LABEL - MARGIN - GAP * (columns - 1)) / columns
     high = max(8.0, (wide - 6) * video.height / video.width + 6)
-    _text(axes, MARGIN, y + 2, f"K={row.prefix.budget}", 22)
-    for line, text in enumerate(row.notes):
+    _text(axes, MARGIN, y + 2, f"K={prefix.budget}", 22)
+    for line, text in enumerate(notes):
         _text(axes, MARGIN, y + 30 + 18 * line, text, 14, FAINT)
-    size = 15 if row.columns == 8 else 12
-    for place, frame in enumerate(row.prefix.frames.tolist()):
-        line, column = divmod(place, row.columns)
+    for place, (rank, second, frame) in enumerate(prefix):
+        line, column = divmod(place, columns)
         x, top = LABEL + column * (wide + GAP), y + line * (high + 26)
-        rank = None if row.prefix.ranks is None else int(row.prefix.ranks[place])
         _box(axes, x, top, wide, high, _colour(rank))
         _image(axes, x + 3, top + 3, wide - 6, high - 6, images[frame])
-        seconds = clock(float(row.prefix.seconds[place]))
-        label = seconds if rank is None else f"#{rank}  {seconds}"
-        _text(axes, x + wide / 2, top + high + 3, label, size, FAINT, "center")
-    lines = -(-len(row.prefix) // row.columns)
+        label = clock(second) if rank is None else f"#{rank}  {clock(second)}"
+        _text(axes, x + wide / 2, top + high + 3, label, 15 if columns == 8 else 12, FAINT, "center")
+    lines = -(-len(prefix) // columns)
     return y + max(lines * (high + 26), 84) + 8
 
 
-def _title(results: Sequence[Result]) -> list[str]:
-    asked = {result.question for result in results}
-    question = asked.pop() if len(asked) == 1 else f"{len(asked)} questions"
-    return textwrap.wrap(question or "Without a question", 96) or [""]
-
-
-def _band(rank: int | None) -> int | None:
-    return None if rank is None else 0 if rank <= 8 else 1 if rank <= 16 else 2
+def _band(rank: int) -> int:
+    """0, 1 or 2 for ranks up to 8, 16 or 32."""
+    return bisect.bisect_left(BUDGETS, rank)
 
 
 def _colour(rank: int | None) -> str:
-    band = _band(rank)
-    return PLAIN if band is None else BANDS[band]
+    return PLAIN if rank is None else BANDS[_band(rank)]

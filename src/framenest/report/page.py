@@ -23,6 +23,7 @@ from framenest.selectors.selection import Selection
 SMALL, LARGE = 128, 360
 """Short sides of the two sizes of images, in pixels."""
 LARGE_RANKS = 32
+"""First ranks of a ranking, or the budget of a selection, whose images are large as well."""
 ALLOWED = 4_400_000
 """Characters of all images of a page: it stays under 5 MB with its data and code."""
 _LADDER = ((1.0, 80, 80), (1.0, 62, 66), (0.8, 55, 60), (0.65, 50, 55), (0.5, 40, 45), (0.35, 30, 35))
@@ -34,7 +35,14 @@ Urls = dict[str, dict[str, str]]
 def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = lambda *_: None) -> Urls:
     """{frame number: {"small": data URL, "large": data URL of the first ranks}}; one decoding pass."""
     shown = sorted({frame for result in results for frame in result.frames.tolist()})
-    small, large = read_images(decoder, shown, first_frames(results), progress)
+    first: set[int] = set()
+    for result in results:
+        if isinstance(result, Selection):
+            fitting = [p for budget, p in sorted(result.prefixes.items()) if budget <= LARGE_RANKS]
+            first.update(fitting[-1].frames.tolist() if fitting else [])
+        else:
+            first.update(result.frames[:LARGE_RANKS].tolist())
+    small, large = read_images(decoder, shown, first, progress)
     for scale, small_quality, large_quality in _LADDER:
         urls: Urls = {}
         for number, pixels in small.items():
@@ -44,18 +52,6 @@ def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = l
         if sum(len(url) for entry in urls.values() for url in entry.values()) <= ALLOWED:
             return urls
     raise ConfigError(f"{len(small)} frames do not fit into one page; give fewer rankings at a time")
-
-
-def first_frames(results: Sequence[Result], ranks: int = LARGE_RANKS) -> set[int]:
-    """The first ranks of each ranking, and of each selection the largest list within that budget."""
-    first: set[int] = set()
-    for result in results:
-        if isinstance(result, Selection):
-            fitting = [p for budget, p in sorted(result.prefixes.items()) if budget <= ranks]
-            first.update(fitting[-1].frames.tolist() if fitting else [])
-        else:
-            first.update(result.frames[:ranks].tolist())
-    return first
 
 
 def read_images(
@@ -118,8 +114,10 @@ def page(made: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
         images: what `embed` returns.
     """
     script, style = view_script() + _START, view_style()
+    asked = {ranking["question"] for ranking in made["rankings"]}
+    question = asked.pop() if len(asked) == 1 else None
     parts = {
-        "title": html.escape(_title(made)),
+        "title": html.escape(f"{question or made['video']['name']} · Framenest"),
         "policy": f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
         "style": style,
@@ -128,12 +126,6 @@ def page(made: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
         "pictures": _inert(images),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
-
-
-def _title(made: Mapping[str, Any]) -> str:
-    asked = {ranking["question"] for ranking in made["rankings"]}
-    question = asked.pop() if len(asked) == 1 else None
-    return f"{question or made['video']['name']} · Framenest"
 
 
 def _inert(data: Any) -> str:
