@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from framenest.scorers.torch_networks import attention_without_plans, patches  # noqa: E402
+from framenest.scorers.torch_networks import _fast_kernels, patches  # noqa: E402
 
 
 @pytest.mark.parametrize(("height", "width"), [(28, 42), (30, 45)])  # the second leaves a rest
@@ -19,11 +19,13 @@ def test_patches_times_the_kernel_are_its_convolution(height, width):
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_attention_is_as_it_was_afterwards(before):
+def test_settings_of_torch_are_as_they_were_afterwards(before):
     torch.backends.cuda.enable_cudnn_sdp(before)
     try:
-        with attention_without_plans():
+        with _fast_kernels(torch.float16):
             assert not torch.backends.cuda.cudnn_sdp_enabled()
+            assert torch.backends.cuda.matmul.allow_tf32
         assert torch.backends.cuda.cudnn_sdp_enabled() == before
+        assert not torch.backends.cuda.matmul.allow_tf32
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)

@@ -7,7 +7,7 @@ and the matching head.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -32,10 +32,6 @@ class Blip2Scorer(CheckpointScorer):
 
     encode → {"vision": (n, 257, 1408) float16 at 224 px}. Features are float16 whatever the model's
     precision, in memory as on disk, so that the first run and the next give the same numbers.
-
-    Args:
-        checkpoint, config, progress: as for `TorchScorer`.
-        features: "float32" keeps a float32 model's own features, at twice the size.
     """
 
     name = extra = "blip2"
@@ -44,55 +40,41 @@ class Blip2Scorer(CheckpointScorer):
     own_calibration: Literal["none", "logistic"] = "none"
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        config: ScorerConfig,
-        progress: Progress = lambda *_: None,
-        *,
-        features: Literal["float16", "float32"] = "float16",
+        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
     ) -> None:
-        self._dtype = features
         self._match_batch: int | None = config.batch
         super().__init__(checkpoint, config, progress)
-        if features != "float16":
-            self.version += f", features {features}"
 
-    def _network(self) -> Callable[..., Any]:
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from framenest.scorers.torch_networks import Blip2Network
 
-        return Blip2Network.load
+        return Blip2Network.load(folder, dtype, device)
 
     def _encode(self, on: OnDevices, images: Pixels) -> Encoded:
-        import torch
-
         from framenest.scorers.torch_networks import Rows
 
         def vision(rows: slice, which: int) -> Any:
             prepared = on.normalise(images[rows], on.devices[which], self._images)
-            return on.networks[which].vision(prepared).to(getattr(torch, self._dtype))
+            return on.networks[which].vision(prepared).half()
 
         found, self.batch = on.map(vision, len(images), self.batch)
-        on.synchronize()
         return on.hold({"vision": Rows(found)})
 
     def hold(self, encoded: Encoded) -> Encoded:
         """Move features to where `match` wants them: to the GPU if there is room."""
         return self._model().hold(encoded)
 
-    def logits(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+    def logits(self, encoded: Encoded, question: str, on: OnDevices | None = None) -> NDArray[np.float32]:
         """(n, 2) no match and match, as transformers' own forward gives them."""
-        return self._logits(self._model(), encoded, question)
+        from framenest.scorers.torch_networks import as_tensor
 
-    def _logits(self, on: OnDevices, encoded: Encoded, question: str) -> NDArray[np.float32]:
-        from framenest.scorers.torch_networks import as_tensor, fast_products
-
+        on = on or self._model()
         tokens = self._tokens(on, question)
         rows = encoded["vision"]
 
         def matching(part: slice, which: int) -> Any:
             device = on.devices[which]
-            with fast_products(on.dtype):
-                return on.networks[which].match(as_tensor(rows[part], device), tokens.to(device))
+            return on.networks[which].match(as_tensor(rows[part], device), tokens.to(device))
 
         batch = self._match_batch or (MATCH_ON_CPU if self._on_cpu else MATCH_ON_GPU)
         found, self._match_batch = on.map(matching, len(rows), batch, "match")
@@ -100,10 +82,10 @@ class Blip2Scorer(CheckpointScorer):
 
     def _tokens(self, on: OnDevices, question: str) -> Any:
         """(1, t) ids of the question alone; the model puts its own query tokens in the image's place."""
-        return on.tokens(question, on.networks[0].longest)
+        return on.tokens(question)
 
     def _warm_up(self, on: OnDevices, encoded: Encoded) -> None:
-        self._logits(on, encoded, "?")
+        self.logits(encoded, "?", on)
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) the match logit minus the other."""
@@ -136,10 +118,10 @@ class BlipScorer(Blip2Scorer):
 
     name = extra = "blip"
 
-    def _network(self) -> Callable[..., Any]:
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from framenest.scorers.torch_networks import BlipNetwork
 
-        return BlipNetwork.load
+        return BlipNetwork.load(folder, dtype, device)
 
     def _tokens(self, on: OnDevices, question: str) -> Any:
         tokens = super()._tokens(on, _BETWEEN_WORDS.sub(" ", question.lower()).strip())

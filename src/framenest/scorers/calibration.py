@@ -109,10 +109,6 @@ class Calibrated(ABC):
         return known[2]
 
 
-SIGLIP_LEVELS = (0.1, 0.01)
-"""Match levels of a sigmoid that is far below 0.5 even for good matches; not measured on questions."""
-
-
 class DualScorer(Calibrated):
     """Raw score = scale · cosine + bias of an image vector and a text vector.
 

@@ -107,8 +107,8 @@ def load_errors(path: Path, scorer: str) -> Iterator[None]:
         ) from error
 
 
-def tokenizer_file(path: Path, extra: str) -> Any:
-    """A tokenizer.json, with its own padding and truncation switched off."""
+def tokenizer_file(path: Path, extra: str, limit: int) -> Any:
+    """A tokenizer.json, without padding, truncating to `limit` tokens."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -116,7 +116,7 @@ def tokenizer_file(path: Path, extra: str) -> Any:
     with load_errors(path, extra):
         tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer.enable_truncation(limit)
     return tokenizer
 
 
@@ -158,8 +158,13 @@ class CutQuestion(ScorerWarning):
     """The model read only the beginning of a question."""
 
 
-def warn_if_cut(scorer: str, tokens: int, limit: int) -> None:
-    """Warn if a question of `tokens` tokens is truncated to `limit`."""
-    if tokens > limit:
-        text = f"{scorer} reads {limit} tokens; the question has {tokens}, its end is not read"
+def token_ids(tokenizer: Any, question: str, scorer: str) -> list[int]:
+    """The tokens of a question; warns if it is longer than the tokenizer's limit."""
+    read = tokenizer.encode(question)
+    ids: list[int] = read.ids
+    if read.overflowing:
+        special = tokenizer.num_special_tokens_to_add(is_pair=False)  # in every part
+        count = len(ids) + sum(len(rest.ids) - special for rest in read.overflowing)
+        text = f"{scorer} reads {len(ids)} tokens; the question has {count}, its end is not read"
         warnings.warn(text, CutQuestion, stacklevel=3)
+    return ids

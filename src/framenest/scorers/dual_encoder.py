@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from framenest.errors import ScorerError
 from framenest.frames import Pixels
 from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import SIGLIP_LEVELS, DualScorer, Scores, half_cosine, sigmoid
+from framenest.scorers.calibration import DualScorer, Scores, half_cosine, sigmoid
 from framenest.scorers.checkpoint import read_json
 from framenest.scorers.torch_scorer import CheckpointScorer
 
@@ -38,10 +38,10 @@ class TorchDualScorer(CheckpointScorer, DualScorer):
             )
         super().__init__(checkpoint, config, progress)
 
-    def _network(self) -> Callable[..., Any]:
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from framenest.scorers.torch_networks import DualNetwork
 
-        return DualNetwork.load
+        return DualNetwork.load(folder, dtype, device)
 
     def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
         on = super()._load(checkpoint, devices, precision, progress)
@@ -56,23 +56,21 @@ class TorchDualScorer(CheckpointScorer, DualScorer):
         found, self.batch = on.map(vectors, len(images), self.batch)
         return {"vector": found.cpu().numpy()}
 
-    def _text(self, question: str) -> NDArray[np.float32]:
-        return self._text_vector(self._model(), question)
-
-    def _text_vector(self, on: OnDevices, question: str) -> NDArray[np.float32]:
+    def _text(self, question: str, on: OnDevices | None = None) -> NDArray[np.float32]:
         import torch
 
+        on = on or self._model()
         if on.padding is None:
             raise ScorerError(f"{self.version}: its tokenizer_config.json names no padding token")
-        limit = on.networks[0].longest
-        tokens = on.tokens(question.lower() if self.lower_case else question, limit)
-        tokens = torch.nn.functional.pad(tokens, (0, limit - tokens.shape[1]), value=on.padding)
+        tokens = on.tokens(question.lower() if self.lower_case else question)
+        missing = on.networks[0].longest - tokens.shape[1]
+        tokens = torch.nn.functional.pad(tokens, (0, missing), value=on.padding)
         with torch.inference_mode():
             found = on.networks[0].text(tokens.to(on.first))
         return np.asarray(_unit(found)[0].cpu().numpy())
 
     def _warm_up(self, on: OnDevices, encoded: Encoded) -> None:
-        self._text_vector(on, "?")
+        self._text("?", on)
 
 
 class SiglipScorer(TorchDualScorer):
@@ -80,7 +78,7 @@ class SiglipScorer(TorchDualScorer):
 
     name = extra = "siglip2"
     own_relevance = "sigmoid of the model's logit"
-    match_levels = SIGLIP_LEVELS
+    match_levels = (0.1, 0.01)  # far below 0.5 even for good matches; not measured on questions
     lower_case = True  # as the model was trained
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:

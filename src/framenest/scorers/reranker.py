@@ -6,7 +6,6 @@ scorer (`rerank`) better than a whole video.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,10 @@ class RerankerScorer(TorchScorer):
         self._pairs = config.batch or 8
         super().__init__(checkpoint, config, progress)
 
-    def _network(self) -> Callable[..., Any]:
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from sentence_transformers import CrossEncoder
 
-        def load(folder: Path, *, dtype: Any, device: Any) -> Any:
-            return CrossEncoder(str(folder), device="cpu", model_kwargs={"dtype": dtype}).eval().to(device)
-
-        return load
+        return CrossEncoder(str(folder), device="cpu", model_kwargs={"dtype": dtype}).eval().to(device)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """The images; see `framenest.Scorer`."""

@@ -25,7 +25,7 @@ from framenest.errors import ScorerError
 from framenest.frames import Array, Pixels
 from framenest.models import Checkpoint
 from framenest.protocols import Progress
-from framenest.scorers.checkpoint import Preprocessing, padding_token, tokenizer_file, warn_if_cut
+from framenest.scorers.checkpoint import Preprocessing, padding_token, token_ids, tokenizer_file
 from framenest.text import one_line
 
 SHARE = 0.25
@@ -37,10 +37,6 @@ class Rows:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape)
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +62,7 @@ class Rows:
 
 
 def _has_room(device: torch.device, size: int) -> bool:
-    return bool(device.type != "cuda" or size <= SHARE * torch.cuda.mem_get_info(device)[0])
+    return device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]
 
 
 def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
@@ -80,7 +76,7 @@ class OnDevices:
     """A network on each of the devices asked for, and its tokenizer.
 
     Args:
-        load: a function (folder, dtype=…, device=…) → the network on that device.
+        load: a function (folder, dtype, device) → the network on that device.
         checkpoint: the weights.
         devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1".
         precision: a dtype's name.
@@ -103,9 +99,7 @@ class OnDevices:
         self.dtype: torch.dtype = getattr(torch, precision)
         self._progress = progress
         try:
-            self.networks = [
-                load(checkpoint.path, dtype=self.dtype, device=device) for device in self.devices
-            ]
+            self.networks = [load(checkpoint.path, self.dtype, device) for device in self.devices]
         except torch.OutOfMemoryError as error:
             raise _out_of_memory("the model does not fit") from error
         except (OSError, ValueError, KeyError, RuntimeError) as error:  # whatever else the folder holds
@@ -116,18 +110,12 @@ class OnDevices:
     def load_tokenizer(self, folder: Path, scorer: str, extra: str) -> None:
         """Load a checkpoint's tokenizer.json, for `tokens`."""
         self._scorer = scorer
-        self.tokenizer = tokenizer_file(folder / "tokenizer.json", extra)
+        self.tokenizer = tokenizer_file(folder / "tokenizer.json", extra, self.networks[0].longest)
         self.padding = padding_token(folder, self.tokenizer)
 
-    def tokens(self, text: str, limit: int) -> torch.Tensor:
-        """(1, t) token ids of a question, truncated to `limit`."""
-        ids = self.tokenizer.encode(text).ids
-        warn_if_cut(self._scorer, len(ids), limit)
-        if len(ids) > limit:
-            self.tokenizer.enable_truncation(limit)
-            ids = self.tokenizer.encode(text).ids
-            self.tokenizer.no_truncation()
-        return torch.tensor([ids])
+    def tokens(self, text: str) -> torch.Tensor:
+        """(1, t) token ids of a question, truncated to what the network reads."""
+        return torch.tensor([token_ids(self.tokenizer, text, self._scorer)])
 
     def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> torch.Tensor:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised as the checkpoint's image processor does."""
@@ -158,7 +146,7 @@ class OnDevices:
             starts = range(done, min(count, done + step * len(self.devices)), step) or (0,)
             rows = [slice(start, min(start + step, count)) for start in starts]
             try:
-                with torch.inference_mode(), attention_without_plans():
+                with torch.inference_mode(), _fast_kernels(self.dtype):
                     made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
             except torch.OutOfMemoryError as error:
                 if batch == 1:
@@ -169,44 +157,33 @@ class OnDevices:
             done = rows[-1].stop
             if stage and count:
                 self._progress(stage, done, count)
-        return torch.cat(made), batch
+        found = torch.cat(made)
+        if self.first.type == "cuda":
+            torch.cuda.synchronize(self.first)  # so that seconds count for the stage that spent them
+        return found, batch
 
     def hold(self, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Features where `match` wants them: on the GPU if there is room."""
-        return {name: self._held(rows) for name, rows in encoded.items()}
-
-    def _held(self, rows: Any) -> Any:
-        if self.first.type != "cuda" or not _has_room(self.first, rows.nbytes):
-            return np.asarray(rows)
-        return rows if isinstance(rows, Rows) else Rows(as_tensor(rows, self.first))
-
-    def synchronize(self) -> None:
-        """Wait for the GPUs, so that seconds count for the stage that spent them."""
-        for device in self.devices:
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+        if _has_room(self.first, sum(rows.nbytes for rows in encoded.values())):
+            return {name: Rows(as_tensor(rows, self.first)) for name, rows in encoded.items()}
+        return {name: np.asarray(rows) for name, rows in encoded.items()}
 
 
 @contextmanager
-def fast_products(dtype: torch.dtype) -> Iterator[None]:
-    """Multiply float32 in TF32 inside a model of half precision; restores the setting."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = before or dtype != torch.float32
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+def _fast_kernels(dtype: torch.dtype) -> Iterator[None]:
+    """Settings of torch for a model of this dtype, restored afterwards.
 
-
-@contextmanager
-def attention_without_plans() -> Iterator[None]:
-    """Disable cuDNN's attention, which plans for 0.1 s at every new number of rows; restores the setting."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
+    cuDNN's attention is off: it plans for 0.1 s at every new number of rows. In a model of half precision,
+    float32 is multiplied in TF32.
+    """
+    cudnn, tf32 = torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cuda.matmul.allow_tf32 = tf32 or dtype != torch.float32
     try:
         yield
     finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
+        torch.backends.cuda.matmul.allow_tf32 = tf32
 
 
 def _out_of_memory(what: str) -> ScorerError:
@@ -230,14 +207,11 @@ Weights = Mapping[str, torch.Tensor]
 class TorchNetwork:
     """A checkpoint's weights by name, on one device."""
 
-    unused: tuple[str, ...] = ()
-    """Prefixes of weights that this network does not need."""
-
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         self._weights = weights
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype, device: torch.device) -> Self:
+    def load(cls, folder: Path, dtype: torch.dtype, device: torch.device) -> Self:
         """Read a folder written by `save_pretrained`, straight to the device."""
         from safetensors import safe_open
 
@@ -249,8 +223,7 @@ class TorchNetwork:
         for file in sorted(files):
             with safe_open(folder / file, framework="pt", device=str(device)) as opened:
                 for name in opened.keys():  # noqa: SIM118 - it is no mapping
-                    if not name.startswith(cls.unused or ("\0",)):
-                        weights[name] = opened.get_tensor(name).to(cls.precision(name, dtype))
+                    weights[name] = opened.get_tensor(name).to(cls.precision(name, dtype))
         return cls(weights, config)
 
     @classmethod
@@ -401,8 +374,6 @@ class Blip2Network(TorchNetwork):
     weights that read the frames' features, which are float16 already: two thirds of its time go there.
     """
 
-    unused = ("text_projection.", "vision_projection.", "language_model.", "language_projection.")
-
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         super().__init__(weights, config)
         vision, qformer = config.get("vision_config", {}), config.get("qformer_config", {})
@@ -484,7 +455,7 @@ class BlipNetwork:
     """The first BLIP of transformers, with the methods of Blip2Network."""
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype, device: torch.device) -> Self:
+    def load(cls, folder: Path, dtype: torch.dtype, device: torch.device) -> Self:
         """Read a folder written by `save_pretrained`."""
         from transformers import BlipForImageTextRetrieval
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -64,11 +64,11 @@ class TorchScorer(Calibrated):
     def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
         from framenest.scorers.torch_networks import OnDevices
 
-        return OnDevices(self._network(), checkpoint, devices, precision, progress)
+        return OnDevices(self._network, checkpoint, devices, precision, progress)
 
     @abstractmethod
-    def _network(self) -> Callable[..., Any]:
-        """A function (folder, dtype=…, device=…) → the network on that device."""
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
+        """The network in a folder, on a device."""
 
 
 class CheckpointScorer(TorchScorer):
