@@ -66,7 +66,6 @@ class Scorer(Protocol):
         relevance (str): how scores become relevance in [0, 1]; outputs show it after the scorer's name.
         match_strength(encoded, question) → MatchStrength | None: whether anything in a video matches; gets
             the probes' features.
-        tell_reach(video): warns if the scorer knows only part of a video; called once per video.
         hold(encoded) → Encoded: moves features from disk to where `match` wants them, such as a GPU.
         timing (Timing): times stages inside `encode` and `match`, such as "load".
 

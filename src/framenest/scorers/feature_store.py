@@ -25,8 +25,6 @@ from framenest.text import size_text
 FEATURES_FORMAT = 1
 KEPT_BY_DEFAULT = 512 * 2**20
 """Features of one video go to the store up to this many bytes; larger ones only on request."""
-LARGE = 64 * 2**20
-"""From this many bytes on, a warning says how large a video's features are before the work."""
 LATE = 8 * 2**20
 """A part of this many bytes or more is written in the background."""
 
@@ -35,7 +33,7 @@ _writes: list[Future[None]] = []
 
 
 class LargeFeatures(CacheWarning):
-    """A video's features are large: kept in the cache, or not."""
+    """A video's features are too large to be kept in the cache."""
 
 
 def finish_writes() -> None:
@@ -182,8 +180,8 @@ class FeatureParts:
         self._parts.append(new)
         return kept
 
-    def warn_if_large(self, new: int, empty: Features) -> None:
-        """Warn once, before the work, how much the features will take in the cache, or why they are not kept.
+    def warn_if_not_kept(self, new: int, empty: Features) -> None:
+        """Warn once, before the work, if the features are too large for the cache.
 
         Args:
             new: frames to be added.
@@ -191,20 +189,13 @@ class FeatureParts:
         """
         rows = empty.arrays().values()
         size = self.nbytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in rows)
-        refusal = self._limit.refusal(size)
-        if self._warned or self._keep is False or (size < LARGE and refusal is None):
+        if self._warned or self._keep is False or self._is_kept(size):
             return
         self._warned = True
-        text = f"the features of this video take {size_text(size)} and are not kept"
-        if self._is_kept(size):
-            none = "" if self._keep else "; --no-keep-features keeps none"
-            text = f"the features of this video will take {size_text(size)} in the cache{none}"
-        elif refusal is not None:
-            text += f": {refusal}"
-        else:
-            text += "; --keep-features keeps them"
-        lost = self._keep and refusal is not None  # though asked for
-        warnings.warn(text, UnwritableCache if lost else LargeFeatures, stacklevel=3)
+        refusal = self._limit.refusal(size)
+        why = "; --keep-features keeps them" if refusal is None else f": {refusal}"
+        text = f"the features of this video take {size_text(size)} and are not kept{why}"
+        warnings.warn(text, UnwritableCache if self._keep else LargeFeatures, stacklevel=3)
 
     def _is_kept(self, size: int) -> bool:
         """Whether this video's features go to the store if they take `size` bytes in all."""

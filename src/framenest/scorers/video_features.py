@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -68,7 +68,6 @@ class VideoFeatures:
         self._progress = progress
         self._timing = timing
         self._scorer_timing: Timing | None = getattr(scorer, "timing", None)
-        self._warns = getattr(scorer, "tell_reach", None)
         self._passed: dict[int, FrameBatch] = {}
         with timing("load", self._scorer_timing):
             key = partial(features_key, decoder, scorer, thumbnail)
@@ -122,8 +121,9 @@ class VideoFeatures:
         pairs = []
         for number in seen.missing(wanted).tolist():
             before = probes[probes < number]
-            stretch = range(int(before[-1]) + 1 if len(before) else first, number)
-            used = max((n for n in self._decodable(stretch) if n not in taken), default=-1)
+            stretch = np.arange(int(before[-1]) + 1 if len(before) else first, number)
+            near = self.decoder.read(stretch, sizes=self._sizes[:1])
+            used = max((n for batch in near for n in batch.frames.tolist() if n not in taken), default=-1)
             pairs.append((number, used))
             taken.add(used)
         extra = [used for _, used in pairs if used >= 0]
@@ -146,9 +146,6 @@ class VideoFeatures:
         count = len(seen.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        if self._warns is not None:
-            self._warns(self.decoder.info)
-            self._warns = None  # once per video
         with self._timing("match", self._scorer_timing):
             found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
         relevance = np.asarray(found, dtype=np.float32)
@@ -194,7 +191,7 @@ class VideoFeatures:
         left = np.setdiff1d(frames, [int(one.frames[0]) for one in held])
         to_read = np.union1d(left, self._affordable(passing))
         with read_ahead(self.decoder.read(to_read, sizes=self._sizes)) as decoded:
-            self._kept.warn_if_large(total, self._nothing())
+            self._kept.warn_if_not_kept(total, self._nothing())
             for batch in self._batches(held, left, decoded):
                 yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
                 done += len(batch)
@@ -239,12 +236,6 @@ class VideoFeatures:
             encoded = self.scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(images)))
         return Features(batch.frames, thumbnails, dict(encoded))
 
-    def _decodable(self, frames: Sequence[int]) -> list[int]:
-        if not frames:
-            return []
-        found = self.decoder.read(list(frames), sizes=self._sizes[:1])
-        return [number for batch in found for number in batch.frames.tolist()]
-
     def _nothing(self) -> Features:
         """Features of no frames, in the shapes of this scorer."""
         info = self.decoder.info
@@ -262,40 +253,22 @@ def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
     ...     sum(map(len, decoded))
     9
     """
-    ready: queue.Queue[FrameBatch | BaseException | None] = queue.Queue(AHEAD)
-    stopped = threading.Event()
+    with ThreadPoolExecutor(1, "framenest-decode") as thread:
+        coming = deque(thread.submit(next, batches, None) for _ in range(AHEAD + 1))
 
-    def read() -> None:
-        end: BaseException | None = None
+        def taken() -> Iterator[FrameBatch]:
+            while (batch := coming.popleft().result()) is not None:
+                coming.append(thread.submit(next, batches, None))
+                yield batch
+
         try:
-            for batch in batches:
-                ready.put(batch)
-                if stopped.is_set():
-                    break
-        except BaseException as error:
-            end = error
+            yield taken()
         finally:
+            for future in coming:
+                future.cancel()
             close = getattr(batches, "close", None)  # ends the threads of a generator
             if close is not None:
-                close()
-            ready.put(end)
-
-    def taken() -> Iterator[FrameBatch]:
-        while (batch := ready.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise batch
-            yield batch
-
-    thread = threading.Thread(target=read, name="framenest-decode", daemon=True)
-    thread.start()
-    try:
-        yield taken()
-    finally:
-        stopped.set()
-        with suppress(queue.Empty):
-            while True:  # make room for the last batch and the end
-                ready.get_nowait()
-        thread.join()
+                thread.submit(close)
 
 
 def on_the_way(
