@@ -8,35 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
 from framenest.frames import Pixels
 from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import DualScorer, Scores, half_cosine, sigmoid
-from framenest.scorers.checkpoint import read_json
 from framenest.scorers.torch_scorer import CheckpointScorer
 
 if TYPE_CHECKING:
     from framenest.scorers.torch_networks import OnDevices
-
-KINDS = ("siglip", "clip")
 
 
 class TorchDualScorer(CheckpointScorer, DualScorer):
     """A dual encoder in torch."""
 
     lower_case = False
-
-    def __init__(
-        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
-    ) -> None:
-        kind = read_json(checkpoint.path / "config.json").get("model_type")
-        if kind not in KINDS:
-            raise ScorerError(
-                f"{checkpoint.path}: a dual encoder is a model of type {' or '.join(KINDS)}, not {kind}"
-            )
-        super().__init__(checkpoint, config, progress)
 
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from framenest.scorers.torch_networks import DualNetwork

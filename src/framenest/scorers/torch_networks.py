@@ -241,10 +241,8 @@ class TorchNetwork:
     def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
         """(n, 3, H, W) → (n, p, d)."""
         kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
-        pixels, side = pixels.to(kernel.dtype), kernel.shape[-1]
-        if pixels.device.type == "cpu":
-            return torch.conv2d(pixels, kernel, bias, stride=side).flatten(2).transpose(1, 2)
-        return linear(patches(pixels, side), kernel.flatten(1), bias)  # faster on a GPU
+        found = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
+        return found.flatten(2).transpose(1, 2)
 
     def _depth(self, prefix: str) -> int:
         """The number of layers whose names start with a prefix."""
@@ -252,15 +250,6 @@ class TorchNetwork:
         if not found:
             raise ValueError(f"it has no weights {prefix}*")
         return max(found) + 1
-
-
-def patches(pixels: torch.Tensor, side: int) -> torch.Tensor:
-    """(n, 3, H, W) → (n, p, 3 · side²): squares of side² pixels, row by row; the remainder is cut off."""
-    count, colours, height, width = pixels.shape
-    rows, columns = height // side, width // side
-    whole = pixels[:, :, : rows * side, : columns * side]
-    squares = whole.reshape(count, colours, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
-    return squares.reshape(count, rows * columns, colours * side * side)
 
 
 def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -295,7 +284,9 @@ class DualNetwork(TorchNetwork):
 
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         super().__init__(weights, config)
-        kind = config["model_type"]
+        kind = config.get("model_type")
+        if kind not in DEFAULTS:
+            raise ValueError(f"a dual encoder is a model of type {' or '.join(DEFAULTS)}, not {kind}")
         self._siglip = kind == "siglip"
         self._settings = {
             side: DEFAULTS[kind][side] | config.get(f"{side}_config", {}) for side in ("vision", "text")
