@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import ScorerConfig
 from framenest.frames import Pixels
-from framenest.models import Checkpoint
-from framenest.protocols import Encoded, Progress
+from framenest.protocols import Encoded
 from framenest.scorers.calibration import Scores, sigmoid
 from framenest.scorers.torch_scorer import CheckpointScorer
 
@@ -38,12 +36,8 @@ class Blip2Scorer(CheckpointScorer):
     own_relevance = "matching probability"
     match_levels = (0.5, 0.1)  # of a probability; not measured on questions
     own_calibration: Literal["none", "logistic"] = "none"
-
-    def __init__(
-        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
-    ) -> None:
-        self._match_batch: int | None = config.batch
-        super().__init__(checkpoint, config, progress)
+    _match_batch: int | None = None
+    """Frames that fit into memory, as far as known."""
 
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from framenest.scorers.torch_networks import Blip2Network
@@ -76,7 +70,7 @@ class Blip2Scorer(CheckpointScorer):
             device = on.devices[which]
             return on.networks[which].match(as_tensor(rows[part], device), tokens.to(device))
 
-        batch = self._match_batch or (MATCH_ON_CPU if self._on_cpu else MATCH_ON_GPU)
+        batch = self._match_batch or self._config.batch or (MATCH_ON_CPU if self._on_cpu else MATCH_ON_GPU)
         found, self._match_batch = on.map(matching, len(rows), batch, "match")
         return np.asarray(found.float().cpu().numpy())
 

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from framenest.config import ScorerConfig
 from framenest.frames import FrameBatch, ImageSpec
-from framenest.models import Checkpoint
-from framenest.protocols import Encoded, Progress
+from framenest.protocols import Encoded
 from framenest.scorers.calibration import Scores, sigmoid
 from framenest.scorers.torch_scorer import TorchScorer
 
@@ -34,12 +32,8 @@ class RerankerScorer(TorchScorer):
     extra = "reranker"
     own_relevance = "sigmoid of logit(yes) − logit(no)"
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
-
-    def __init__(
-        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
-    ) -> None:
-        self._pairs = config.batch or 8
-        super().__init__(checkpoint, config, progress)
+    _pairs: int | None = None
+    """Frames that fit into memory, as far as known."""
 
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from sentence_transformers import CrossEncoder
@@ -69,7 +63,7 @@ class RerankerScorer(TorchScorer):
                 show_progress_bar=False,
             )
 
-        found, self._pairs = on.map(judge, len(images), self._pairs, "match")
+        found, self._pairs = on.map(judge, len(images), self._pairs or self._config.batch or 8, "match")
         return np.asarray(found.double().cpu().numpy().reshape(-1))
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:

@@ -468,10 +468,6 @@ class BlipNetwork:
         """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
         read = self._model.text_encoder(
             input_ids=question.expand(len(vision), -1),
-            attention_mask=torch.ones(
-                (len(vision), question.shape[1]), dtype=torch.long, device=vision.device
-            ),
             encoder_hidden_states=vision.to(self._model.vision_model.dtype),
-            encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
         ).last_hidden_state
         return self._model.itm_head(read[:, 0])

@@ -43,6 +43,7 @@ class TorchScorer(Calibrated):
         self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
     ) -> None:
         super().__init__(config.calibration)
+        self._config = config
         devices = config.device
         if devices == "auto":
             devices = "cuda" if has_gpu() else "cpu"

@@ -167,37 +167,31 @@ class VideoFeatures:
         return found
 
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
-        """Decode and encode frames; also keeps them if the work is interrupted."""
-        pieces: list[Features] = []
-        try:
-            for piece in self._pieces(frames, stage, passing):
-                pieces.append(piece)
-        except BaseException:  # Ctrl-C, a cancelled job, a truncated video
-            done = sum(len(piece.frames) for piece in pieces)
-            if done and self._kept.add(Features.gather([self._nothing(), *pieces])):
-                finish_writes()
-                text = f"{done} of {len(frames)} frames were done and are kept for the next run"
-                warnings.warn(text, KeptUnfinished, stacklevel=3)
-            raise
-        if pieces:
-            self._kept.add(Features.gather([self._nothing(), *pieces]))
-
-    def _pieces(
-        self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]
-    ) -> Iterator[Features]:
+        """Decode and encode frames; keeps those that are done if the work is interrupted."""
         done, total = 0, len(frames)
+        pieces: list[Features] = []
         self._progress(stage, 0, total)
         held = [self._passed.pop(number) for number in frames.tolist() if number in self._passed]
         left = np.setdiff1d(frames, [int(one.frames[0]) for one in held])
         to_read = np.union1d(left, self._affordable(passing))
-        with read_ahead(self.decoder.read(to_read, sizes=self._sizes)) as decoded:
-            self._kept.warn_if_not_kept(total, self._nothing())
-            for batch in self._batches(held, left, decoded):
-                yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
-                done += len(batch)
-                self._progress(stage, done, total)
+        try:
+            with read_ahead(self.decoder.read(to_read, sizes=self._sizes)) as decoded:
+                pieces.append(self._nothing())
+                self._kept.warn_if_not_kept(total, pieces[0])
+                for batch in self._batches(held, left, decoded):
+                    pieces.append(self._encode(batch, stage if stage in ("text", "rerank") else "encode"))
+                    done += len(batch)
+                    self._progress(stage, done, total)
+        except BaseException:  # Ctrl-C, a cancelled job, a truncated video
+            if done and self._kept.add(Features.gather(pieces)):
+                finish_writes()
+                text = f"{done} of {total} frames were done and are kept for the next run"
+                warnings.warn(text, KeptUnfinished, stacklevel=3)
+            raise
         self._progress(stage, total, total)
         self.decoded += done
+        if done:
+            self._kept.add(Features.gather(pieces))
 
     def _batches(
         self, held: list[FrameBatch], left: NDArray[np.int64], decoded: Iterator[FrameBatch]
