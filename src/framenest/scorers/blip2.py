@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from framenest.frames import Pixels
 from framenest.protocols import Encoded
 from framenest.scorers.calibration import Scores, sigmoid
-from framenest.scorers.torch_scorer import CheckpointScorer
+from framenest.scorers.checkpoint import CheckpointScorer
 
 if TYPE_CHECKING:
     from framenest.scorers.torch_networks import OnDevices

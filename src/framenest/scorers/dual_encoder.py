@@ -13,7 +13,7 @@ from framenest.frames import Pixels
 from framenest.models import Checkpoint
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import DualScorer, Scores, half_cosine, sigmoid
-from framenest.scorers.torch_scorer import CheckpointScorer
+from framenest.scorers.checkpoint import CheckpointScorer
 
 if TYPE_CHECKING:
     from framenest.scorers.torch_networks import OnDevices

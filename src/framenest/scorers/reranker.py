@@ -16,7 +16,7 @@ from PIL import Image
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded
 from framenest.scorers.calibration import Scores, sigmoid
-from framenest.scorers.torch_scorer import TorchScorer
+from framenest.scorers.checkpoint import TorchScorer
 
 SHORT_SIDE = 336
 """Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""
