@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="needs the extra `blip`")
 import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
-from framenest.scorers.blip2 import BlipScorer  # noqa: E402
+from framenest.scorers.torch_scorers import BlipScorer  # noqa: E402
 
 QUESTION = 'What is the "red" dog doing?'
 

@@ -22,7 +22,7 @@ pytest.importorskip("transformers", reason="needs the extra `blip2`")
 import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
-from framenest.scorers.blip2 import Blip2Scorer  # noqa: E402
+from framenest.scorers.torch_scorers import Blip2Scorer  # noqa: E402
 
 QUESTION = "what is the red dog doing?"
 
@@ -246,7 +246,8 @@ def test_memory_that_runs_out_halves_the_batch(checkpoint):
     pictures = frames_of(tiny.noise(7))
     assert len(scorer.encode(pictures)["vision"]) == 7
     assert sizes[:3] == [7, 4, 2]
-    assert scorer.batch == 2
+    assert len(scorer.encode(pictures)["vision"]) == 7
+    assert sizes[-4:] == [2, 2, 2, 1], "later calls know what fits"
     most = 0
     with pytest.raises(ScorerError, match="out of GPU memory: even one frame at a time does not fit"):
         scorer.encode(pictures)
@@ -277,10 +278,9 @@ def test_one_batch_is_shared_by_all_devices(checkpoint):
         used.append((which, rows.stop - rows.start))
         return torch.arange(rows.start, rows.stop)
 
-    found, batch = scorer._model().map(rows_of, 8, 8)
+    found = scorer._model().map("encode", rows_of, 8, 8)
     assert used == [(0, 4), (1, 4)]
     assert found.tolist() == list(range(8))
-    assert batch == 8
 
 
 def test_a_model_that_does_not_fit_is_said_so(checkpoint, monkeypatch):

@@ -22,7 +22,7 @@ import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
 from framenest.scorers.checkpoint import Preprocessing  # noqa: E402
-from framenest.scorers.dual_encoder import ClipScorer, SiglipScorer  # noqa: E402
+from framenest.scorers.torch_scorers import ClipScorer, SiglipScorer  # noqa: E402
 
 QUESTION = "a red dog"
 CPU = ScorerConfig(device="cpu")

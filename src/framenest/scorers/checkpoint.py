@@ -1,34 +1,19 @@
-"""Checkpoints: weights that load in the background, image preprocessing, tokenizers, and scorers in torch.
-
-Torch itself is imported in the background, with the weights.
-"""
+"""Checkpoints: loading weights in the background, image preprocessing and tokenizers."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-import numpy as np
-
-from framenest.cache.directory import DirectoryStore
-from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError, ScorerWarning
-from framenest.frames import FrameBatch, ImageSpec, Pixels
-from framenest.models import Checkpoint, locate
-from framenest.processes import has_gpu
+from framenest.frames import ImageSpec
 from framenest.progress import Timing
-from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import Calibrated
-
-if TYPE_CHECKING:
-    from framenest.scorers.torch_networks import OnDevices
 
 Model = TypeVar("Model")
 _loader = ThreadPoolExecutor(1, "framenest-load")  # one at a time: libraries change global state to load
@@ -152,16 +137,15 @@ def padding_token(folder: Path, tokenizer: Any) -> int | None:
 
     The model's config often has another one, and SigLIP attends to padding.
     """
-    token = read_json(folder / "tokenizer_config.json", {}).get("pad_token")
+    path = folder / "tokenizer_config.json"
+    token = read_json(path).get("pad_token") if path.is_file() else None
     name = token.get("content") if isinstance(token, dict) else token
     known = tokenizer.token_to_id(name) if name else None
     return None if known is None else int(known)
 
 
-def read_json(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The object in a JSON file; `otherwise`, if given, if there is no file."""
-    if otherwise is not None and not path.is_file():
-        return otherwise
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -183,88 +167,3 @@ def token_ids(tokenizer: Any, question: str, scorer: str) -> list[int]:
         text = f"{scorer} reads {len(ids)} tokens; the question has {count}, its end is not read"
         warnings.warn(text, CutQuestion, stacklevel=3)
     return ids
-
-
-ON_GPU, ON_CPU = 128, 8
-"""Frames per batch by default."""
-
-
-class TorchScorer(Calibrated):
-    """A checkpoint on one or several devices.
-
-    Subclasses set their attributes before they call `__init__` here, which starts to load.
-
-    Args:
-        checkpoint: the weights.
-        config: devices, precision, batch and calibration.
-        progress: called as progress(stage, done, total).
-    """
-
-    name: str
-    extra: str
-    """The extra that installs its libraries."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
-    ) -> None:
-        super().__init__(config.calibration)
-        self._config = config
-        devices = config.device
-        if devices == "auto":
-            devices = "cuda" if has_gpu() else "cpu"
-        self._on_cpu = devices.strip().startswith("cpu")
-        precision = config.precision
-        if precision == "auto":
-            precision = "float32" if self._on_cpu else "float16"
-        self.version = f"{checkpoint} {precision}"
-        self.batch = config.batch or (ON_CPU if self._on_cpu else ON_GPU)
-        """Frames per `encode`; halved when the GPU runs out of memory."""
-        self._model = InBackground(lambda: self._load(checkpoint, devices, precision, progress))
-        self.timing = self._model.timing
-
-    @classmethod
-    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
-        """The scorer with its default weights, or with a checkpoint's (org/name or a folder)."""
-        return cls(locate(cls.name, checkpoint, store, config.revision or ""), config, progress)
-
-    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
-        from framenest.scorers.torch_networks import OnDevices
-
-        return OnDevices(self._network, checkpoint, devices, precision, progress)
-
-    @abstractmethod
-    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
-        """The network in a folder, on a device."""
-
-
-class CheckpointScorer(TorchScorer):
-    """A model with the image preprocessing and the tokenizer that its checkpoint describes."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
-    ) -> None:
-        self._images = Preprocessing.load(checkpoint.path)
-        self.inputs: tuple[ImageSpec, ...] = (self._images.spec,)
-        find_file(checkpoint.path, "tokenizer.json")
-        super().__init__(checkpoint, config, progress)
-
-    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
-        on = super()._load(checkpoint, devices, precision, progress)
-        on.load_tokenizer(checkpoint.path, self.name, self.extra)
-        if on.first.type == "cuda":  # choose and load the kernels for a whole batch
-            width, height = self.inputs[0].size(16, 9)
-            noise = np.random.default_rng(0).integers(0, 256, (self.batch, height, width, 3), np.uint8)
-            self._warm_up(on, self._encode(on, noise))
-        return on
-
-    def encode(self, frames: FrameBatch) -> Encoded:
-        """Features of frames; see `framenest.Scorer`."""
-        return self._encode(self._model(), frames.pixels[0])
-
-    @abstractmethod
-    def _encode(self, on: OnDevices, images: Pixels) -> Encoded:
-        """Features of (n, h, w, 3) images."""
-
-    @abstractmethod
-    def _warm_up(self, on: OnDevices, encoded: Encoded) -> Any:
-        """Match the features with any question."""

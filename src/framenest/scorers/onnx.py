@@ -20,7 +20,7 @@ from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import DualScorer, Scores, half_cosine
+from framenest.scorers.calibration import DualScorer
 from framenest.scorers.checkpoint import (
     InBackground,
     Preprocessing,
@@ -42,7 +42,6 @@ class OnnxScorer(DualScorer):
     """
 
     name = "onnx"
-    own_relevance = "(1 + cosine) / 2"
 
     def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
         super().__init__(config.calibration)
@@ -83,10 +82,6 @@ class OnnxScorer(DualScorer):
             prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
             made.append(vision({"pixel_values": prepared}))
         return {"vector": np.concatenate(made)}
-
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
-        """(1 + cosine) / 2."""
-        return half_cosine(scores)
 
     def _text(self, question: str) -> NDArray[np.float32]:
         model = self._model()

@@ -23,7 +23,7 @@ from framenest.config import Calibration, ScorerConfig
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
-from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
+from framenest.scorers.calibration import Calibrated, Scores, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
 from framenest.scorers.question_text import SentenceEncoder
@@ -137,10 +137,6 @@ class TagScorer(Calibrated):
         z += sum(term * math.log(measure + 1e-5) for term, measure in zip(terms, measures, strict=True))
         value = 1 / (1 + math.exp(-z))
         return MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
-
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
-        """The sigmoid of the scores."""
-        return sigmoid(scores)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 384) sentence vectors of what the classifier names in each frame."""

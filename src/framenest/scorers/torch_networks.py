@@ -12,14 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch.nn.functional import (
-    embedding,
-    gelu,
-    layer_norm,
-    linear,
-    multi_head_attention_forward,
-    scaled_dot_product_attention,
-)
+from torch.nn.functional import embedding, gelu, layer_norm, linear, scaled_dot_product_attention
 
 from framenest.errors import ScorerError
 from framenest.frames import Array, Pixels
@@ -46,8 +39,7 @@ class Rows:
         return len(self.tensor)
 
     def __getitem__(self, rows: Any) -> Self:
-        plain = isinstance(rows, slice | tuple)
-        return type(self)(self.tensor[rows if plain else torch.as_tensor(rows)])
+        return type(self)(self.tensor[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array: Array = self.tensor.cpu().numpy()
@@ -98,6 +90,8 @@ class OnDevices:
         self.first = self.devices[0]
         self.dtype: torch.dtype = getattr(torch, precision)
         self._progress = progress
+        self._fits: dict[str, int] = {}
+        """Batches that memory allows, by stage."""
         try:
             self.networks = [load(checkpoint.path, self.dtype, device) for device in self.devices]
         except torch.OutOfMemoryError as error:
@@ -130,17 +124,15 @@ class OnDevices:
         return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
 
     def map(
-        self, call: Callable[[slice, int], torch.Tensor], count: int, batch: int, stage: str = ""
-    ) -> tuple[torch.Tensor, int]:
+        self, stage: str, call: Callable[[slice, int], torch.Tensor], count: int, batch: int
+    ) -> torch.Tensor:
         """Call `call(rows, device number)` over all rows in batches, spread over the devices.
 
-        Halves the batch when memory runs out.
-
-        Returns:
-            All results on the first device, and the batch size that fit.
+        Halves the batch when memory runs out, also for later calls of the same stage. Returns all results on
+        the first device.
         """
         made: list[torch.Tensor] = []
-        done = 0
+        done, batch = 0, min(batch, self._fits.get(stage, batch))
         while done < count or not made:  # no rows: one empty call gives the shape
             step = max(1, min(batch, -(-(count - done) // len(self.devices))))  # share a last batch, too
             starts = range(done, min(count, done + step * len(self.devices)), step) or (0,)
@@ -151,16 +143,16 @@ class OnDevices:
             except torch.OutOfMemoryError as error:
                 if batch == 1:
                     raise _out_of_memory("even one frame at a time does not fit") from error
-                batch //= 2
+                batch = self._fits[stage] = batch // 2
                 torch.cuda.empty_cache()
                 continue
             done = rows[-1].stop
-            if stage and count:
+            if stage == "match" and count:
                 self._progress(stage, done, count)
         found = torch.cat(made)
         if self.first.type == "cuda":
             torch.cuda.synchronize(self.first)  # so that seconds count for the stage that spent them
-        return found, batch
+        return found
 
     def hold(self, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Features where `match` wants them: on the GPU if there is room."""
@@ -349,7 +341,7 @@ class DualNetwork(TorchNetwork):
         asking = w[name + "probe"].repeat(len(x), 1, 1).transpose(0, 1)
         seen = x.transpose(0, 1)
         inner, outer = (name + f"attention.{part}" for part in ("in_proj_", "out_proj."))
-        read = multi_head_attention_forward(
+        read = torch.nn.functional.multi_head_attention_forward(
             asking, seen, seen, x.shape[-1], settings["num_attention_heads"],
             w[inner + "weight"], w[inner + "bias"], None, None, False, 0.0,
             w[outer + "weight"], w[outer + "bias"], training=False,
