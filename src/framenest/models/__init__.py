@@ -147,10 +147,9 @@ def fetch(
             source = _chosen(source, checkpoint, revision)
         progress(f"fetching {source.what}", done, entry.size)
         try:
-            path = source.fetch(store)
+            where = str(source.fetch(store))
         except MissingExtra as error:  # each of the extras installs the hub's client
             raise MissingExtra(entry.extra, error.package) from error
-        where = str(path if isinstance(source, HubRepo) else path.parent)
         done += source.size
         progress(f"fetching {source.what}", done, entry.size)
     return where

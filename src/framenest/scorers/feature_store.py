@@ -23,6 +23,7 @@ from framenest.protocols import Decoder, Encoded, Scorer, Store
 from framenest.text import size_text
 
 FEATURES_FORMAT = 1
+FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}
 KEPT_BY_DEFAULT = 512 * 2**20
 """Features of one video go to the store up to this many bytes; larger ones only on request."""
 LATE = 8 * 2**20
@@ -70,12 +71,7 @@ class Features:
         )
 
     def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The frames that are not here, in the order given.
-
-        >>> held = Features(np.array([2, 5]), np.zeros((2, 1, 1, 3), np.uint8), {})
-        >>> held.missing(np.array([9, 5, 1])).tolist()
-        [9, 1]
-        """
+        """The frames that are not here, in the order given."""
         if not len(self.frames):
             return frames
         places = np.searchsorted(self.frames, frames)
@@ -89,10 +85,6 @@ class Features:
         rows = slice(int(found[0]), int(found[-1]) + 1) if contiguous else found
         return Features(frames, self.thumbnails[rows], {n: a[rows] for n, a in self.encoded.items()})
 
-    def header(self) -> dict[str, Any]:
-        """The header of an entry in a store."""
-        return {"format": FEATURES_FORMAT, "kind": "features"}
-
     def arrays(self) -> dict[str, Array]:
         """The arrays of an entry in a store."""
         named = {f"encoded.{name}": np.asarray(rows) for name, rows in self.encoded.items()}
@@ -101,7 +93,7 @@ class Features:
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Features | None:
         """Features from an entry in a store; None if another version wrote it."""
-        if header.get("kind") != "features" or header.get("format") != FEATURES_FORMAT:
+        if {name: header.get(name) for name in FEATURES_HEADER} != FEATURES_HEADER:
             return None
         encoded = {n.removeprefix("encoded."): a for n, a in arrays.items() if n.startswith("encoded.")}
         return cls(arrays["frames"], arrays["thumbnails"], encoded)
@@ -208,7 +200,7 @@ class FeatureParts:
         if other is not None and len(part.missing(other.frames)):
             mine = replace(part, encoded={name: np.asarray(rows) for name, rows in part.encoded.items()})
             part = Features.gather([mine, other])
-        keep(self._store, self._key(number), part.header(), part.arrays())
+        keep(self._store, self._key(number), FEATURES_HEADER, part.arrays())
         self._limit.written(part.nbytes)
 
     def _stored_parts(self, hold: Callable[[Encoded], Encoded] | None) -> Iterator[Features]:

@@ -60,10 +60,6 @@ class TagScorer(Calibrated):
 
     Raises:
         ScorerError: a model file is missing or damaged.
-
-    Example::
-
-        MEC(scorer=TagScorer(DirectoryStore())).rank("kiln.mp4", "Where is the dog?")
     """
 
     name = "tags"
@@ -102,11 +98,7 @@ class TagScorer(Calibrated):
     def _begin(
         self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
     ) -> tuple[Iterator[NDArray[np.float32]], NDArray[np.int64]]:
-        """Run a network on images, one per thread; equal neighbours run once.
-
-        Returns:
-            A row for every image that differs from the one before, and (n,) the row of each image.
-        """
+        """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
         new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
         return self._threads.map(network, images[new]), np.cumsum(new) - 1
 
@@ -242,8 +234,8 @@ class _Detector:
             interpreter.invoke()
             # A view of (19206, 90), because get_tensor copies 7 MB. It must be gone before the next invoke.
             scores = interpreter.tensor(self._scores)()[0]
-            best: NDArray[np.float32] = scores.reshape(291, -1).max(axis=0)  # long rows compare faster
-            return best.reshape(-1, SIZES["objects"]).max(axis=0)
+            wide = scores.reshape(291, -1).max(axis=0)  # long rows compare faster
+            return np.asarray(wide.reshape(-1, SIZES["objects"]).max(axis=0))
         finally:
             self._free.put(interpreter)
 

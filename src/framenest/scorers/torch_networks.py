@@ -54,7 +54,7 @@ class Rows:
 
 
 def _has_room(device: torch.device, size: int) -> bool:
-    return device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]
+    return bool(device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0])
 
 
 def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:

@@ -240,13 +240,7 @@ class VideoFeatures:
 
 @contextmanager
 def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
-    """Read batches in a thread, at most AHEAD of the consumer.
-
-    >>> from framenest.video.stills import ArrayDecoder
-    >>> with read_ahead(ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5).read(range(9))) as decoded:
-    ...     sum(map(len, decoded))
-    9
-    """
+    """Read batches in a thread, AHEAD of the consumer."""
     with ThreadPoolExecutor(1, "framenest-decode") as thread:
         coming = deque(thread.submit(next, batches, None) for _ in range(AHEAD + 1))
 
