@@ -233,8 +233,8 @@ class _Detector:
             interpreter.set_tensor(self._input, np.ascontiguousarray(image[None]))
             interpreter.invoke()
             # A view of (19206, 90), because get_tensor copies 7 MB. It must be gone before the next invoke.
-            scores = interpreter.tensor(self._scores)()[0]
-            wide = scores.reshape(291, -1).max(axis=0)  # long rows compare faster
+            # Long rows compare faster.
+            wide = interpreter.tensor(self._scores)()[0].reshape(291, -1).max(axis=0)
             return np.asarray(wide.reshape(-1, SIZES["objects"]).max(axis=0))
         finally:
             self._free.put(interpreter)
