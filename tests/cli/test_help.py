@@ -109,8 +109,6 @@ WITHOUT_EFFECT = [
     (("rank", "no.mp4", "--no-question"), ("--ocr", "5"), "with --no-question"),
     (("rank", "no.mp4", "Why?", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
-    (ASK, ("--ladder", "continue"), "without several budgets"),
-    ((*ASK, "-k", "8"), ("--ladder", "resend"), "without several budgets"),
     (ASK, ("--pairing", "pairs"), "style openai does not fuse frames"),
     (ASK, ("--transcript-tokens", "99"), "without --with-transcript"),
     ((*QA, "--selectors", "uniform"), ("--pairing", "auto"), "style openai does not fuse frames"),

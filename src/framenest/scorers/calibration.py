@@ -42,11 +42,6 @@ def sigmoid(scores: Scores) -> NDArray[np.float32]:
     return (1.0 / (1.0 + np.exp(-np.clip(scores, -60, 60)))).astype(np.float32)
 
 
-def half_cosine(cosines: Scores) -> NDArray[np.float32]:
-    """(1 + cosine) / 2, clipped to [0, 1] in case of rounding errors."""
-    return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
-
-
 class Calibrated(ABC):
     """A scorer that computes raw scores and calibrates them.
 
@@ -76,9 +71,9 @@ class Calibrated(ABC):
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) raw scores, higher for better matches. `reference`: the probes' features."""
 
-    @abstractmethod
     def plain(self, scores: Scores) -> NDArray[np.float32]:
-        """(n,) the model's own relevance in [0, 1] of its scores."""
+        """(n,) the model's own relevance in [0, 1] of its scores; by default their sigmoid."""
+        return sigmoid(scores)
 
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
         """By the model's own relevance of the best frame."""
@@ -109,16 +104,13 @@ class Calibrated(ABC):
         return known[2]
 
 
-SIGLIP_LEVELS = (0.1, 0.01)
-"""Match levels of a sigmoid that is far below 0.5 even for good matches; not measured on questions."""
-
-
 class DualScorer(Calibrated):
     """Raw score = scale · cosine + bias of an image vector and a text vector.
 
     encode → {"vector": (n, d) float32}, unit vectors.
     """
 
+    own_relevance = "(1 + cosine) / 2"
     scale = 1.0
     bias = 0.0
     _asked: tuple[str, NDArray[np.float32]] | None = None
@@ -132,6 +124,11 @@ class DualScorer(Calibrated):
         """(n,) scale · cosine + bias."""
         text = self.text_vector(question).astype(np.float64)
         return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        """(1 + cosine) / 2, clipped to [0, 1] in case of rounding errors."""
+        cosines = (scores - self.bias) / self.scale
+        return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, d) unit vectors of encoded frames."""

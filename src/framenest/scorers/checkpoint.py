@@ -26,9 +26,6 @@ class InBackground(Generic[Model]):
 
     Python waits for the thread at exit: model libraries abort a process that ends while they load.
 
-    Args:
-        load: returns the model.
-
     >>> InBackground(lambda: "model")()
     'model'
     """
@@ -68,7 +65,12 @@ class Preprocessing:
     @classmethod
     def load(cls, folder: Path) -> Preprocessing:
         """Read the image processor's config, which is saved next to the weights."""
-        settings = _settings(folder)
+        files = [folder / name for name in ("preprocessor_config.json", "processor_config.json")]
+        path = next((file for file in files if file.is_file()), None)
+        if path is None:
+            raise ScorerError(f"{folder}: preprocessor_config.json is missing")
+        settings = read_json(path)
+        settings = settings.get("image_processor", settings)
         try:
             resample = _RESAMPLING[settings["resample"]]
             size: Any = settings["size"]
@@ -87,15 +89,6 @@ class Preprocessing:
             raise ScorerError(f"{folder}: this image preprocessing is not supported ({error!r})") from error
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        if (folder / name).is_file():
-            data = read_json(folder / name)
-            settings: dict[str, Any] = data.get("image_processor", data)
-            return settings
-    raise ScorerError(f"{folder}: preprocessor_config.json is missing")
-
-
 @contextmanager
 def load_errors(path: Path, scorer: str) -> Iterator[None]:
     """Raise any error as a ScorerError that names the file: model runtimes share no exception class."""
@@ -107,8 +100,8 @@ def load_errors(path: Path, scorer: str) -> Iterator[None]:
         ) from error
 
 
-def tokenizer_file(path: Path, extra: str) -> Any:
-    """A tokenizer.json, with its own padding and truncation switched off."""
+def tokenizer_file(path: Path, extra: str, limit: int) -> Any:
+    """A tokenizer.json, without padding, truncating to `limit` tokens."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -116,7 +109,7 @@ def tokenizer_file(path: Path, extra: str) -> Any:
     with load_errors(path, extra):
         tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer.enable_truncation(limit)
     return tokenizer
 
 
@@ -137,16 +130,15 @@ def padding_token(folder: Path, tokenizer: Any) -> int | None:
 
     The model's config often has another one, and SigLIP attends to padding.
     """
-    token = read_json(folder / "tokenizer_config.json", {}).get("pad_token")
+    path = folder / "tokenizer_config.json"
+    token = read_json(path).get("pad_token") if path.is_file() else None
     name = token.get("content") if isinstance(token, dict) else token
     known = tokenizer.token_to_id(name) if name else None
     return None if known is None else int(known)
 
 
-def read_json(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The object in a JSON file; `otherwise`, if given, if there is no file."""
-    if otherwise is not None and not path.is_file():
-        return otherwise
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -158,8 +150,13 @@ class CutQuestion(ScorerWarning):
     """The model read only the beginning of a question."""
 
 
-def warn_if_cut(scorer: str, tokens: int, limit: int) -> None:
-    """Warn if a question of `tokens` tokens is truncated to `limit`."""
-    if tokens > limit:
-        text = f"{scorer} reads {limit} tokens; the question has {tokens}, its end is not read"
+def token_ids(tokenizer: Any, question: str, scorer: str) -> list[int]:
+    """The tokens of a question; warns if it is longer than the tokenizer's limit."""
+    read = tokenizer.encode(question)
+    ids: list[int] = read.ids
+    if read.overflowing:
+        special = tokenizer.num_special_tokens_to_add(is_pair=False)  # in every part
+        count = len(ids) + sum(len(rest.ids) - special for rest in read.overflowing)
+        text = f"{scorer} reads {len(ids)} tokens; the question has {count}, its end is not read"
         warnings.warn(text, CutQuestion, stacklevel=3)
+    return ids

@@ -23,10 +23,9 @@ from framenest.protocols import Decoder, Encoded, Scorer, Store
 from framenest.text import size_text
 
 FEATURES_FORMAT = 1
+FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}
 KEPT_BY_DEFAULT = 512 * 2**20
 """Features of one video go to the store up to this many bytes; larger ones only on request."""
-LARGE = 64 * 2**20
-"""From this many bytes on, a warning says how large a video's features are before the work."""
 LATE = 8 * 2**20
 """A part of this many bytes or more is written in the background."""
 
@@ -35,7 +34,7 @@ _writes: list[Future[None]] = []
 
 
 class LargeFeatures(CacheWarning):
-    """A video's features are large: kept in the cache, or not."""
+    """A video's features are too large to be kept in the cache."""
 
 
 def finish_writes() -> None:
@@ -72,12 +71,7 @@ class Features:
         )
 
     def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The frames that are not here, in the order given.
-
-        >>> held = Features(np.array([2, 5]), np.zeros((2, 1, 1, 3), np.uint8), {})
-        >>> held.missing(np.array([9, 5, 1])).tolist()
-        [9, 1]
-        """
+        """The frames that are not here, in the order given."""
         if not len(self.frames):
             return frames
         places = np.searchsorted(self.frames, frames)
@@ -91,10 +85,6 @@ class Features:
         rows = slice(int(found[0]), int(found[-1]) + 1) if contiguous else found
         return Features(frames, self.thumbnails[rows], {n: a[rows] for n, a in self.encoded.items()})
 
-    def header(self) -> dict[str, Any]:
-        """The header of an entry in a store."""
-        return {"format": FEATURES_FORMAT, "kind": "features"}
-
     def arrays(self) -> dict[str, Array]:
         """The arrays of an entry in a store."""
         named = {f"encoded.{name}": np.asarray(rows) for name, rows in self.encoded.items()}
@@ -103,7 +93,7 @@ class Features:
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Features | None:
         """Features from an entry in a store; None if another version wrote it."""
-        if header.get("kind") != "features" or header.get("format") != FEATURES_FORMAT:
+        if {name: header.get(name) for name in FEATURES_HEADER} != FEATURES_HEADER:
             return None
         encoded = {n.removeprefix("encoded."): a for n, a in arrays.items() if n.startswith("encoded.")}
         return cls(arrays["frames"], arrays["thumbnails"], encoded)
@@ -182,8 +172,8 @@ class FeatureParts:
         self._parts.append(new)
         return kept
 
-    def warn_if_large(self, new: int, empty: Features) -> None:
-        """Warn once, before the work, how much the features will take in the cache, or why they are not kept.
+    def warn_if_not_kept(self, new: int, empty: Features) -> None:
+        """Warn once, before the work, if the features are too large for the cache.
 
         Args:
             new: frames to be added.
@@ -191,20 +181,13 @@ class FeatureParts:
         """
         rows = empty.arrays().values()
         size = self.nbytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in rows)
-        refusal = self._limit.refusal(size)
-        if self._warned or self._keep is False or (size < LARGE and refusal is None):
+        if self._warned or self._keep is False or self._is_kept(size):
             return
         self._warned = True
-        text = f"the features of this video take {size_text(size)} and are not kept"
-        if self._is_kept(size):
-            none = "" if self._keep else "; --no-keep-features keeps none"
-            text = f"the features of this video will take {size_text(size)} in the cache{none}"
-        elif refusal is not None:
-            text += f": {refusal}"
-        else:
-            text += "; --keep-features keeps them"
-        lost = self._keep and refusal is not None  # though asked for
-        warnings.warn(text, UnwritableCache if lost else LargeFeatures, stacklevel=3)
+        refusal = self._limit.refusal(size)
+        why = "; --keep-features keeps them" if refusal is None else f": {refusal}"
+        text = f"the features of this video take {size_text(size)} and are not kept{why}"
+        warnings.warn(text, UnwritableCache if self._keep else LargeFeatures, stacklevel=3)
 
     def _is_kept(self, size: int) -> bool:
         """Whether this video's features go to the store if they take `size` bytes in all."""
@@ -217,7 +200,7 @@ class FeatureParts:
         if other is not None and len(part.missing(other.frames)):
             mine = replace(part, encoded={name: np.asarray(rows) for name, rows in part.encoded.items()})
             part = Features.gather([mine, other])
-        keep(self._store, self._key(number), part.header(), part.arrays())
+        keep(self._store, self._key(number), FEATURES_HEADER, part.arrays())
         self._limit.written(part.nbytes)
 
     def _stored_parts(self, hold: Callable[[Encoded], Encoded] | None) -> Iterator[Features]:

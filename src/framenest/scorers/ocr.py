@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from importlib.metadata import version
 from typing import Any
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import MissingExtra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.checkpoint import InBackground
@@ -38,8 +36,6 @@ class OcrScorer:
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
 
     def __init__(self) -> None:
-        if importlib.util.find_spec("rapidocr") is None:
-            raise MissingExtra("ocr", "rapidocr")
         self.version = f"rapidocr {version('rapidocr')}, {SHORT_SIDE} px, {LEAST_SURE} sure"
         self._reader = InBackground(_load)
         self.timing = self._reader.timing

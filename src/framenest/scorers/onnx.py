@@ -7,7 +7,6 @@ and preprocessor_config.json, as exports on the hub do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +20,7 @@ from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import DualScorer, Scores, half_cosine
+from framenest.scorers.calibration import DualScorer
 from framenest.scorers.checkpoint import (
     InBackground,
     Preprocessing,
@@ -29,8 +28,8 @@ from framenest.scorers.checkpoint import (
     load_errors,
     padding_token,
     read_json,
+    token_ids,
     tokenizer_file,
-    warn_if_cut,
 )
 
 AT_ONCE = 8  # frames: more do not run faster on a CPU
@@ -43,7 +42,6 @@ class OnnxScorer(DualScorer):
     """
 
     name = "onnx"
-    own_relevance = "(1 + cosine) / 2"
 
     def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
         super().__init__(config.calibration)
@@ -63,7 +61,7 @@ class OnnxScorer(DualScorer):
         for name in ("vision_model.onnx", "text_model.onnx", "tokenizer.json"):
             find_file(checkpoint.path, name)  # raises if it is missing
         padding = int(text.get("pad_token_id") or 0)
-        self._model = InBackground(lambda: _load(checkpoint.path, padding))
+        self._model = InBackground(lambda: _Models(checkpoint.path, self._longest, padding))
         self.timing = self._model.timing
 
     @classmethod
@@ -85,17 +83,10 @@ class OnnxScorer(DualScorer):
             made.append(vision({"pixel_values": prepared}))
         return {"vector": np.concatenate(made)}
 
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
-        """(1 + cosine) / 2."""
-        return half_cosine(scores)
-
     def _text(self, question: str) -> NDArray[np.float32]:
-        model, limit = self._model(), self._longest
-        ids = model.tokenizer.encode(question.lower() if self._siglip else question).ids
-        warn_if_cut(self.name, len(ids), limit)
-        last = ids[-1:]  # keep the end-of-text token, as the tokenizers' own truncation does
-        ids = ids if len(ids) <= limit else [*ids[: limit - 1], *last]
-        missing = limit - len(ids)
+        model = self._model()
+        ids = token_ids(model.tokenizer, question.lower() if self._siglip else question, self.name)
+        missing = self._longest - len(ids)
         tokens = np.array([ids + [model.padding] * missing], dtype=np.int64)
         mask = np.array([[1] * len(ids) + [0] * missing], dtype=np.int64)
         return np.asarray(model.text({"input_ids": tokens, "attention_mask": mask})[0])
@@ -122,23 +113,13 @@ def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding
         return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    vision: _Side
-    text: _Side
-    tokenizer: Any
-    padding: int
-
-
-def _load(folder: Path, padding: int) -> _Loaded:
-    tokenizer = tokenizer_file(find_file(folder, "tokenizer.json"), "onnx")
-    named = padding_token(folder, tokenizer)
-    return _Loaded(
-        _Side(find_file(folder, "vision_model.onnx"), "image_embeds"),
-        _Side(find_file(folder, "text_model.onnx"), "text_embeds"),
-        tokenizer,
-        padding if named is None else named,
-    )
+class _Models:
+    def __init__(self, folder: Path, longest: int, padding: int) -> None:
+        self.vision = _Side(find_file(folder, "vision_model.onnx"), "image_embeds")
+        self.text = _Side(find_file(folder, "text_model.onnx"), "text_embeds")
+        self.tokenizer = tokenizer_file(find_file(folder, "tokenizer.json"), "onnx", longest)
+        named = padding_token(folder, self.tokenizer)
+        self.padding = padding if named is None else named
 
 
 class _Side:

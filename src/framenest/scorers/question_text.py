@@ -13,29 +13,20 @@ from numpy.typing import NDArray
 from framenest import models
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import MissingExtra
-from framenest.scorers.checkpoint import tokenizer_file, warn_if_cut
+from framenest.scorers.checkpoint import token_ids, tokenizer_file
 from framenest.scorers.onnx import onnx_session
 
 _QUOTED = re.compile(r"[\"“„«]([^\"”“»]{2,})[\"”“»]|(?<!\w)['‘]([^'’]{2,})['’](?!\w)")
-
-
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
-
-
 _WORD = re.compile(r"[^\W\d_]{3,}")
-
-
 _SURE = {"phrase": 1.0, "name": 0.8, "number": 0.6, "word": 0.25}
 """How much each kind counts: plain words are on many screens that have nothing to do with the question."""
 
-
 _LEAST = 75.0  # percent of similarity from which on a likeness counts
-
-
-# Words that questions have and screens do not.
 _COMMON = frozenset(
     (resources.files("framenest.scorers") / "labels" / "common.txt").read_text(encoding="utf-8").split()
 )
+"""Words that questions have and screens do not."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +147,11 @@ class SentenceEncoder:
     def __init__(self, store: DirectoryStore) -> None:
         files = models.require("tags", store)
         self._session = onnx_session(files["all-minilm-l6-v2-int8.onnx"], "tags", yielding=True)
-        self._tokenizer = tokenizer_file(files["all-minilm-l6-v2-tokenizer.json"], "tags")
-        self._tokenizer.enable_truncation(MAX_TOKENS)
+        path = files["all-minilm-l6-v2-tokenizer.json"]
+        self._tokenizer = tokenizer_file(path, "tags", MAX_TOKENS)
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:
-        read = self._tokenizer.encode(sentence)
-        warn_if_cut("tags", len(read.ids) + sum(len(rest.ids) for rest in read.overflowing), MAX_TOKENS)
+        token_ids(self._tokenizer, sentence, "tags")  # warns if it is cut
         vector: NDArray[np.float32] = self.many([sentence])[0]
         return vector
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,7 +23,7 @@ from framenest.config import Calibration, ScorerConfig
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
-from framenest.scorers.calibration import Calibrated, Scores, sigmoid, standardise
+from framenest.scorers.calibration import Calibrated, Scores, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
 from framenest.scorers.question_text import SentenceEncoder
@@ -61,10 +60,6 @@ class TagScorer(Calibrated):
 
     Raises:
         ScorerError: a model file is missing or damaged.
-
-    Example::
-
-        MEC(scorer=TagScorer(DirectoryStore())).rank("kiln.mp4", "Where is the dog?")
     """
 
     name = "tags"
@@ -78,7 +73,7 @@ class TagScorer(Calibrated):
         detects = importlib.util.find_spec("ai_edge_litert") is not None  # not on every platform
         self.version = "1" if detects else "1 without the detector"
         self.inputs: tuple[ImageSpec, ...] = IMAGES if detects else IMAGES[:1]
-        self._model = InBackground(lambda: _load(files, store, detects=detects))
+        self._model = InBackground(lambda: _Models(files, store, detects=detects))
         self.timing = self._model.timing
         self._threads = ThreadPoolExecutor(_at_once(), "framenest-tags")
 
@@ -103,11 +98,7 @@ class TagScorer(Calibrated):
     def _begin(
         self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
     ) -> tuple[Iterator[NDArray[np.float32]], NDArray[np.int64]]:
-        """Run a network on images, one per thread; equal neighbours run once.
-
-        Returns:
-            A row for every image that differs from the one before, and (n,) the row of each image.
-        """
+        """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
         new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
         return self._threads.map(network, images[new]), np.cumsum(new) - 1
 
@@ -139,10 +130,6 @@ class TagScorer(Calibrated):
         value = 1 / (1 + math.exp(-z))
         return MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
 
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
-        """The sigmoid of the scores."""
-        return sigmoid(scores)
-
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 384) sentence vectors of what the classifier names in each frame."""
         return _describe(encoded["classes"], self._model().labels["classes"])
@@ -162,23 +149,14 @@ class TagScorer(Calibrated):
         return [reading.astype(np.float64) for reading in readings]
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    classifier: _Classifier
-    detector: _Detector | None
-    sentences: SentenceEncoder
-    labels: dict[str, NDArray[np.float32]]
-
-
-def _load(files: dict[str, Path], store: DirectoryStore, *, detects: bool) -> _Loaded:
-    threads = cores() // _at_once()
-    sentences = SentenceEncoder(store)
-    return _Loaded(
-        _Classifier(files["mobilenetv2-7.onnx"], threads),
-        _Detector(files["efficientdet_lite0.tflite"], _at_once(), threads) if detects else None,
-        sentences,
-        _label_vectors(sentences, store),
-    )
+class _Models:
+    def __init__(self, files: dict[str, Path], store: DirectoryStore, *, detects: bool) -> None:
+        threads = cores() // _at_once()
+        self.sentences = SentenceEncoder(store)
+        self.classifier = _Classifier(files["mobilenetv2-7.onnx"], threads)
+        path = files["efficientdet_lite0.tflite"]
+        self.detector = _Detector(path, _at_once(), threads) if detects else None
+        self.labels = _label_vectors(self.sentences, store)
 
 
 def _at_once() -> int:
@@ -254,23 +232,12 @@ class _Detector:
         try:
             interpreter.set_tensor(self._input, np.ascontiguousarray(image[None]))
             interpreter.invoke()
-            # A view, because get_tensor copies 7 MB. It must be gone before the next invoke.
-            return _best(interpreter.tensor(self._scores)()[0])
+            # A view of (19206, 90), because get_tensor copies 7 MB. It must be gone before the next invoke.
+            # Long rows compare faster.
+            wide = interpreter.tensor(self._scores)()[0].reshape(291, -1).max(axis=0)
+            return np.asarray(wide.reshape(-1, SIZES["objects"]).max(axis=0))
         finally:
             self._free.put(interpreter)
-
-
-def _best(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The largest of each column, (n, k) → (k,). Reshaped first: long rows compare faster than short ones.
-
-    >>> _best(np.array([[1, 5], [3, 2], [2, 4]], np.float32)).tolist()
-    [3.0, 5.0]
-    """
-    count, columns = scores.shape
-    together = math.gcd(count, 66)
-    wide = scores.reshape(count // together, together * columns).max(axis=0)
-    best: NDArray[np.float32] = wide.reshape(together, columns).max(axis=0)
-    return best
 
 
 @contextmanager

@@ -12,20 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch.nn.functional import (
-    embedding,
-    gelu,
-    layer_norm,
-    linear,
-    multi_head_attention_forward,
-    scaled_dot_product_attention,
-)
+from torch.nn.functional import embedding, gelu, layer_norm, linear, scaled_dot_product_attention
 
 from framenest.errors import ScorerError
 from framenest.frames import Array, Pixels
 from framenest.models import Checkpoint
 from framenest.protocols import Progress
-from framenest.scorers.checkpoint import Preprocessing, padding_token, tokenizer_file, warn_if_cut
+from framenest.scorers.checkpoint import Preprocessing, padding_token, token_ids, tokenizer_file
 from framenest.text import one_line
 
 SHARE = 0.25
@@ -39,10 +32,6 @@ class Rows:
         self.tensor = tensor
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape)
-
-    @property
     def nbytes(self) -> int:
         return int(self.tensor.nbytes)
 
@@ -50,8 +39,7 @@ class Rows:
         return len(self.tensor)
 
     def __getitem__(self, rows: Any) -> Self:
-        plain = isinstance(rows, slice | tuple)
-        return type(self)(self.tensor[rows if plain else torch.as_tensor(rows)])
+        return type(self)(self.tensor[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array: Array = self.tensor.cpu().numpy()
@@ -66,7 +54,7 @@ class Rows:
 
 
 def _has_room(device: torch.device, size: int) -> bool:
-    return bool(device.type != "cuda" or size <= SHARE * torch.cuda.mem_get_info(device)[0])
+    return bool(device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0])
 
 
 def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
@@ -80,7 +68,7 @@ class OnDevices:
     """A network on each of the devices asked for, and its tokenizer.
 
     Args:
-        load: a function (folder, dtype=…, device=…) → the network on that device.
+        load: a function (folder, dtype, device) → the network on that device.
         checkpoint: the weights.
         devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1".
         precision: a dtype's name.
@@ -102,10 +90,10 @@ class OnDevices:
         self.first = self.devices[0]
         self.dtype: torch.dtype = getattr(torch, precision)
         self._progress = progress
+        self._fits: dict[str, int] = {}
+        """Batches that memory allows, by stage."""
         try:
-            self.networks = [
-                load(checkpoint.path, dtype=self.dtype, device=device) for device in self.devices
-            ]
+            self.networks = [load(checkpoint.path, self.dtype, device) for device in self.devices]
         except torch.OutOfMemoryError as error:
             raise _out_of_memory("the model does not fit") from error
         except (OSError, ValueError, KeyError, RuntimeError) as error:  # whatever else the folder holds
@@ -116,18 +104,12 @@ class OnDevices:
     def load_tokenizer(self, folder: Path, scorer: str, extra: str) -> None:
         """Load a checkpoint's tokenizer.json, for `tokens`."""
         self._scorer = scorer
-        self.tokenizer = tokenizer_file(folder / "tokenizer.json", extra)
+        self.tokenizer = tokenizer_file(folder / "tokenizer.json", extra, self.networks[0].longest)
         self.padding = padding_token(folder, self.tokenizer)
 
-    def tokens(self, text: str, limit: int) -> torch.Tensor:
-        """(1, t) token ids of a question, truncated to `limit`."""
-        ids = self.tokenizer.encode(text).ids
-        warn_if_cut(self._scorer, len(ids), limit)
-        if len(ids) > limit:
-            self.tokenizer.enable_truncation(limit)
-            ids = self.tokenizer.encode(text).ids
-            self.tokenizer.no_truncation()
-        return torch.tensor([ids])
+    def tokens(self, text: str) -> torch.Tensor:
+        """(1, t) token ids of a question, truncated to what the network reads."""
+        return torch.tensor([token_ids(self.tokenizer, text, self._scorer)])
 
     def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> torch.Tensor:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised as the checkpoint's image processor does."""
@@ -142,71 +124,58 @@ class OnDevices:
         return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
 
     def map(
-        self, call: Callable[[slice, int], torch.Tensor], count: int, batch: int, stage: str = ""
-    ) -> tuple[torch.Tensor, int]:
+        self, stage: str, call: Callable[[slice, int], torch.Tensor], count: int, batch: int
+    ) -> torch.Tensor:
         """Call `call(rows, device number)` over all rows in batches, spread over the devices.
 
-        Halves the batch when memory runs out.
-
-        Returns:
-            All results on the first device, and the batch size that fit.
+        Halves the batch when memory runs out, also for later calls of the same stage. Returns all results on
+        the first device.
         """
         made: list[torch.Tensor] = []
-        done = 0
+        done, batch = 0, min(batch, self._fits.get(stage, batch))
         while done < count or not made:  # no rows: one empty call gives the shape
             step = max(1, min(batch, -(-(count - done) // len(self.devices))))  # share a last batch, too
             starts = range(done, min(count, done + step * len(self.devices)), step) or (0,)
             rows = [slice(start, min(start + step, count)) for start in starts]
             try:
-                with torch.inference_mode(), attention_without_plans():
+                with torch.inference_mode(), _fast_kernels(self.dtype):
                     made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
             except torch.OutOfMemoryError as error:
                 if batch == 1:
                     raise _out_of_memory("even one frame at a time does not fit") from error
-                batch //= 2
+                batch = self._fits[stage] = batch // 2
                 torch.cuda.empty_cache()
                 continue
             done = rows[-1].stop
-            if stage and count:
+            if stage == "match" and count:
                 self._progress(stage, done, count)
-        return torch.cat(made), batch
+        found = torch.cat(made)
+        if self.first.type == "cuda":
+            torch.cuda.synchronize(self.first)  # so that seconds count for the stage that spent them
+        return found
 
     def hold(self, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Features where `match` wants them: on the GPU if there is room."""
-        return {name: self._held(rows) for name, rows in encoded.items()}
-
-    def _held(self, rows: Any) -> Any:
-        if self.first.type != "cuda" or not _has_room(self.first, rows.nbytes):
-            return np.asarray(rows)
-        return rows if isinstance(rows, Rows) else Rows(as_tensor(rows, self.first))
-
-    def synchronize(self) -> None:
-        """Wait for the GPUs, so that seconds count for the stage that spent them."""
-        for device in self.devices:
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+        if _has_room(self.first, sum(rows.nbytes for rows in encoded.values())):
+            return {name: Rows(as_tensor(rows, self.first)) for name, rows in encoded.items()}
+        return {name: np.asarray(rows) for name, rows in encoded.items()}
 
 
 @contextmanager
-def fast_products(dtype: torch.dtype) -> Iterator[None]:
-    """Multiply float32 in TF32 inside a model of half precision; restores the setting."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = before or dtype != torch.float32
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+def _fast_kernels(dtype: torch.dtype) -> Iterator[None]:
+    """Settings of torch for a model of this dtype, restored afterwards.
 
-
-@contextmanager
-def attention_without_plans() -> Iterator[None]:
-    """Disable cuDNN's attention, which plans for 0.1 s at every new number of rows; restores the setting."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
+    cuDNN's attention is off: it plans for 0.1 s at every new number of rows. In a model of half precision,
+    float32 is multiplied in TF32.
+    """
+    cudnn, tf32 = torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cuda.matmul.allow_tf32 = tf32 or dtype != torch.float32
     try:
         yield
     finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
+        torch.backends.cuda.matmul.allow_tf32 = tf32
 
 
 def _out_of_memory(what: str) -> ScorerError:
@@ -230,14 +199,11 @@ Weights = Mapping[str, torch.Tensor]
 class TorchNetwork:
     """A checkpoint's weights by name, on one device."""
 
-    unused: tuple[str, ...] = ()
-    """Prefixes of weights that this network does not need."""
-
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         self._weights = weights
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype, device: torch.device) -> Self:
+    def load(cls, folder: Path, dtype: torch.dtype, device: torch.device) -> Self:
         """Read a folder written by `save_pretrained`, straight to the device."""
         from safetensors import safe_open
 
@@ -249,8 +215,7 @@ class TorchNetwork:
         for file in sorted(files):
             with safe_open(folder / file, framework="pt", device=str(device)) as opened:
                 for name in opened.keys():  # noqa: SIM118 - it is no mapping
-                    if not name.startswith(cls.unused or ("\0",)):
-                        weights[name] = opened.get_tensor(name).to(cls.precision(name, dtype))
+                    weights[name] = opened.get_tensor(name).to(cls.precision(name, dtype))
         return cls(weights, config)
 
     @classmethod
@@ -268,10 +233,8 @@ class TorchNetwork:
     def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
         """(n, 3, H, W) → (n, p, d)."""
         kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
-        pixels, side = pixels.to(kernel.dtype), kernel.shape[-1]
-        if pixels.device.type == "cpu":
-            return torch.conv2d(pixels, kernel, bias, stride=side).flatten(2).transpose(1, 2)
-        return linear(patches(pixels, side), kernel.flatten(1), bias)  # faster on a GPU
+        found = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
+        return found.flatten(2).transpose(1, 2)
 
     def _depth(self, prefix: str) -> int:
         """The number of layers whose names start with a prefix."""
@@ -279,15 +242,6 @@ class TorchNetwork:
         if not found:
             raise ValueError(f"it has no weights {prefix}*")
         return max(found) + 1
-
-
-def patches(pixels: torch.Tensor, side: int) -> torch.Tensor:
-    """(n, 3, H, W) → (n, p, 3 · side²): squares of side² pixels, row by row; the remainder is cut off."""
-    count, colours, height, width = pixels.shape
-    rows, columns = height // side, width // side
-    whole = pixels[:, :, : rows * side, : columns * side]
-    squares = whole.reshape(count, colours, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
-    return squares.reshape(count, rows * columns, colours * side * side)
 
 
 def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -322,7 +276,9 @@ class DualNetwork(TorchNetwork):
 
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         super().__init__(weights, config)
-        kind = config["model_type"]
+        kind = config.get("model_type")
+        if kind not in DEFAULTS:
+            raise ValueError(f"a dual encoder is a model of type {' or '.join(DEFAULTS)}, not {kind}")
         self._siglip = kind == "siglip"
         self._settings = {
             side: DEFAULTS[kind][side] | config.get(f"{side}_config", {}) for side in ("vision", "text")
@@ -385,7 +341,7 @@ class DualNetwork(TorchNetwork):
         asking = w[name + "probe"].repeat(len(x), 1, 1).transpose(0, 1)
         seen = x.transpose(0, 1)
         inner, outer = (name + f"attention.{part}" for part in ("in_proj_", "out_proj."))
-        read = multi_head_attention_forward(
+        read = torch.nn.functional.multi_head_attention_forward(
             asking, seen, seen, x.shape[-1], settings["num_attention_heads"],
             w[inner + "weight"], w[inner + "bias"], None, None, False, 0.0,
             w[outer + "weight"], w[outer + "bias"], training=False,
@@ -400,8 +356,6 @@ class Blip2Network(TorchNetwork):
     In a float16 model the Q-Former stays float32, as in transformers, except for its attention and for the
     weights that read the frames' features, which are float16 already: two thirds of its time go there.
     """
-
-    unused = ("text_projection.", "vision_projection.", "language_model.", "language_projection.")
 
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         super().__init__(weights, config)
@@ -484,7 +438,7 @@ class BlipNetwork:
     """The first BLIP of transformers, with the methods of Blip2Network."""
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype, device: torch.device) -> Self:
+    def load(cls, folder: Path, dtype: torch.dtype, device: torch.device) -> Self:
         """Read a folder written by `save_pretrained`."""
         from transformers import BlipForImageTextRetrieval
 
@@ -506,10 +460,6 @@ class BlipNetwork:
         """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
         read = self._model.text_encoder(
             input_ids=question.expand(len(vision), -1),
-            attention_mask=torch.ones(
-                (len(vision), question.shape[1]), dtype=torch.long, device=vision.device
-            ),
             encoder_hidden_states=vision.to(self._model.vision_model.dtype),
-            encoder_attention_mask=torch.ones(vision.shape[:-1], dtype=torch.long, device=vision.device),
         ).last_hidden_state
         return self._model.itm_head(read[:, 0])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -122,8 +122,9 @@ class VideoFeatures:
         pairs = []
         for number in seen.missing(wanted).tolist():
             before = probes[probes < number]
-            stretch = range(int(before[-1]) + 1 if len(before) else first, number)
-            used = max((n for n in self._decodable(stretch) if n not in taken), default=-1)
+            stretch = np.arange(int(before[-1]) + 1 if len(before) else first, number)
+            near = self.decoder.read(stretch, sizes=self._sizes[:1])
+            used = max((n for batch in near for n in batch.frames.tolist() if n not in taken), default=-1)
             pairs.append((number, used))
             taken.add(used)
         extra = [used for _, used in pairs if used >= 0]
@@ -170,37 +171,31 @@ class VideoFeatures:
         return found
 
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
-        """Decode and encode frames; also keeps them if the work is interrupted."""
-        pieces: list[Features] = []
-        try:
-            for piece in self._pieces(frames, stage, passing):
-                pieces.append(piece)
-        except BaseException:  # Ctrl-C, a cancelled job, a truncated video
-            done = sum(len(piece.frames) for piece in pieces)
-            if done and self._kept.add(Features.gather([self._nothing(), *pieces])):
-                finish_writes()
-                text = f"{done} of {len(frames)} frames were done and are kept for the next run"
-                warnings.warn(text, KeptUnfinished, stacklevel=3)
-            raise
-        if pieces:
-            self._kept.add(Features.gather([self._nothing(), *pieces]))
-
-    def _pieces(
-        self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]
-    ) -> Iterator[Features]:
+        """Decode and encode frames; keeps those that are done if the work is interrupted."""
         done, total = 0, len(frames)
+        pieces: list[Features] = []
         self._progress(stage, 0, total)
         held = [self._passed.pop(number) for number in frames.tolist() if number in self._passed]
         left = np.setdiff1d(frames, [int(one.frames[0]) for one in held])
         to_read = np.union1d(left, self._affordable(passing))
-        with read_ahead(self.decoder.read(to_read, sizes=self._sizes)) as decoded:
-            self._kept.warn_if_large(total, self._nothing())
-            for batch in self._batches(held, left, decoded):
-                yield self._encode(batch, stage if stage in ("text", "rerank") else "encode")
-                done += len(batch)
-                self._progress(stage, done, total)
+        try:
+            with read_ahead(self.decoder.read(to_read, sizes=self._sizes)) as decoded:
+                pieces.append(self._nothing())
+                self._kept.warn_if_not_kept(total, pieces[0])
+                for batch in self._batches(held, left, decoded):
+                    pieces.append(self._encode(batch, stage if stage in ("text", "rerank") else "encode"))
+                    done += len(batch)
+                    self._progress(stage, done, total)
+        except BaseException:  # Ctrl-C, a cancelled job, a truncated video
+            if done and self._kept.add(Features.gather(pieces)):
+                finish_writes()
+                text = f"{done} of {total} frames were done and are kept for the next run"
+                warnings.warn(text, KeptUnfinished, stacklevel=3)
+            raise
         self._progress(stage, total, total)
         self.decoded += done
+        if done:
+            self._kept.add(Features.gather(pieces))
 
     def _batches(
         self, held: list[FrameBatch], left: NDArray[np.int64], decoded: Iterator[FrameBatch]
@@ -239,12 +234,6 @@ class VideoFeatures:
             encoded = self.scorer.encode(FrameBatch(batch.frames, batch.seconds, tuple(images)))
         return Features(batch.frames, thumbnails, dict(encoded))
 
-    def _decodable(self, frames: Sequence[int]) -> list[int]:
-        if not frames:
-            return []
-        found = self.decoder.read(list(frames), sizes=self._sizes[:1])
-        return [number for batch in found for number in batch.frames.tolist()]
-
     def _nothing(self) -> Features:
         """Features of no frames, in the shapes of this scorer."""
         info = self.decoder.info
@@ -255,47 +244,23 @@ class VideoFeatures:
 
 @contextmanager
 def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
-    """Read batches in a thread, at most AHEAD of the consumer.
+    """Read batches in a thread, AHEAD of the consumer."""
+    with ThreadPoolExecutor(1, "framenest-decode") as thread:
+        coming = deque(thread.submit(next, batches, None) for _ in range(AHEAD + 1))
 
-    >>> from framenest.video.stills import ArrayDecoder
-    >>> with read_ahead(ArrayDecoder(np.zeros((9, 36, 64, 3), np.uint8), 5).read(range(9))) as decoded:
-    ...     sum(map(len, decoded))
-    9
-    """
-    ready: queue.Queue[FrameBatch | BaseException | None] = queue.Queue(AHEAD)
-    stopped = threading.Event()
+        def taken() -> Iterator[FrameBatch]:
+            while (batch := coming.popleft().result()) is not None:
+                coming.append(thread.submit(next, batches, None))
+                yield batch
 
-    def read() -> None:
-        end: BaseException | None = None
         try:
-            for batch in batches:
-                ready.put(batch)
-                if stopped.is_set():
-                    break
-        except BaseException as error:
-            end = error
+            yield taken()
         finally:
+            for future in coming:
+                future.cancel()
             close = getattr(batches, "close", None)  # ends the threads of a generator
             if close is not None:
-                close()
-            ready.put(end)
-
-    def taken() -> Iterator[FrameBatch]:
-        while (batch := ready.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise batch
-            yield batch
-
-    thread = threading.Thread(target=read, name="framenest-decode", daemon=True)
-    thread.start()
-    try:
-        yield taken()
-    finally:
-        stopped.set()
-        with suppress(queue.Empty):
-            while True:  # make room for the last batch and the end
-                ready.get_nowait()
-        thread.join()
+                thread.submit(close)
 
 
 def on_the_way(

@@ -1,0 +1,318 @@
+"""The scorers in torch: `blip2`, `blip`, `siglip2`, `clip` and `qwen3-vl-reranker`.
+
+Torch itself is imported in the background, with the weights.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from framenest.cache.directory import DirectoryStore
+from framenest.config import ScorerConfig
+from framenest.errors import ScorerError
+from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.models import Checkpoint, locate
+from framenest.processes import has_gpu
+from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import Calibrated, DualScorer, Scores, sigmoid
+from framenest.scorers.checkpoint import InBackground, Preprocessing, find_file
+
+if TYPE_CHECKING:
+    from framenest.scorers.torch_networks import OnDevices
+
+ON_GPU, ON_CPU = 128, 8
+"""Frames per batch by default."""
+
+
+class TorchScorer(Calibrated):
+    """A checkpoint on one or several devices.
+
+    Args:
+        checkpoint: the weights.
+        config: devices, precision, batch and calibration.
+        progress: called as progress(stage, done, total).
+    """
+
+    name: str
+    extra: str
+    """The extra that installs its libraries."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
+    ) -> None:
+        super().__init__(config.calibration)
+        self._config = config
+        devices = config.device
+        if devices == "auto":
+            devices = "cuda" if has_gpu() else "cpu"
+        self._on_cpu = devices.strip().startswith("cpu")
+        precision = config.precision
+        if precision == "auto":
+            precision = "float32" if self._on_cpu else "float16"
+        self.version = f"{checkpoint} {precision}"
+        self.batch = config.batch or (ON_CPU if self._on_cpu else ON_GPU)
+        """Frames per `encode`."""
+        self._model = InBackground(lambda: self._load(checkpoint, devices, precision, progress))
+        self.timing = self._model.timing
+
+    @classmethod
+    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
+        """The scorer with its default weights, or with a checkpoint's (org/name or a folder)."""
+        return cls(locate(cls.name, checkpoint, store, config.revision or ""), config, progress)
+
+    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
+        from framenest.scorers.torch_networks import OnDevices
+
+        return OnDevices(self._network, checkpoint, devices, precision, progress)
+
+    @abstractmethod
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
+        """The network in a folder, on a device."""
+
+
+class CheckpointScorer(TorchScorer):
+    """A model with the image preprocessing and the tokenizer that its checkpoint describes."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
+    ) -> None:
+        self._images = Preprocessing.load(checkpoint.path)
+        self.inputs: tuple[ImageSpec, ...] = (self._images.spec,)
+        find_file(checkpoint.path, "tokenizer.json")
+        super().__init__(checkpoint, config, progress)
+
+    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
+        on = super()._load(checkpoint, devices, precision, progress)
+        on.load_tokenizer(checkpoint.path, self.name, self.extra)
+        if on.first.type == "cuda":  # choose and load the kernels for a whole batch
+            width, height = self.inputs[0].size(16, 9)
+            noise = np.random.default_rng(0).integers(0, 256, (self.batch, height, width, 3), np.uint8)
+            self._warm_up(on, self._encode(on, noise))
+        return on
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        """Features of frames; see `framenest.Scorer`."""
+        return self._encode(self._model(), frames.pixels[0])
+
+    @abstractmethod
+    def _encode(self, on: OnDevices, images: Pixels) -> Encoded:
+        """Features of (n, h, w, 3) images."""
+
+    @abstractmethod
+    def _warm_up(self, on: OnDevices, encoded: Encoded) -> Any:
+        """Match the features with any question."""
+
+
+MATCH_ON_GPU, MATCH_ON_CPU = 640, 32
+"""Frames per batch of the matching part."""
+
+
+class Blip2Scorer(CheckpointScorer):
+    """Relevance = softmax of the two matching logits, match class.
+
+    encode → {"vision": (n, 257, 1408) float16 at 224 px}. Features are float16 whatever the model's
+    precision, in memory as on disk, so that the first run and the next give the same numbers.
+    """
+
+    name = extra = "blip2"
+    own_relevance = "matching probability"
+    match_levels = (0.5, 0.1)  # of a probability; not measured on questions
+    own_calibration: Literal["none", "logistic"] = "none"
+
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
+        from framenest.scorers.torch_networks import Blip2Network
+
+        return Blip2Network.load(folder, dtype, device)
+
+    def _encode(self, on: OnDevices, images: Pixels) -> Encoded:
+        from framenest.scorers.torch_networks import Rows
+
+        def vision(rows: slice, which: int) -> Any:
+            prepared = on.normalise(images[rows], on.devices[which], self._images)
+            return on.networks[which].vision(prepared).half()
+
+        found = on.map("encode", vision, len(images), self.batch)
+        return on.hold({"vision": Rows(found)})
+
+    def hold(self, encoded: Encoded) -> Encoded:
+        """Move features to where `match` wants them: to the GPU if there is room."""
+        return self._model().hold(encoded)
+
+    def logits(self, encoded: Encoded, question: str, on: OnDevices | None = None) -> NDArray[np.float32]:
+        """(n, 2) no match and match, as transformers' own forward gives them."""
+        from framenest.scorers.torch_networks import as_tensor
+
+        on = on or self._model()
+        tokens = self._tokens(on, question)
+        rows = encoded["vision"]
+
+        def matching(part: slice, which: int) -> Any:
+            device = on.devices[which]
+            return on.networks[which].match(as_tensor(rows[part], device), tokens.to(device))
+
+        batch = self._config.batch or (MATCH_ON_CPU if self._on_cpu else MATCH_ON_GPU)
+        found = on.map("match", matching, len(rows), batch)
+        return np.asarray(found.float().cpu().numpy())
+
+    def _tokens(self, on: OnDevices, question: str) -> Any:
+        """(1, t) ids of the question alone; the model puts its own query tokens in the image's place."""
+        return on.tokens(question)
+
+    def _warm_up(self, on: OnDevices, encoded: Encoded) -> None:
+        self.logits(encoded, "?", on)
+
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        """(n,) the match logit minus the other; the sigmoid of it is the softmax of the two."""
+        logits = self.logits(encoded, question).astype(np.float64)
+        return np.asarray(logits[:, 1] - logits[:, 0])
+
+    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        """(n, d) unit vectors of encoded frames: the vision transformer's output at its class token."""
+        classes: NDArray[np.float32] = np.asarray(encoded["vision"][:, 0], dtype=np.float32)
+        lengths = np.linalg.norm(classes, axis=1, keepdims=True)
+        return np.asarray(classes / np.maximum(lengths, 1e-12))
+
+
+_BETWEEN_WORDS = re.compile(r"[.!\"()*#:;~\s]+")
+"""What separates words, in the model's training as here."""
+
+
+class BlipScorer(Blip2Scorer):
+    """The first BLIP, which AKS was released with. Relevance as for BLIP-2.
+
+    encode → {"vision": (n, 577, 1024) float16 at 384 px, of the large model}. The text is prepared as in
+    LAVIS, the model's own library, which AKS uses: lower case, some punctuation dropped, at most 35 tokens,
+    the first of which says that the text is read together with an image. (transformers' processor does not
+    set that first token, and its numbers differ.)
+    """
+
+    name = extra = "blip"
+
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
+        from framenest.scorers.torch_networks import BlipNetwork
+
+        return BlipNetwork.load(folder, dtype, device)
+
+    def _tokens(self, on: OnDevices, question: str) -> Any:
+        tokens = super()._tokens(on, _BETWEEN_WORDS.sub(" ", question.lower()).strip())
+        tokens[:, 0] = on.networks[0].reads_images
+        return tokens
+
+
+class TorchDualScorer(CheckpointScorer, DualScorer):
+    """A dual encoder in torch."""
+
+    lower_case = False
+
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
+        from framenest.scorers.torch_networks import DualNetwork
+
+        return DualNetwork.load(folder, dtype, device)
+
+    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
+        on = super()._load(checkpoint, devices, precision, progress)
+        self.scale, self.bias = on.networks[0].scale, on.networks[0].bias
+        return on
+
+    def _encode(self, on: OnDevices, images: Pixels) -> Encoded:
+        def vectors(rows: slice, which: int) -> Any:
+            prepared = on.normalise(images[rows], on.devices[which], self._images)
+            return _unit(on.networks[which].image(prepared))
+
+        found = on.map("encode", vectors, len(images), self.batch)
+        return {"vector": found.cpu().numpy()}
+
+    def _text(self, question: str, on: OnDevices | None = None) -> NDArray[np.float32]:
+        import torch
+
+        on = on or self._model()
+        if on.padding is None:
+            raise ScorerError(f"{self.version}: its tokenizer_config.json names no padding token")
+        tokens = on.tokens(question.lower() if self.lower_case else question)
+        missing = on.networks[0].longest - tokens.shape[1]
+        tokens = torch.nn.functional.pad(tokens, (0, missing), value=on.padding)
+        with torch.inference_mode():
+            found = on.networks[0].text(tokens.to(on.first))
+        return np.asarray(_unit(found)[0].cpu().numpy())
+
+    def _warm_up(self, on: OnDevices, encoded: Encoded) -> None:
+        self._text("?", on)
+
+
+class SiglipScorer(TorchDualScorer):
+    """SigLIP and SigLIP 2 of fixed size. The model's own relevance is the sigmoid of its logit."""
+
+    name = extra = "siglip2"
+    own_relevance = "sigmoid of the model's logit"
+    match_levels = (0.1, 0.01)  # far below 0.5 even for good matches; not measured on questions
+    lower_case = True  # as the model was trained
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        """The sigmoid of the logit."""
+        return sigmoid(scores)
+
+
+class ClipScorer(TorchDualScorer):
+    """CLIP. It has no relevance of its own; without calibration it is (1 + cosine) / 2."""
+
+    name = extra = "clip"
+
+
+def _unit(vectors: Any) -> Any:
+    vectors = vectors.float()
+    return vectors / vectors.norm(dim=-1, keepdim=True)
+
+
+SHORT_SIDE = 336
+"""Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""
+
+
+class RerankerScorer(TorchScorer):
+    """Reads question and frame together: raw score = logit(yes) − logit(no) of a CrossEncoder.
+
+    encode → {"picture": (n, h, w, 3) uint8}: the frames themselves. So it suits a second pass over the best
+    candidates of a cheap scorer (`rerank`) better than a whole video.
+    """
+
+    name = "qwen3-vl-reranker"
+    extra = "reranker"
+    own_relevance = "sigmoid of logit(yes) − logit(no)"
+    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
+
+    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
+        from sentence_transformers import CrossEncoder
+
+        return CrossEncoder(str(folder), device="cpu", model_kwargs={"dtype": dtype}).eval().to(device)
+
+    def encode(self, frames: FrameBatch) -> Encoded:
+        """The images; see `framenest.Scorer`."""
+        self._model()
+        return {"picture": frames.pixels[0]}
+
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
+        """(n,) logit(yes) − logit(no)."""
+        import torch
+
+        on, images = self._model(), encoded["picture"]
+        if not len(images):
+            return np.zeros(0)
+
+        def judge(rows: slice, which: int) -> Any:
+            pairs = [(question, Image.fromarray(image)) for image in np.asarray(images[rows])]
+            return on.networks[which].predict(
+                pairs,
+                batch_size=len(pairs),
+                activation_fn=torch.nn.Identity(),
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
+
+        found = on.map("match", judge, len(images), self._config.batch or 8)
+        return np.asarray(found.double().cpu().numpy().reshape(-1))
