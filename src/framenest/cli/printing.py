@@ -129,7 +129,7 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"{replaced} frames could not be decoded; the frame before takes the place of each"
     if dropped:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
-    if ranking.pool.unmatched:
+    if ranking.unmatched:
         yield NO_MATCH
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"

@@ -70,12 +70,10 @@ class CandidatePool:
         evidence: (n,) float32, the weighted sum of the cues.
         active: numbers of the active segments.
         anchors: frame numbers that were zoomed in on.
-        stats: counts and seconds.
         look_for: descriptions to look for beside the question; None if there are none.
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
-        appearance: (n, d) float32 unit vectors; None in a pool read from a file.
     """
 
     video: VideoInfo
@@ -91,17 +89,9 @@ class CandidatePool:
     evidence: NDArray[np.float32]
     active: tuple[int, ...]
     anchors: tuple[int, ...]
-    stats: Stats
     look_for: LookFor | None = None
     matches: Cues = field(default_factory=dict)
     transcript: Transcript | None = None
-    appearance: NDArray[np.float32] | None = None
-
-    @property
-    def unmatched(self) -> bool:
-        """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
-        seen = self.stats.match is None or self.stats.match.verdict != "none"
-        return not seen and not (self.cues.get("speech", np.zeros(1)) >= HEARD).any()
 
     def __len__(self) -> int:
         return len(self.frames)

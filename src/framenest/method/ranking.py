@@ -18,7 +18,7 @@ from framenest.cache.files import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
-from framenest.method.candidate_pool import CandidatePool, Stats
+from framenest.method.candidate_pool import HEARD, CandidatePool, Stats
 from framenest.method.discovery import Cues, LookFor
 from framenest.method.prefix import Prefix, notebook_html
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
@@ -33,9 +33,10 @@ class Ranking:
     """One ranking of a video's frames for a question; every budget is a prefix of it.
 
     Attributes:
-        pool: all candidates with their cues, and their video, question, scorer, settings and stats.
+        pool: all candidates with their cues, and their video, question, scorer and settings.
         order: (M,) int64 positions in the pool, best first.
         terms: (M,) float64 arrays by name: what each choice saw, such as coverage, diversity, utility.
+        stats: counts and seconds.
 
     Everything else is derived, by rank: `frames` (M,) int64, `seconds` (M,) float64, `is_zoom` (M,) bool,
     `evidence` (M,) float32 and `cues`, (M,) float32 each.
@@ -48,6 +49,7 @@ class Ranking:
     pool: CandidatePool
     order: NDArray[np.int64]
     terms: Mapping[str, NDArray[np.float64]]
+    stats: Stats
 
     @property
     def video(self) -> VideoInfo:
@@ -68,10 +70,6 @@ class Ranking:
     @property
     def config(self) -> MECConfig:
         return self.pool.config
-
-    @property
-    def stats(self) -> Stats:
-        return self.pool.stats
 
     @property
     def look_for(self) -> LookFor | None:
@@ -109,6 +107,12 @@ class Ranking:
     @property
     def cues(self) -> Cues:
         return {name: cue[self.order] for name, cue in self.pool.cues.items()}
+
+    @property
+    def unmatched(self) -> bool:
+        """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
+        seen = self.stats.match is None or self.stats.match.verdict != "none"
+        return not seen and not (self.pool.cues.get("speech", np.zeros(1)) >= HEARD).any()
 
     def __len__(self) -> int:
         return len(self.order)
@@ -220,13 +224,13 @@ class Ranking:
                 cues=_float_columns(pool.cues, count, "pool.cues"),
                 active=pool.active,
                 anchors=pool.anchors,
-                stats=file.stats,
                 look_for=look_for,
                 matches=_float_columns(matches, count, "look_for.relevance"),
                 transcript=file.transcript,
             ),
             np.array(_positions(file), dtype=np.int64),
             _terms(file),
+            file.stats,
         )
 
     def save(self, path: str | Path) -> None:

@@ -85,11 +85,11 @@ class MinGapSelector(BuiltInSelector):
     name = "min-gap"
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
-        mec = MEC(session=self._session)
-        pool = mec.discover(mec.index(decoder), question)
+        ranking = MEC(session=self._session).rank(decoder, question)
+        pool = ranking.pool
         order = rules.min_gap(pool.seconds, pool.evidence.astype(np.float64), max(budgets))
         prefixes = {budget: ranked_prefix(decoder, budget, pool.frames, order) for budget in budgets}
-        return prefixes, pool.scorer, pool.stats.to_json()
+        return prefixes, ranking.scorer, ranking.stats.to_json()
 
 
 class UniformSelector(BuiltInSelector):
