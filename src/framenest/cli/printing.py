@@ -13,10 +13,9 @@ from rich.text import Text
 from framenest.cli.terminal import err, facts_grid, note, out, quiet, say_labelled, short_path, table
 from framenest.lmm.answer import Kind
 from framenest.lmm.ask import Asked, Step
-from framenest.method.candidate_pool import HEARD
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Ranking
+from framenest.method.ranking import HEARD, Ranking
 from framenest.text import clock, harmless
 
 

@@ -14,13 +14,12 @@ from framenest.cache.directory import keep
 from framenest.config import DiscoveryConfig, MECConfig, ScorerConfig
 from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
-from framenest.method.candidate_pool import CandidatePool, Stats
 from framenest.method.cues import change, encode, observability
 from framenest.method.discovery import LookFor, noisy_or, refine
 from framenest.method.index import SparseIndex, choose_probes, index_key, stored_index, window
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Ranking
+from framenest.method.ranking import CandidatePool, Ranking, Stats
 from framenest.progress import ShowProgress
 from framenest.protocols import Decoder, Scorer, Store
 from framenest.scorers.feature_store import Features, finish_writes

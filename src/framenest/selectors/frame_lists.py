@@ -80,7 +80,6 @@ def find_frames(
     times: NDArray[np.float64],
     *,
     where: str,
-    row: int | None = None,
 ) -> list[int]:
     """The frames that a file lists for a question about a video.
 
@@ -92,18 +91,13 @@ def find_frames(
         times: (N,) seconds of the video's frames. For a file that lists seconds, each means the nearest
             frame.
         where: the file, for error messages.
-        row: the number of the row to take instead.
 
     >>> find_frames([[5, 2, 2]], None, "kiln.mp4", np.arange(9) / 25, where="aks.json")
     [2, 5]
     """
     if entries and all(isinstance(entry, int) for entry in entries):
         entries = [list(entries)]
-    if row is not None:
-        if not 0 <= row < len(entries):
-            raise ConfigError(f"{where}: there is no row {row}; it has rows 0 to {len(entries) - 1}")
-        found = entries[row]
-    elif len(entries) == 1 and not isinstance(entries[0], dict):
+    if len(entries) == 1 and not isinstance(entries[0], dict):
         found = entries[0]
     else:
         found = _row_of(entries, question, video, where)
@@ -121,15 +115,15 @@ def _row_of(entries: Sequence[Any], question: str | None, video: str, where: str
     """The row of a question."""
     rows = [entry for entry in entries if isinstance(entry, dict)]
     if not rows:
-        raise ConfigError(f"{where}: has {len(entries)} lists without questions; say which: file:{where}#0")
+        raise ConfigError(
+            f"{where}: has {len(entries)} lists without questions; give rows with question and frame_idx"
+        )
     same = [row for row in rows if str(row.get("question", "")).strip() == (question or "").strip()]
     if len(same) > 1:
         names = {Path(video).name, Path(video).stem}
         same = [row for row in same if any(Path(v).name in names for v in row.values() if isinstance(v, str))]
     if len(same) != 1:
-        raise ConfigError(
-            f"{where}: {len(same)} rows match this question and video; say which: file:{where}#0"
-        )
+        raise ConfigError(f"{where}: {len(same)} rows match this question and video; it must be one")
     return same[0]
 
 
@@ -143,17 +137,14 @@ def _nearest(seconds: list[float], times: NDArray[np.float64], where: str) -> li
 
 
 class FileSelector:
-    """`file:PATH`, or `file:PATH#3` for the row with that number.
+    """`file:PATH`: frames that were chosen before.
 
     {k} in the path stands for the budget, for selectors that write one file per budget.
     """
 
-    def __init__(self, session: Session, where: str) -> None:
-        self._session = session
-        path, mark, row = where.rpartition("#")
-        self._row = int(row) if mark and row.isdigit() else None
-        self._path = path if self._row is not None else where
-        self.name = f"file:{Path(where).name}"
+    def __init__(self, session: Session, path: str) -> None:
+        self._session, self._path = session, path
+        self.name = f"file:{Path(path).name}"
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """The frames that the file lists for this question."""
@@ -170,7 +161,7 @@ class FileSelector:
             if result.video.fingerprint != decoder.info.fingerprint:
                 raise IndexMismatch(f"{path}: was made from another video")
             return result.prefix(budget)
-        frames = find_frames(entries, question, decoder.info.path, decoder.seconds, where=path, row=self._row)
+        frames = find_frames(entries, question, decoder.info.path, decoder.seconds, where=path)
         if not frames:
             raise ConfigError(f"{path}: lists no frame for this question")
         if frames[-1] >= total:
