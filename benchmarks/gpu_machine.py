@@ -77,7 +77,7 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     from framenest.method.discovery import zoom
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
-    result: dict[str, Any] = {"load": timed(lambda: mec.scorer)[0], "questions": []}
+    result: dict[str, Any] = {"load": timed(lambda: mec.session.scorer)[0], "questions": []}
     for question in QUESTIONS:
         wall, ranking = timed(lambda question=question: mec.rank(video, question))
         told = ranking.stats.to_json()
@@ -86,7 +86,7 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
         )
     session = mec.session
     decoder = session.open(video)
-    cache_ = session.features(decoder, mec.scorer, mec.config.index.thumbnail)
+    cache_ = session.features(decoder, mec.session.scorer, mec.config.index.thumbnail)
     index = mec.index(video)
     probes = cache_.get(index.frames, "probes")
     rng = np.random.default_rng(0)
@@ -111,8 +111,8 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     few = {"vision": kept[:128]}
 
     def match(question: str) -> None:
-        mec.scorer.match(many, question, reference=many)
-        mec.scorer.match(few, question, reference=many)
+        mec.session.scorer.match(many, question, reference=many)
+        mec.session.scorer.match(few, question, reference=many)
 
     result["match_640"] = statistics.median(timed(lambda n=n: match(f"who opens {n} ?"))[0] for n in range(5))
     return result
@@ -123,7 +123,7 @@ def child_index(model: str, video: str, cache: str) -> dict[str, Any]:
     from framenest import MEC, FrameBatch, ImageSpec
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
-    scorer = mec.scorer
+    scorer = mec.session.scorer
     bare: Any = MEC(scorer=None, store=Path(cache) / "bare")
     without, index = timed(lambda: bare.index(video))
     decoder = mec.session.open(video)

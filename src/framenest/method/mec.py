@@ -82,11 +82,6 @@ class MEC:
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
         )
 
-    @property
-    def scorer(self) -> Scorer | None:
-        """The scorer in use. Its weights load in the background from the first access on."""
-        return self.session.scorer
-
     def rank(
         self,
         video: Video,
@@ -117,9 +112,8 @@ class MEC:
         texts = _texts(question, options, described, settings)
         began = session.timing.seconds
         with session.showing():
-            scorer = session.scorer_for(question)
             decoder = session.open(video, fps)
-            features = session.features(decoder, scorer, config.index.thumbnail)
+            features = session.features(decoder, session.scorer_for(question), config.index.thumbnail)
             decoded = features.decoded
 
             # Section 3.2: the sparse index.
@@ -185,9 +179,9 @@ class MEC:
         """
         with self.session.showing():
             decoder = self.session.open(video, fps)
-            features = self.session.features(decoder, self.scorer, self.config.index.thumbnail)
+            features = self.session.features(decoder, self.session.scorer, self.config.index.thumbnail)
             index, _ = self._index(features, zooms=questions_follow)
-            if self.scorer is not None:
+            if features.scorer is not None:
                 self.session.heard(decoder, *index.span)  # encodes the transcript for the questions
             finish_writes()  # for questions in other processes
             return index
@@ -361,11 +355,8 @@ def rank(
     """Choose the k frames of a video that answer a question, in one call.
 
     Args:
-        video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
-        question: None chooses without a question.
+        video, question, options, look_for, fps: as for `MEC.rank`.
         k: how many frames.
-        options, look_for: as for `MEC.rank`.
-        fps: frames per second, for a folder of images or an array of frames.
         settings: arguments of `MEC`: preset="residual", scorer="tags", max_gap=2, …
 
     Returns:

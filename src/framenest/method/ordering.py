@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,36 +61,6 @@ class UtilityPart:
     about: str
     values: Floats
     weights: Floats | None = None
-
-
-class Rule(ABC):
-    """A ranking rule. Printer and page show what it says about itself, and know no rule by name.
-
-    Attributes:
-        name: the value of the setting `rule`.
-        settings: the fields of RankingConfig that it reads, besides `horizon`.
-        joins: how the parts make up the utility.
-        terms: what each choice saw, in the order of `Order.terms`.
-    """
-
-    name: ClassVar[str]
-    settings: ClassVar[tuple[str, ...]]
-    joins: ClassVar[Literal["sum", "product"]]
-    terms: ClassVar[tuple[Term, ...]]
-
-    @abstractmethod
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
-        """Rank the candidates of a pool by its settings. appearance: (n, d) unit vectors."""
-
-    @abstractmethod
-    def parts(
-        self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
-    ) -> list[UtilityPart]:
-        """What makes up the utility of every rank. evidence: (M,) by rank."""
-
-    @abstractmethod
-    def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
-        """Why a rank from 2 on was chosen, in one sentence. asked: whether there was a question."""
 
 
 UTILITY = Term(
@@ -178,8 +146,15 @@ def greedy(
     return Order(order, dict(zip(("coverage", "diversity", "utility"), seen, strict=True)))
 
 
-class PaperRule(Rule):
-    """The paper's weighted sum of evidence, coverage and diversity."""
+class PaperRule:
+    """The paper's weighted sum of evidence, coverage and diversity.
+
+    Attributes, as of every rule:
+        name: the value of the setting `rule`.
+        settings: the fields of RankingConfig that it reads, besides `horizon`.
+        joins: how the parts make up the utility, as a "sum" or a "product".
+        terms: what each choice saw, in the order of `Order.terms`.
+    """
 
     name = "paper"
     settings = (
@@ -194,11 +169,13 @@ class PaperRule(Rule):
     )
 
     def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
+        """Rank the candidates of a pool by its settings. appearance: (n, d) unit vectors."""
         return greedy(pool.frames, pool.evidence, appearance, pool.num_frames, pool.config.ranking)
 
     def parts(
         self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
     ) -> list[UtilityPart]:
+        """What makes up the utility of every rank. evidence: (M,) by rank."""
         horizon = len(evidence)
         on_evidence = np.array([evidence_weight(rank, config, horizon) for rank in range(1, horizon + 1)])
         weights = {
@@ -214,6 +191,7 @@ class PaperRule(Rule):
         return found
 
     def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
+        """Why a rank from 2 on was chosen, in one sentence. asked: whether there was a question."""
         reasons = {
             "evidence": "it matches the question" if asked else "much changes there and it is well visible",
             "coverage": "it is far in time from the frames before it",
@@ -348,7 +326,7 @@ def residual(
     return Order(order, terms)
 
 
-class ResidualRule(Rule):
+class ResidualRule:
     """Evidence that no chosen frame shows yet."""
 
     name = "residual"
@@ -412,5 +390,5 @@ class ResidualRule(Rule):
         return f"{new}; rank {shown_by}, which {how}, shows the rest."
 
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (PaperRule(), ResidualRule())}
-"""Every rule by its name. The names are those of `config.Rule`."""
+RULES: dict[str, PaperRule | ResidualRule] = {"paper": PaperRule(), "residual": ResidualRule()}
+"""Every rule by its name. Printer and page show what a rule says about itself, and know none by name."""
