@@ -62,21 +62,15 @@ def aks(scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8) -
     while parts:
         start, end, level = parts.popleft()
         part = normal[start:end]
-        if level < depth and not _stands_out(part, count, threshold):
+        best = np.sort(part)[::-1][:count]
+        stands_out = len(part) > 0 and best.mean() - part.mean() > threshold
+        if level < depth and not stands_out:
             middle = start + (end - start) // 2
             parts += [(start, middle, level + 1), (middle, end, level + 1)]
         else:
             order = np.argsort(-part, kind="stable")[: count // 2**level]
             chosen += [start + int(i) for i in order]
     return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _stands_out(part: Floats, count: int, threshold: float) -> bool:
-    """Whether the best frames of a part lie far enough above its mean."""
-    if not len(part):
-        return False
-    best = np.sort(part)[::-1][:count]
-    return bool(best.mean() - part.mean() > threshold)
 
 
 def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
@@ -308,14 +302,12 @@ def _local_maxima(signal: Floats) -> list[int]:
 
 
 def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
-    """Highest peaks first; each removes lower ones nearer than `distance`."""
-    keep = dict.fromkeys(peaks, True)
+    """The highest peaks, none nearer than `distance` to a higher one."""
+    kept: list[int] = []
     for peak in sorted(peaks, key=lambda p: (signal[p], p), reverse=True):
-        if keep[peak]:
-            for other in peaks:
-                if other != peak and abs(other - peak) < distance:
-                    keep[other] = False
-    return [p for p in peaks if keep[p]]
+        if all(abs(other - peak) >= distance for other in kept):
+            kept.append(peak)
+    return sorted(kept)
 
 
 def _prominence(signal: Floats, peak: int) -> float:
