@@ -83,7 +83,7 @@ def preprocess(selector: Any, session: Session, video: str) -> None:
         MEC(session=session).index(video)
     decoder = session.open(video)
     if isinstance(selector, RuleSelector):
-        grid = selector.rule.grid(decoder.info.num_frames, decoder.info.fps)
+        grid = selector.grid(decoder.info.num_frames, decoder.info.fps)
         session.features(decoder, session.scorer, THUMBNAIL).get(grid, "candidates")
 
 

@@ -80,7 +80,10 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     from framenest.scorers import wait_until_loaded
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
-    result: dict[str, Any] = {"load": timed(lambda: wait_until_loaded(mec.scorer))[0], "questions": []}
+    result: dict[str, Any] = {
+        "load": timed(lambda: wait_until_loaded(mec.session.scorer))[0],
+        "questions": [],
+    }
     seen_so_far: list[Any] = []
     for question in QUESTIONS:
         wall, ranking = timed(lambda question=question: mec.rank(video, question))
@@ -91,7 +94,7 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
         )
     session = mec.session
     decoder = session.open(video)
-    cache_ = session.features(decoder, mec.scorer, mec.config.index.thumbnail)
+    cache_ = session.features(decoder, mec.session.scorer, mec.config.index.thumbnail)
     index = mec.index(video)
     probes = cache_.get(index.frames, "probes")
     rng = np.random.default_rng(0)
@@ -117,8 +120,8 @@ def child_session(model: str, video: str, cache: str) -> dict[str, Any]:
     few = {"vision": kept[:128]}
 
     def match(question: str) -> None:
-        mec.scorer.match(many, question, reference=many)
-        mec.scorer.match(few, question, reference=many)
+        mec.session.scorer.match(many, question, reference=many)
+        mec.session.scorer.match(few, question, reference=many)
 
     result["match_640"] = statistics.median(timed(lambda n=n: match(f"who opens {n} ?"))[0] for n in range(5))
     return result
@@ -130,7 +133,7 @@ def child_index(model: str, video: str, cache: str) -> dict[str, Any]:
     from framenest.scorers import wait_until_loaded
 
     mec: Any = MEC(scorer=f"blip2:{model}", store=cache)
-    scorer = mec.scorer
+    scorer = mec.session.scorer
     wait_until_loaded(scorer)
     bare: Any = MEC(scorer=None, store=Path(cache) / "bare")
     without, index = timed(lambda: bare.index(video))

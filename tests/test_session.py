@@ -82,7 +82,7 @@ def test_a_scorer_that_cannot_be_loaded_stops_the_work(frames, tmp_path):
         with pytest.raises(ScorerError, match=r"^the weights are damaged$"):
             mec.rank(frames, "Where?", fps=10)
     with pytest.raises(ScorerError, match=r"^the weights are damaged$"):
-        wait_until_loaded(mec.scorer)
+        wait_until_loaded(mec.session.scorer)
     assert not [thread for thread in threading.enumerate() if thread.name == "framenest-decode"]
     assert len(mec.rank(frames, None, fps=10)) == 20  # without a question, without the scorer
 

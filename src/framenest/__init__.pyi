@@ -18,11 +18,10 @@ from .extraction import extract
 from .frames import FrameBatch, ImageSpec, VideoInfo
 from .lmm.ask import ask
 from .lmm.client import Client
-from .method.candidate_pool import CandidatePool, Stats
 from .method.index import SparseIndex
 from .method.mec import MEC, rank
 from .method.prefix import Prefix
-from .method.ranking import Ranking
+from .method.ranking import CandidatePool, Ranking, Stats
 from .protocols import Decoder, Embedder, FrameEmbedder, Scorer, Store
 from .selectors.selection import Selection, Selector
 from .session import Session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from framenest.protocols import Store
 from framenest.video.opening import reopen
 
 FORMATS = ("jpg", "png")
-_FRAME = re.compile(r"f\d{7,}_t[\d.]+s(_r\d+)?\.(jpg|png)")
-"""A name that `file_name` gives."""
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:
@@ -31,8 +28,8 @@ def file_name(prefix: Prefix, place: int, suffix: str) -> str:
 def other_frames(prefix: Prefix, folder: str | Path, suffix: str) -> list[Path]:
     """Files in a folder that `extract` wrote for other frames, by their names."""
     mine = {file_name(prefix, place, suffix) for place in range(len(prefix))}
-    found = Path(folder).glob("f*_t*s*.*")
-    return sorted(file for file in found if _FRAME.fullmatch(file.name) and file.name not in mine)
+    found = Path(folder).glob("f[0-9]*_t[0-9]*s*.[jp][pn]g")
+    return sorted(file for file in found if file.name not in mine)
 
 
 def vlmevalkit_name(prefix: Prefix, place: int, suffix: str) -> str:

@@ -16,17 +16,15 @@ from framenest.cache.eviction import FeaturesLimit
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
-from framenest.errors import ConfigError, FramenestError, IndexMismatch, ScorerError
-from framenest.frames import VideoInfo
+from framenest.errors import ConfigError, FramenestError, ScorerError
 from framenest.progress import Bars, ShowProgress, Timing
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.scorers import load_scorer
-from framenest.scorers.ocr import ScreenText
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
 from framenest.scorers.video_features import VideoFeatures
 from framenest.transcript import AUTO, NONE, Transcript, find_transcript
-from framenest.video.opening import must_not_fetch_unasked, open_video
+from framenest.video.opening import open_video
 
 MEMORY = 4 * 2**30
 """Bytes of open videos, indexes and features that a session keeps in memory."""
@@ -117,24 +115,22 @@ class Session:
         """A context for long work; its progress bars disappear at the end."""
         return self.progress if isinstance(self.progress, Bars) else nullcontext()
 
-    def check_question(self, question: str | None) -> None:
-        """Refuse a question that cannot be answered.
+    def scorer_for(self, question: str | None) -> Scorer | None:
+        """The scorer for a question; None without a question.
 
         Raises:
             ConfigError: the question is empty.
             ScorerError: there is a question, and no scorer.
         """
-        if question is not None and not question.strip():
+        if question is None:
+            return None
+        if not question.strip():
             raise ConfigError(
                 "the question is empty; pass None (--no-question) for a ranking that follows no question"
             )
-        if question is not None and self._wanted_scorer is None:
+        if self.scorer is None:
             raise ScorerError("a question needs a scorer, and none was given (scorer=None)")
-
-    def scorer_for(self, question: str | None) -> Scorer | None:
-        """Check a question, and return the scorer for it; None without a question."""
-        self.check_question(question)
-        return None if question is None else self.scorer
+        return self.scorer
 
     def open(self, video: Video, fps: float | None = None) -> Decoder:
         """Open a video; returns the same decoder for the same content at the same path."""
@@ -150,30 +146,14 @@ class Session:
         kept = self.keep(key, lambda: decoder)
         return decoder if decoder is video else kept  # a caller's decoder is returned as given
 
-    def _open(self, video: Video, fps: float | None, stream: int | None = None) -> Decoder:
+    def _open(self, video: Video, fps: float | None) -> Decoder:
         return open_video(
             video,
             fps=fps,
-            stream=stream,
             decoder=self._decoder,
             allow_playlists=self._allow_playlists,
             store=self.store,
         )
-
-    def reopen(self, video: VideoInfo) -> Decoder:
-        """Open a video seen before; raises IndexMismatch if its content has changed."""
-        key = ("video", video.fingerprint, video.path)
-        if key not in self._kept:
-            must_not_fetch_unasked(video)
-        if key in self._kept and not (Path(video.path).is_file() and video.stream is None):
-            known: Decoder = self._kept[key]
-            return self.keep(key, lambda: known)
-        fps = video.fps if Path(video.path).is_dir() else None
-        with self.timing("timeline"):
-            decoder = self._open(video.path, fps, video.stream)
-        if decoder.info.fingerprint != video.fingerprint:
-            raise IndexMismatch(f"{video.path}: the video has changed since it was indexed")
-        return self.keep(key, lambda: decoder)
 
     def features(self, decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> VideoFeatures:
         """The features of a video for a scorer; thumbnail: short side in pixels."""
@@ -193,20 +173,10 @@ class Session:
             ),
         )
 
-    def screen_text(self, decoder: Decoder, question: str | None, thumbnail: int) -> ScreenText | None:
-        """The cue of text on screen; None if that is off."""
-        reader = self.ocr
-        if reader is None or question is None:
-            return None
-        return ScreenText(self.features(decoder, reader, thumbnail), question, self.scoring.ocr)
-
     def transcript(self, decoder: Decoder) -> Transcript | None:
         """The transcript of a video, found as `ScorerConfig.subtitles` says; None if there is none."""
-        wanted = self.scoring.subtitles or NONE
-        if wanted == NONE:
-            return None
         with self.timing("transcript"):
-            return find_transcript(decoder, wanted, self.store)
+            return find_transcript(decoder, self.scoring.subtitles or NONE, self.store)
 
     def speech(self, transcript: Transcript) -> Speech:
         """A transcript that can be matched with questions.
@@ -262,10 +232,6 @@ class Session:
     def forget(self) -> None:
         """Drop all open videos, indexes and features from memory."""
         self._kept.clear()
-
-    def kept(self, key: tuple[Any, ...]) -> Any | None:
-        """The item in memory under a key; None if there is none."""
-        return self._kept.get(key)
 
     def keep(self, key: tuple[Any, ...], make: Callable[[], Kept]) -> Kept:
         """The item in memory under a key, made if it is missing; evicts the least recently used ones.

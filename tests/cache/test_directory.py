@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from framenest import MEC, IndexConfig, MECConfig, SparseIndex, StoreError, VideoError
+from framenest import MEC, IndexConfig, MECConfig, StoreError, VideoError
 from framenest.cache.archive import DamagedFile, pack, unpack
 from framenest.cache.directory import DamagedEntry, DirectoryStore
 from framenest.cache.files import write_atomic
@@ -172,18 +172,6 @@ def test_an_unwritable_target_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="cannot be written"):
         write_atomic(tmp_path / "file" / "below.json", b"{}")
-
-
-def test_a_foreign_or_newer_index_file_is_refused(clip, tmp_path):
-    (tmp_path / "text").write_text("not an index")
-    with pytest.raises(StoreError, match="damaged or foreign file"):
-        SparseIndex.load(tmp_path / "text")
-    index = MEC(SMALL, None).index(clip)
-    (tmp_path / "newer").write_bytes(pack(index.header() | {"format": 99}, index.arrays()))
-    from framenest import IndexMismatch
-
-    with pytest.raises(IndexMismatch, match="format 99"):
-        SparseIndex.load(tmp_path / "newer")
 
 
 def test_an_entry_of_another_version_is_made_anew(clip, tmp_path):

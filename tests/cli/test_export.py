@@ -117,7 +117,7 @@ def test_lists_come_back_as_a_selector(capsys, ranking, clip, tmp_path):
     )
 
 
-def test_a_row_is_found_by_question_and_video_or_by_number(capsys, clip, tmp_path):
+def test_a_row_is_found_by_question_and_video(capsys, clip, tmp_path):
     file = tmp_path / "rows.jsonl"
     rows = [
         {"question": "What now?", "keyframe_indices": [1, 2]},
@@ -126,16 +126,15 @@ def test_a_row_is_found_by_question_and_video_or_by_number(capsys, clip, tmp_pat
     ]
     file.write_text("\n".join(map(json.dumps, rows)))
     assert chosen(capsys, clip, f"file:{file}", 8, tmp_path) == [5, 9]
-    assert chosen(capsys, clip, f"file:{file}#0", 2, tmp_path) == [1, 2]
-    assert "there is no row 3; it has rows 0 to 2" in chosen(capsys, clip, f"file:{file}#3", 2, tmp_path)
+    assert chosen(capsys, clip, f"file:{file}", 2, tmp_path, "What now?") == [1, 2]
     assert "0 rows match this question" in chosen(capsys, clip, f"file:{file}", 2, tmp_path, "Who?")
-    assert "more than a budget of 1" in chosen(capsys, clip, f"file:{file}#0", 1, tmp_path)
+    assert "more than a budget of 1" in chosen(capsys, clip, f"file:{file}", 1, tmp_path)
 
 
 def test_lists_that_do_not_fit_are_refused(capsys, ranking, clip, tmp_path):
     file = tmp_path / "lists.json"
     for data, said in [
-        ([[1], [2]], "2 lists without questions; say which"),
+        ([[1], [2]], "2 lists without questions; give rows"),
         ([[5, 300]], "lists frame 300, but this video has 300 frames"),
         ([[]], "lists no frame"),
         ([["a"]], "has no list of frames"),

@@ -64,7 +64,7 @@ def test_any_of_them_is_relevant(video):
 def test_nothing_to_look_for_changes_nothing(video):
     def bare(ranking):
         stats = replace(ranking.stats, seconds={}, decoded=0)
-        return json.dumps(Ranking(replace(ranking.pool, stats=stats), ranking.order, ranking.terms).to_json())
+        return json.dumps(replace(ranking, stats=stats).to_json())
 
     assert bare(ranked(video)) == bare(ranked(video, []))
     assert "look_for" not in json.loads(bare(ranked(video)))

@@ -1,6 +1,7 @@
 """The pipeline: a video and a question in, one ranking out, any budget from it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -15,16 +16,15 @@ from framenest import (
     DiscoveryConfig,
     ImageSpec,
     IndexConfig,
-    IndexMismatch,
     MECConfig,
     Ranking,
     RankingConfig,
     ScorerError,
-    SparseIndex,
     VideoError,
     open_video,
 )
 from framenest.cache.directory import UnwritableCache
+from framenest.method.cues import encode
 from framenest.protocols import Decoder, Scorer
 from framenest.scorers import video_features
 from framenest.testing import ArrayDecoder, TableScorer
@@ -81,7 +81,7 @@ def test_prefixes_nest_for_every_budget(clip):
     assert len(set(ranking.frames.tolist())) == len(ranking)
 
 
-def test_reruns_and_reloaded_indexes_give_identical_rankings(clip, tmp_path):
+def test_reruns_give_identical_rankings(clip, tmp_path):
     first = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "a").rank(clip, "Where?")
     fresh = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "b").rank(clip, "Where?")
     cached = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "a").rank(clip, "Where?")
@@ -89,11 +89,6 @@ def test_reruns_and_reloaded_indexes_give_identical_rankings(clip, tmp_path):
     assert cached.stats.decoded == 0
     assert_identical(first, fresh)
     assert_identical(first, cached)
-
-    mec = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "c")
-    mec.index(clip).save(tmp_path / "clip.index")
-    other = MEC(SMALL, TableScorer(TABLE), store=tmp_path / "d")
-    assert_identical(first, other.order(other.discover(SparseIndex.load(tmp_path / "clip.index"), "Where?")))
 
 
 def test_a_ranking_round_trips_through_its_file(clip, tmp_path):
@@ -291,12 +286,10 @@ def test_a_window_of_the_video(clip):
         MEC(MECConfig(IndexConfig(start=90.0)), None).rank(clip, None)
 
 
-def test_the_stages_one_by_one_are_the_whole(clip):
+def test_the_pool_holds_the_probes_of_the_index_and_the_zoom_frames(clip):
     mec = MEC(SMALL, TableScorer(TABLE))
-    index = mec.index(clip)
-    pool = mec.discover(index, "Where?")
-    assert_identical(mec.order(pool), MEC(SMALL, TableScorer(TABLE)).rank(clip, "Where?"))
-    assert pool.appearance.shape == (len(pool), 32 * 48)
+    index, pool = mec.index(clip), mec.rank(clip, "Where?").pool
+    assert pool.frames[~pool.is_zoom].tolist() == index.frames.tolist()
     assert pool.is_zoom.sum() == len(pool) - len(index)
     assert (np.diff(pool.frames) > 0).all()
     assert set(pool.anchors) <= set(index.frames.tolist())
@@ -340,33 +333,20 @@ def test_arrays_files_and_decoders_are_videos_alike(frames, tmp_path):
     assert_identical(from_array, MEC(SMALL, scorer).rank(tmp_path, "Where?", fps=10))
 
 
-def test_an_index_of_another_video_is_refused(tmp_path):
-    path = numbered_video(tmp_path / "video.mp4", 40)
-    index = MEC(SMALL, None, store=tmp_path / "a").index(path)
-    numbered_video(path, 41)
-    with pytest.raises(IndexMismatch, match="has changed since it was indexed"):
-        MEC(SMALL, None, store=tmp_path / "b").discover(index, None)
-
-
-def test_a_file_replaced_between_stages_is_noticed(tmp_path):
+def test_a_file_replaced_between_questions_is_ranked_anew(tmp_path):
     path = numbered_video(tmp_path / "video.mp4", 40)
     mec = MEC(SMALL, None)
-    index = mec.index(path)
+    assert mec.rank(path, None).video.num_frames == 40
     numbered_video(path, 50)
-    with pytest.raises(IndexMismatch, match="has changed since it was indexed"):
-        mec.discover(index, None)
+    assert mec.rank(path, None).video.num_frames == 50
 
 
-def test_discovery_follows_the_index_it_is_given(clip, tmp_path):
-    """An index made with other settings keeps them: thumbnails, window, what the ranking file says."""
-    config = IndexConfig(base_probes=24, extra_probes=0, thumbnail=16, start=4.0, end=8.0)
-    index = MEC(MECConfig(config), None).index(clip)
-    other = MEC(SMALL, None)
-    pool = other.discover(index, None)
-    assert pool.config.index == config
-    assert pool.num_frames == 101
-    assert pool.appearance.shape[1] == 16 * 24
-    assert other.order(pool).config.index == config
+def test_a_copy_of_a_video_is_ranked_under_its_own_path(tmp_path):
+    path = numbered_video(tmp_path / "video.mp4", 40)
+    copy = shutil.copy(path, tmp_path / "copy.mp4")
+    mec = MEC(SMALL, None)
+    for one in (path, copy):
+        assert mec.rank(one, None).video.path == mec.index(one).video.path == str(one)
 
 
 def test_a_window_has_its_own_n_and_t(clip):
@@ -388,13 +368,14 @@ def test_zoom_frames_are_measured_against_the_probes(clip):
             return np.zeros(len(encoded["frame"]), np.float32)
 
     mec = MEC(SMALL, Relative(zero_elsewhere({0: 0.0})))
-    index = mec.index(clip)
-    pool = mec.discover(index, "Where?")
+    index, pool = mec.index(clip), mec.rank(clip, "Where?").pool
     assert [reference for _, reference in seen] == [index.frames.tolist()] * 2
     zoom = pool.frames[pool.is_zoom][0]
     beside = np.searchsorted(index.frames, zoom)
-    look = pool.appearance[pool.frames == zoom][0].astype(float)
-    distances = [np.linalg.norm(look - index.appearance[i].astype(float)) for i in (beside - 1, beside)]
+    look = encode(next(open_video(clip).read([zoom], sizes=(ImageSpec.short_side(32),))).pixels[0])[0]
+    distances = [
+        np.linalg.norm(look.astype(float) - index.appearance[i].astype(float)) for i in (beside - 1, beside)
+    ]
     assert pool.cues["change"][pool.frames == zoom][0] == pytest.approx(max(distances) / 2, rel=1e-5)
 
 
@@ -461,15 +442,6 @@ def test_the_stretch_not_seen_includes_the_ends(clip):
     assert index.largest_gap == pytest.approx(299 / 25)
 
 
-def test_a_folder_index_can_be_used_by_another_mec(frames, tmp_path):
-    for i, picture in enumerate(frames[:40]):
-        Image.fromarray(picture).save(tmp_path / f"{i}.png")
-    MEC(SMALL, None).index(tmp_path, fps=25).save(tmp_path / "folder.index")
-    index = SparseIndex.load(tmp_path / "folder.index")
-    pool = MEC(SMALL, None, store=tmp_path / "other").discover(index, None)
-    assert set(index.frames) < set(pool.frames) <= set(range(40))
-
-
 @pytest.mark.parametrize("probing", ["uniform", "keyframes"])
 def test_probing_is_recorded(clip, tmp_path, probing):
     config = MECConfig(IndexConfig(base_probes=24, extra_probes=0, probing=probing))
@@ -499,15 +471,9 @@ def test_the_fakes_keep_the_protocols(frames):
 
 def test_results_print_shapes_not_pixels(frames):
     mec = MEC(SMALL, None)
-    index = mec.index(frames, fps=10)
-    pool = mec.discover(index, None)
-    for thing in (
-        index,
-        pool,
-        mec.order(pool),
-        mec.order(pool).prefix(3),
-        next(ArrayDecoder(frames, 10).read([1])),
-    ):
+    index, ranking = mec.index(frames, fps=10), mec.rank(frames, None, fps=10)
+    batch = next(ArrayDecoder(frames, 10).read([1]))
+    for thing in (index, ranking.pool, ranking, ranking.prefix(3), batch):
         assert len(repr(thing)) < 300
 
 

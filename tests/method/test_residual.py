@@ -11,7 +11,7 @@ from framenest import MEC, MECConfig
 from framenest.config import RankingConfig
 from framenest.errors import ConfigError
 from framenest.method import cues
-from framenest.method.ordering import Durations, no_dip, residual, same_event, same_look
+from framenest.method.ordering import no_dip, residual, same_event, same_look, still_on
 from framenest.testing import ArrayDecoder, TableScorer
 from score_tables import zero_elsewhere
 
@@ -65,7 +65,7 @@ def pool(seed, count=40, seconds=600.0):
 
 def test_how_long_an_event_is_still_on():
     """Durations from 1 to e seconds: L = 1, so κ(0) = 1, κ(1) = 1/e, κ(2) = 1 − ln 2 − 1 + 2/e, κ(e) = 0."""
-    found = Durations((1.0, math.e)).still_on(np.array([0.0, 0.5, 1.0, 2.0, math.e, 99.0]))[0]
+    found = still_on(np.array([0.0, 0.5, 1.0, 2.0, math.e, 99.0]), 1.0, math.e)
     expected = [1, 1 - 0.5 * (1 - 1 / math.e), 1 / math.e, 2 / math.e - math.log(2), 0, 0]
     assert found.tolist() == pytest.approx(expected, abs=1e-12)
     assert (np.diff(found) <= 1e-15).all()
@@ -78,11 +78,10 @@ def test_a_dip_between_two_frames():
 
 def test_without_a_dip_a_scene_lasts_longer():
     times, steady, dips = np.array([0.0, 50.0, 100.0]), np.full(3, 0.8), np.array([0.8, 0.08, 0.8])
-    durations = Durations((3.0, 60.0), (40.0, 240.0))
-    long = durations.still_on(np.array([100.0]))[1, 0]
+    (long,) = still_on(np.array([100.0]), CONFIG.scene_shortest, CONFIG.scene_longest)
     assert long > 0
-    assert same_event(times, steady, 0, durations)[2] == pytest.approx(long)
-    assert same_event(times, dips, 0, durations)[2] == pytest.approx(0.1 * long)
+    assert same_event(times, steady, 0, CONFIG)[2] == pytest.approx(long)
+    assert same_event(times, dips, 0, CONFIG)[2] == pytest.approx(0.1 * long)
 
 
 def test_the_same_look():

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from command_line import run
-from framenest import MEC, IndexConfig, MECConfig, Ranking, SparseIndex, VideoError
+from framenest import MEC, IndexConfig, MECConfig, Ranking, VideoError
 from framenest.errors import StoreError
 from framenest.selectors import load_selector
 from framenest.selectors.selection import Selection, load_result
@@ -167,8 +167,6 @@ def test_an_address_in_a_ranking_file_is_not_fetched_unless_asked(saved, selecte
             VideoError, match=r"refusing to fetch a URL named in a ranking file; give it with --video"
         ):
             reopen(load_result(file).video)
-        with pytest.raises(VideoError, match="refusing to fetch a URL"):
-            Session(None).reopen(load_result(file).video)
         for command in (
             ("extract", file, "-k", 2, "--to", file.parent / "frames"),
             ("report", file, "-o", file.parent / "report.html"),
@@ -179,15 +177,6 @@ def test_an_address_in_a_ranking_file_is_not_fetched_unless_asked(saved, selecte
     assert asked == []
     run(capsys, "extract", file, "-k", 2, "--to", file.parent / "frames", "--video", address)
     assert asked == [address]
-
-
-def test_an_address_in_an_index_file_is_not_fetched_either(clip, tmp_path, monkeypatch):
-    from dataclasses import replace
-
-    index = MEC(SMALL, None).index(clip)
-    replace(index, video=replace(index.video, path="http://127.0.0.1:9/clip.mp4")).save(tmp_path / "index")
-    with pytest.raises(VideoError, match="refusing to fetch a URL"):
-        MEC(SMALL, None).discover(SparseIndex.load(tmp_path / "index"), None)
 
 
 def test_a_file_cannot_say_that_it_is_no_file(saved):

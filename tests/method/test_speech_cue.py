@@ -34,7 +34,7 @@ def ranked(place, question=ASKED, **settings):
 def timeless(ranking):
     """The ranking file without its seconds, and without the frames decoded, which the cache saves."""
     bare = replace(ranking.stats, seconds={}, decoded=0)
-    return json.dumps(Ranking(replace(ranking.pool, stats=bare), ranking.order, ranking.terms).to_json())
+    return json.dumps(replace(ranking, stats=bare).to_json())
 
 
 def test_without_a_transcript_the_ranking_is_the_papers_bit_for_bit(place):
@@ -87,10 +87,10 @@ def test_only_what_is_said_in_the_window_counts(place, tags_store):
 def test_a_scorer_that_sees_nothing_is_not_believed_where_something_is_said(place, tags_store):
     (place / "kiln.srt").write_text(SRT)
     ranking = ranked(place, subtitles="auto")
-    blind = replace(ranking.pool.stats, match=type("Match", (), {"verdict": "none"})())
-    assert not replace(ranking.pool, stats=blind).unmatched
+    blind = replace(ranking.stats, match=type("Match", (), {"verdict": "none"})())
+    assert not replace(ranking, stats=blind).unmatched
     silent = {name: cue for name, cue in ranking.pool.cues.items() if name != "speech"}
-    assert replace(ranking.pool, stats=blind, cues=silent).unmatched
+    assert replace(ranking, stats=blind, pool=replace(ranking.pool, cues=silent)).unmatched
 
 
 def test_without_the_sentence_encoder(place):

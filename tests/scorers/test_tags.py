@@ -92,7 +92,7 @@ def test_it_finds_what_is_asked_for(tag_scorer, tags_store, shared_data, tmp_pat
 def test_missing_weights_name_the_command(tmp_path):
     pytest.importorskip("onnxruntime", reason="needs the extra `tags`")
     with pytest.raises(ScorerError, match="run: framenest models fetch tags"):
-        MEC(scorer="tags", store=tmp_path).scorer  # noqa: B018 - loading is the test
+        MEC(scorer="tags", store=tmp_path).session.scorer  # noqa: B018 - loading is the test
 
 
 @pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
@@ -124,7 +124,7 @@ def test_a_broken_model_file_is_a_scorer_error(tags_store, tmp_path, damaged):
     broken = folder / damaged
     broken.write_bytes(bytes(broken.stat().st_size))
     with pytest.raises(ScorerError, match=r"is damaged: .*; run: framenest models fetch tags"):
-        MEC(scorer="tags", store=store).scorer  # noqa: B018
+        MEC(scorer="tags", store=store).session.scorer  # noqa: B018
 
 
 def test_calibration_is_a_named_choice(tag_scorer, warm_tags_store):

@@ -20,13 +20,9 @@ def cases(name):
 
 def test_aks():
     for case in cases("aks"):
-        found = rules.aks(
-            np.array(case["scores"]),
-            case["K"],
-            depth=case["all_depth"],
-            threshold=case["t1"],
-            spread=case["t2"],
-        )
+        assert case["t2"] == -100  # off
+        scores = np.array(case["scores"])
+        found = rules.aks(scores, case["K"], depth=case["all_depth"], threshold=case["t1"])
         assert [case["frame_numbers"][i] for i in found] == case["selected_frame_numbers"]
 
 
@@ -53,11 +49,11 @@ def test_mdp3():
     """Every golden case: the whole video as one segment, and segments of 32."""
     for case in cases("mdp3"):
         vectors = np.array(case["frame_embeds"]), np.array(case["text_embed"])
-        settings = {"weight": case["lambda_"], "widths": tuple(case["alphas"])}
+        assert (case["lambda_"], tuple(case["alphas"])) == (rules.MDP3_WEIGHT, rules.WIDTHS)
         if case.get("segment_size", -1) == -1:
-            found = rules.mdp3(*vectors, case["K"], **settings)
+            found = rules.mdp3(*vectors, case["K"])
         else:
-            found = rules.mdp3_segments(*vectors, case["K"], case["segment_size"], **settings)
+            found = rules.mdp3_segments(*vectors, case["K"], case["segment_size"])
         assert sorted(found.tolist()) == sorted(case["selected"])
 
 
@@ -70,8 +66,8 @@ def test_mdp3_with_one_segment_is_the_greedy_rule():
 def by_trying_all(frames, text, count, segment):
     """MDP3 in segments, written down from its description: the table of dynamic programming, each worth
     by numpy's own determinant."""
-    near = rules._multi_gaussian(frames, frames, (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0))
-    asked = 10 * np.log(rules._multi_gaussian(frames, text[None], (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0))[:, 0])
+    near = rules._multi_gaussian(frames, frames)
+    asked = 10 * np.log(rules._multi_gaussian(frames, text[None])[:, 0])
 
     def worth(chosen):
         return asked[chosen].sum() + np.linalg.slogdet(near[np.ix_(chosen, chosen)])[1]

@@ -145,7 +145,7 @@ def _select(
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")
         return selector.select(video, question, budgets)
     ranking = selector.rank(video, question, look_for or ())
-    if not ranking.pool.unmatched:
+    if not ranking.unmatched:
         return ranking
     if name is not None:
         note(NO_MATCH)

@@ -12,10 +12,9 @@ from rich.text import Text
 from framenest.cli.terminal import err, facts_grid, note, out, quiet, say_labelled, short_path, table
 from framenest.lmm.answer import Kind
 from framenest.lmm.ask import Asked, Step
-from framenest.method.candidate_pool import HEARD
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Ranking
+from framenest.method.ranking import HEARD, Ranking
 from framenest.text import clock, harmless
 
 
@@ -128,7 +127,7 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"{replaced} frames could not be decoded; the frame before takes the place of each"
     if dropped:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
-    if ranking.pool.unmatched:
+    if ranking.unmatched:
         yield NO_MATCH
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"

@@ -124,7 +124,7 @@ def rank(
     else:
         mec = MEC(scorer=name, store=common.cache, progress=bars, **settings)
         if is_remote(video) and name is not None:
-            _ = mec.scorer  # loads while the video opens; a file is first checked to be a video
+            _ = mec.session.scorer  # loads while the video opens; a file is first checked to be a video
         opened = video_options.open(video, common)
         check_horizon(budgets, opened, method.config)
         with bars:

@@ -24,8 +24,8 @@ AT_ONCE = 4096
 """Up to this many candidates, all similarities are computed at once: 128 MiB."""
 GROUP = 16
 """Neighbouring pixels that a sketch joins."""
-FEW = 16
-"""Up to this many look-alikes per frame on average, it is faster to compute only their similarities."""
+FEW = 128
+"""Up to this many look-alikes of a frame, it is faster to compute only their similarities."""
 
 
 def gray(thumbnails: Pixels) -> NDArray[np.float64]:
@@ -87,24 +87,18 @@ def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[
     """Like `similarity_rows`, but a similarity of at most `least` may be 0 instead.
 
     Most frames of a long video look nothing alike. A sketch of each frame is enough to see that; only the
-    other similarities are computed, or all if many frames look alike. The same bits either way (GRID).
+    other similarities are computed, or all if many frames look like it. The same bits either way (GRID).
 
     >>> look_alike_rows(np.eye(3, dtype=np.float32)[[0, 1, 0]], 0.5)(0).tolist()
     [1.0, 0.0, 1.0]
     """
     sketch = _sketch(appearance)
     at_most = least - _float32_error(appearance.shape[1])
-    maybe = sketch @ sketch.T > at_most if len(sketch) <= AT_ONCE else None
-    if maybe is not None and np.count_nonzero(maybe) > FEW * len(sketch):
-        return similarity_rows(appearance)
-
-    @cache
-    def rows() -> Callable[[int], NDArray[np.float64]]:
-        return similarity_rows(appearance)
+    rows = cache(lambda: similarity_rows(appearance))
 
     def row_of(row: int) -> NDArray[np.float64]:
-        others = np.flatnonzero(sketch @ sketch[row] > at_most if maybe is None else maybe[row])
-        if len(others) > 8 * FEW:
+        others = np.flatnonzero(sketch @ sketch[row] > at_most)
+        if len(others) > FEW:
             return rows()(row)
         similarity = np.zeros(len(sketch))
         similarity[others] = appearance[others].astype(np.float64) @ appearance[row].astype(np.float64)

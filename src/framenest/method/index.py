@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.archive import DamagedFile, pack, unpack
-from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.config import IndexConfig
-from framenest.errors import ConfigError, IndexMismatch, StoreError, VideoError
+from framenest.errors import ConfigError, VideoError
 from framenest.frames import Pixels, VideoInfo
-from framenest.method import cues
-from framenest.method.cues import observability
+from framenest.method.cues import encode
 from framenest.protocols import Decoder, Store
 
 
@@ -161,39 +157,10 @@ class SparseIndex:
     span: tuple[float, float]
     substitutes: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
-    @classmethod
-    def from_thumbnails(
-        cls,
-        video: VideoInfo,
-        config: IndexConfig,
-        window: tuple[int, int],
-        span: tuple[float, float],
-        frames: NDArray[np.int64],
-        seconds: NDArray[np.float64],
-        thumbnails: Pixels,
-        substitutes: NDArray[np.int64],
-    ) -> SparseIndex:
-        """The index of decoded probes; their cues are computed from the thumbnails."""
-        vectors = cues.encode(thumbnails)
-        index = cls(
-            video=video,
-            frames=frames,
-            seconds=seconds,
-            thumbnails=thumbnails,
-            change=cues.change(frames, vectors, frames, vectors),
-            observability=observability(thumbnails, config),
-            config=config,
-            window=window,
-            span=span,
-            substitutes=substitutes,
-        )
-        index.__dict__["appearance"] = vectors  # the cached property, computed already
-        return index
-
     @cached_property
     def appearance(self) -> NDArray[np.float32]:
         """(P, d) unit vectors f_n of the thumbnails."""
-        return cues.encode(self.thumbnails)
+        return encode(self.thumbnails)
 
     @property
     def nbytes(self) -> int:
@@ -232,40 +199,6 @@ class SparseIndex:
     def arrays(self) -> dict[str, NDArray[Any]]:
         names = ("frames", "seconds", "thumbnails", "change", "observability", "substitutes")
         return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SparseIndex:
-        if header.get("kind") != "index":
-            raise IndexMismatch("this file is not a Framenest index")
-        if header.get("format") != INDEX_FORMAT:
-            raise IndexMismatch(
-                f"this index has format {header.get('format')}, this Framenest reads format {INDEX_FORMAT}"
-            )
-        try:
-            return cls(
-                video=VideoInfo.from_json(header["video"]),
-                config=IndexConfig(**header["config"]),
-                window=tuple(header["window"]),
-                span=tuple(header["span"]),
-                **arrays,
-            )
-        except (KeyError, TypeError, ValueError, ConfigError) as error:
-            raise IndexMismatch(f"this index has missing or unknown fields ({error!r})") from error
-
-    def save(self, path: str | Path) -> None:
-        """Write the index to a file."""
-        write_atomic(Path(path), pack(self.header(), self.arrays()))
-
-    @classmethod
-    def load(cls, path: str | Path) -> SparseIndex:
-        """Read an index written by `save`."""
-        try:
-            made = cls.from_parts(*unpack(Path(path).read_bytes()))
-            return replace(made, video=replace(made.video, from_file=True))
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
-        except DamagedFile as error:
-            raise StoreError(f"{path}: damaged or foreign file: {error}") from error
 
 
 def window(seconds: NDArray[np.float64], config: IndexConfig) -> tuple[int, int]:
@@ -310,7 +243,16 @@ def index_key(decoder: Decoder, config: IndexConfig) -> str:
 def stored_index(store: Store, key: str) -> SparseIndex | None:
     """The index under a key; None if there is none, or another version wrote it."""
     kept = store.get(key)
+    if kept is None:
+        return None
+    header, arrays = kept
     try:
-        return SparseIndex.from_parts(*kept) if kept else None
-    except IndexMismatch:
+        return SparseIndex(
+            video=VideoInfo.from_json(header["video"]),
+            config=IndexConfig(**header["config"]),
+            window=tuple(header["window"]),
+            span=tuple(header["span"]),
+            **arrays,
+        )
+    except (KeyError, TypeError, ValueError, ConfigError):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,16 +14,16 @@ from framenest.cache.directory import keep
 from framenest.config import DiscoveryConfig, MECConfig, ScorerConfig
 from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
-from framenest.method.candidate_pool import CandidatePool, Stats
 from framenest.method.cues import change, encode, observability
 from framenest.method.discovery import LookFor, noisy_or, refine
 from framenest.method.index import SparseIndex, choose_probes, index_key, stored_index, window
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import Ranking
-from framenest.progress import ShowProgress, Timing
+from framenest.method.ranking import CandidatePool, Ranking, Stats
+from framenest.progress import ShowProgress
 from framenest.protocols import Decoder, Scorer, Store
 from framenest.scorers.feature_store import Features, finish_writes
+from framenest.scorers.ocr import ScreenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session, Video
 
@@ -82,11 +82,6 @@ class MEC:
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
         )
 
-    @property
-    def scorer(self) -> Scorer | None:
-        """The scorer in use. Its weights load in the background from the first access on."""
-        return self.session.scorer
-
     def rank(
         self,
         video: Video,
@@ -109,15 +104,67 @@ class MEC:
         Returns:
             A ranking whose every prefix is a selection.
         """
-        before = self.session.timing.seconds
-        with self.session.showing():
-            self.session.check_question(question)
-            features = self._features(self.session.open(video, fps), question is not None)
+        session, config = self.session, self.config
+        if question is None:
+            config = config.with_settings({"relevance_weight": 0.0})
+        settings = config.discovery
+        described = LookFor.of(look_for)
+        texts = _texts(question, options, described, settings)
+        began = session.timing.seconds
+        with session.showing():
+            decoder = session.open(video, fps)
+            features = session.features(decoder, session.scorer_for(question), config.index.thumbnail)
             decoded = features.decoded
+
+            # Section 3.2: the sparse index.
             index, probes = self._index(features, zooms=True)
-            asked = _Question.of(question, options, look_for, self.config.discovery)
-            pool = self._discover(features, index, probes, asked, before, decoded)
-        return self.order(pool)
+
+            # Section 3.3: the evidence of the probes, and zoom frames around the best of them.
+            scoring = _Scoring(session, features, index, probes, texts)
+            scored = scoring.probes()
+            evidence = discovery.evidence(scored.cues, settings)
+            active = discovery.activate(evidence, settings.segment_length, settings.activation)
+            anchors = discovery.anchors(evidence, active, settings.segment_length, settings.anchors)
+            wanted = discovery.zoom(index.frames, anchors, settings.zoom)
+            zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
+
+            # The candidate pool.
+            found = scoring.reranked(_Scored.join(scored, scoring.zoomed(zoomed)))
+            strengths = [features.match_strength(probes, text) for text in texts]
+            pool = CandidatePool(
+                video=decoder.info,
+                question=question,
+                options=tuple(options),
+                scorer=session.scoring_name(question, scoring.transcript if scoring.speech else None),
+                config=config,
+                num_frames=index.num_frames,
+                frames=found.frames,
+                seconds=decoder.seconds[found.frames],
+                is_zoom=~np.isin(found.frames, index.frames),
+                cues=found.cues,
+                evidence=discovery.evidence(found.cues, settings),
+                active=tuple(active),
+                anchors=tuple(index.frames[anchors].tolist()),
+                look_for=described,
+                matches=found.matches if described else {},
+                transcript=scoring.transcript,
+            )
+
+            # Section 3.4: the order.
+            with session.timing("order"):
+                ordered = RULES[config.ranking.rule].order(pool, found.appearance)
+        stats = Stats(
+            candidates=len(pool),
+            probes=len(index),
+            zoom=len(zoomed.frames),
+            largest_gap_seconds=index.largest_gap,
+            substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
+            decoded=features.decoded - decoded,
+            seconds=session.timing.since(began),
+            match=max(filter(None, strengths), key=lambda one: one.value, default=None),
+            read=None if scoring.screen is None else scoring.screen.read,
+        )
+        return Ranking(pool, ordered.order, ordered.terms, stats)
 
     def index(self, video: Video, *, fps: float | None = None, questions_follow: bool = False) -> SparseIndex:
         """The reusable index of a video: from memory, from the store, or built in one decoding pass.
@@ -131,10 +178,11 @@ class MEC:
                 128 MiB, so that questions to the same session decode next to nothing.
         """
         with self.session.showing():
-            features = self._features(self.session.open(video, fps), scored=True)
+            decoder = self.session.open(video, fps)
+            features = self.session.features(decoder, self.session.scorer, self.config.index.thumbnail)
             index, _ = self._index(features, zooms=questions_follow)
-            if self.scorer is not None:
-                self.session.heard(features.decoder, *index.span)  # encodes the transcript for the questions
+            if features.scorer is not None:
+                self.session.heard(decoder, *index.span)  # encodes the transcript for the questions
             finish_writes()  # for questions in other processes
             return index
 
@@ -145,41 +193,6 @@ class MEC:
         transcript, speech = self.session.heard(decoder, *span)
         return self.session.scoring_name(question, transcript if speech is not None else None)
 
-    def discover(
-        self,
-        index: SparseIndex,
-        question: str | None,
-        *,
-        options: Sequence[str] = (),
-        look_for: LookFor | Sequence[str] = (),
-    ) -> CandidatePool:
-        """Score the probes of an index, zoom in where the evidence is, and pool the candidates."""
-        before = self.session.timing.seconds
-        with self.session.showing():
-            scorer = self.session.scorer_for(question)
-            decoder = self.session.reopen(index.video)
-            features = self.session.features(decoder, scorer, index.config.thumbnail)
-            decoded = features.decoded
-            probes = features.get(index.frames, "probes")
-            asked = _Question.of(question, options, look_for, self.config.discovery)
-            return self._discover(features, index, probes, asked, before, decoded)
-
-    def order(self, pool: CandidatePool) -> Ranking:
-        """Rank the candidates of a pool."""
-        appearance = pool.appearance
-        if appearance is None:
-            raise ConfigError("this pool was read from a file, without appearance; rank the video again")
-        pool = replace(pool, config=replace(pool.config, ranking=self.config.ranking))
-        timing = Timing()
-        with timing("order"):
-            found = RULES[self.config.ranking.rule].order(pool, appearance)
-        stats = replace(pool.stats, seconds={**pool.stats.seconds, **timing.seconds})
-        return Ranking(replace(pool, stats=stats, appearance=None), found.order, found.terms)
-
-    def _features(self, decoder: Decoder, scored: bool) -> VideoFeatures:
-        scorer = self.session.scorer if scored else None
-        return self.session.features(decoder, scorer, self.config.index.thumbnail)
-
     def _index(self, features: VideoFeatures, *, zooms: bool) -> tuple[SparseIndex, Features]:
         """Section 3.2: the index of a video, and the features of its probes.
 
@@ -187,36 +200,38 @@ class MEC:
         """
         session, decoder = self.session, features.decoder
         key = index_key(decoder, self.config.index)
-        index: SparseIndex | None = session.kept(("index", key)) or stored_index(session.store, key)
-        if index is None:
-            index, probes = self._build_index(features, zooms)
-            keep(session.store, key, index.header(), index.arrays())
-        else:
-            probes = features.get(index.frames, "probes", self._passing(decoder, index.frames, zooms))
-            if index.video != decoder.info:  # the same content at another path
-                index = replace(index, video=decoder.info)
-        return session.keep(("index", key), lambda: index), probes
-
-    def _build_index(self, features: VideoFeatures, zooms: bool) -> tuple[SparseIndex, Features]:
-        decoder, config = features.decoder, self.config.index
-        bounds, wanted = choose_probes(decoder, config)
-        probes, substitutes = features.get_or_nearest(
-            wanted, wanted, "probes", first=bounds[0], passing=self._passing(decoder, wanted, zooms)
+        index = session.keep(
+            ("index", key),
+            lambda: stored_index(session.store, key) or self._build_index(features, key, zooms),
         )
+        if index.video != decoder.info:  # the same content at another path
+            index = replace(index, video=decoder.info)
+        passing = self._passing(decoder, index.frames, zooms)
+        return index, features.get(index.frames, "probes", passing)
+
+    def _build_index(self, features: VideoFeatures, key: str, zooms: bool) -> SparseIndex:
+        decoder, config = features.decoder, self.config.index
+        (first, last), wanted = choose_probes(decoder, config)
+        passing = self._passing(decoder, wanted, zooms)
+        probes, substitutes = features.get_or_nearest(wanted, wanted, "probes", first=first, passing=passing)
         if not len(probes.frames):
             raise VideoError(f"{decoder.info.path}: none of the {len(wanted)} probes can be decoded")
         with self.session.timing("cues"):
-            index = SparseIndex.from_thumbnails(
-                decoder.info,
-                config,
-                bounds,
-                (float(decoder.seconds[bounds[0]]), float(decoder.seconds[bounds[1]])),
-                probes.frames,
-                decoder.seconds[probes.frames],
-                probes.thumbnails,
-                np.array(substitutes, dtype=np.int64).reshape(-1, 2),
+            appearance = encode(probes.thumbnails)
+            index = SparseIndex(
+                video=decoder.info,
+                frames=probes.frames,
+                seconds=decoder.seconds[probes.frames],
+                thumbnails=probes.thumbnails,
+                change=change(probes.frames, appearance, probes.frames, appearance),
+                observability=observability(probes.thumbnails, config),
+                config=config,
+                window=(first, last),
+                span=(float(decoder.seconds[first]), float(decoder.seconds[last])),
+                substitutes=np.array(substitutes, dtype=np.int64).reshape(-1, 2),
             )
-        return index, probes
+        keep(self.session.store, key, index.header(), index.arrays())
+        return index
 
     def _passing(self, decoder: Decoder, probes: NDArray[np.int64], zooms: bool) -> NDArray[np.int64]:
         """The frames that a question may zoom to and that the decoder passes on the way to the probes."""
@@ -225,116 +240,17 @@ class MEC:
         possible = discovery.zoom(probes, list(range(len(probes))), self.config.discovery.zoom)
         return on_the_way(decoder.key_frames, probes, possible)
 
-    def _discover(
-        self,
-        features: VideoFeatures,
-        index: SparseIndex,
-        probes: Features,
-        asked: _Question,
-        before: Mapping[str, float],
-        decoded: int,
-    ) -> CandidatePool:
-        """Section 3.3: evidence of the probes, active segments, anchors, zoom frames, candidate pool.
 
-        before, decoded: the clock and the decoded frames when the work on this ranking began.
-        """
-        session, decoder = self.session, features.decoder
-        config = replace(self.config, index=index.config)
-        if asked.question is None:
-            config = config.with_settings({"relevance_weight": 0.0})
-        settings = config.discovery
-        scoring = _Scoring(session, features, index, probes, asked)
-
-        scored = scoring.probes()
-        evidence = discovery.evidence(scored.cues, settings)
-        active = discovery.activate(evidence, settings.segment_length, settings.activation)
-        anchors = discovery.anchors(evidence, active, settings.segment_length, settings.anchors)
-        wanted = discovery.zoom(index.frames, anchors, settings.zoom)
-        zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
-        pooled = _Scored.join(scored, scoring.zoomed(zoomed))
-
-        cues = dict(pooled.cues)
-        if asked.question is not None:
-            cues["relevance"] = self._rerank(decoder, pooled.frames, cues["relevance"], asked.texts)
-        strengths = [features.match_strength(probes, text) for text in asked.texts]
-        return CandidatePool(
-            video=index.video,
-            question=asked.question,
-            options=asked.options,
-            scorer=session.scoring_name(asked.question, scoring.transcript if scoring.speech else None),
-            config=config,
-            num_frames=index.num_frames,
-            frames=pooled.frames,
-            seconds=decoder.seconds[pooled.frames],
-            is_zoom=~np.isin(pooled.frames, index.frames),
-            cues=cues,
-            evidence=discovery.evidence(cues, settings),
-            active=tuple(active),
-            anchors=tuple(int(index.frames[a]) for a in anchors),
-            look_for=asked.look_for,
-            matches=asked.by_text(pooled.matches),
-            transcript=scoring.transcript,
-            appearance=pooled.appearance,
-            stats=Stats(
-                candidates=len(pooled.frames),
-                probes=len(index),
-                zoom=len(zoomed.frames),
-                largest_gap_seconds=index.largest_gap,
-                substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
-                match=max(filter(None, strengths), key=lambda one: one.value, default=None),
-                read=None if scoring.screen is None else scoring.screen.read,
-                decoded=features.decoded - decoded,
-                seconds=session.timing.since(before),
-            ),
-        )
-
-    def _rerank(
-        self,
-        decoder: Decoder,
-        frames: NDArray[np.int64],
-        relevance: NDArray[np.float32],
-        texts: Sequence[str | None],
-    ) -> NDArray[np.float32]:
-        """Relevance after the second pass over the best candidates; unchanged without one."""
-        session, reranker = self.session, self.session.reranker
-        if reranker is None:
-            return relevance
-        again = np.sort(discovery.best(relevance, session.scoring.rerank))
-        features = session.features(decoder, reranker, self.config.index.thumbnail)
-        seen = features.get(frames[again], "rerank")
-        judged = noisy_or([features.relevance(seen, text, seen) for text in texts])
-        return refine(relevance, again, judged)
-
-
-@dataclass(frozen=True)
-class _Question:
-    """A question, and the texts that frames are matched with: the question itself and the descriptions."""
-
-    question: str | None
-    options: tuple[str, ...]
-    look_for: LookFor | None
-    texts: tuple[str | None, ...]
-
-    @classmethod
-    def of(
-        cls,
-        question: str | None,
-        options: Sequence[str],
-        look_for: LookFor | Sequence[str],
-        config: DiscoveryConfig,
-    ) -> _Question:
-        described = LookFor.of(look_for)
-        if question is None and described is not None:
+def _texts(
+    question: str | None, options: Sequence[str], look_for: LookFor | None, config: DiscoveryConfig
+) -> list[str | None]:
+    """What frames are matched with: the question, and each description."""
+    if question is None:
+        if look_for is not None:
             raise ConfigError("look_for needs a question; give a question, too")
-        text = question
-        if question is not None and config.relevance_text == "question+options":
-            text = with_options(question, options)
-        return cls(question, tuple(options), described, (text, *(described.texts if described else ())))
-
-    def by_text(self, matches: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-        """The relevance of each text by itself; empty without descriptions."""
-        pairs = zip(self.texts, matches, strict=True)
-        return {text: match for text, match in pairs if text} if self.look_for else {}
+        return [None]
+    asked = with_options(question, options) if config.relevance_text == "question+options" else question
+    return [asked, *(look_for.texts if look_for else ())]
 
 
 @dataclass(frozen=True)
@@ -342,19 +258,22 @@ class _Scored:
     """Frames with their cues, the relevance of each text by itself, and their appearance."""
 
     frames: NDArray[np.int64]
-    cues: Mapping[str, NDArray[np.float32]]
-    matches: Sequence[NDArray[np.float32]]
+    cues: dict[str, NDArray[np.float32]]
+    matches: dict[str, NDArray[np.float32]]
     appearance: NDArray[np.float32]
 
     @classmethod
     def join(cls, probes: _Scored, zoomed: _Scored) -> _Scored:
-        """The candidate pool: both, in order of time."""
+        """Both, in order of time."""
         frames = np.concatenate([probes.frames, zoomed.frames])
         order = np.argsort(frames, kind="stable")
         return cls(
             frames[order],
             {name: np.concatenate([cue, zoomed.cues[name]])[order] for name, cue in probes.cues.items()},
-            [np.concatenate(both)[order] for both in zip(probes.matches, zoomed.matches, strict=True)],
+            {
+                text: np.concatenate([one, zoomed.matches[text]])[order]
+                for text, one in probes.matches.items()
+            },
             np.concatenate([probes.appearance, zoomed.appearance])[order],
         )
 
@@ -368,24 +287,25 @@ class _Scoring:
         features: VideoFeatures,
         index: SparseIndex,
         probes: Features,
-        asked: _Question,
+        texts: Sequence[str | None],
     ) -> None:
-        self._timing = session.timing
-        self._features, self._index, self._probes, self._texts = features, index, probes, asked.texts
-        self.screen = session.screen_text(features.decoder, asked.texts[0], index.config.thumbnail)
+        self._session, self._features, self._index = session, features, index
+        self._probes, self._texts, self._question = probes, texts, texts[0]
         self.transcript, self.speech = session.heard(features.decoder, *index.span)
+        self.screen: ScreenText | None = None
+        if self._question is not None and session.ocr is not None:
+            screens = session.features(features.decoder, session.ocr, index.config.thumbnail)
+            self.screen = ScreenText(screens, self._question, session.scoring.ocr)
 
     def probes(self) -> _Scored:
         """The index knows their change and observability."""
         index = self._index
-        return self._scored(
-            self._probes, index.appearance, index.change, index.observability, every_passage=True
-        )
+        return self._scored(self._probes, index.appearance, index.change, index.observability)
 
     def zoomed(self, zoomed: Features) -> _Scored:
         """Zoom frames; their change is relative to the probes around them."""
         index = self._index
-        with self._timing("zoom"):
+        with self._session.timing("zoom"):
             appearance = encode(zoomed.thumbnails)
             changed = change(zoomed.frames, appearance, index.frames, index.appearance)
             observable = observability(zoomed.thumbnails, index.config)
@@ -397,17 +317,29 @@ class _Scoring:
         appearance: NDArray[np.float32],
         changed: NDArray[np.float32],
         observable: NDArray[np.float32],
-        *,
-        every_passage: bool = False,
     ) -> _Scored:
         matches = [self._features.relevance(seen, text, self._probes) for text in self._texts]
         cues = {"relevance": noisy_or(matches), "change": changed, "observability": observable}
         if self.screen is not None:
             cues["text"] = self.screen.cue(seen.frames)
-        if self.speech is not None and self._texts[0] is not None:
+        if self.speech is not None and self._question is not None:
             seconds = self._features.decoder.seconds[seen.frames]
-            cues["speech"] = self.speech.cue(seconds, self._texts[0], every_passage=every_passage)
-        return _Scored(seen.frames, cues, matches, appearance)
+            every_passage = seen is self._probes
+            cues["speech"] = self.speech.cue(seconds, self._question, every_passage=every_passage)
+        by_text = {text: match for text, match in zip(self._texts, matches, strict=True) if text is not None}
+        return _Scored(seen.frames, cues, by_text, appearance)
+
+    def reranked(self, scored: _Scored) -> _Scored:
+        """The same with the relevance of a second pass over the best; unchanged without a reranker."""
+        session = self._session
+        if self._question is None or session.reranker is None:
+            return scored
+        relevance = scored.cues["relevance"]
+        again = np.sort(discovery.best(relevance, session.scoring.rerank))
+        features = session.features(self._features.decoder, session.reranker, self._index.config.thumbnail)
+        seen = features.get(scored.frames[again], "rerank")
+        judged = noisy_or([features.relevance(seen, text, seen) for text in self._texts])
+        return replace(scored, cues=scored.cues | {"relevance": refine(relevance, again, judged)})
 
 
 def rank(
@@ -423,11 +355,8 @@ def rank(
     """Choose the k frames of a video that answer a question, in one call.
 
     Args:
-        video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
-        question: None chooses without a question.
+        video, question, options, look_for, fps: as for `MEC.rank`.
         k: how many frames.
-        options, look_for: as for `MEC.rank`.
-        fps: frames per second, for a folder of images or an array of frames.
         settings: arguments of `MEC`: preset="residual", scorer="tags", max_gap=2, …
 
     Returns:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
-from framenest.method.candidate_pool import CandidatePool
 from framenest.method.cues import look_alike_rows, similarity_rows
+from framenest.method.ranking import CandidatePool
 
 Floats = NDArray[np.float64]
 
@@ -63,36 +61,6 @@ class UtilityPart:
     about: str
     values: Floats
     weights: Floats | None = None
-
-
-class Rule(ABC):
-    """A ranking rule. Printer and page show what it says about itself, and know no rule by name.
-
-    Attributes:
-        name: the value of the setting `rule`.
-        settings: the fields of RankingConfig that it reads, besides `horizon`.
-        joins: how the parts make up the utility.
-        terms: what each choice saw, in the order of `Order.terms`.
-    """
-
-    name: ClassVar[str]
-    settings: ClassVar[tuple[str, ...]]
-    joins: ClassVar[Literal["sum", "product"]]
-    terms: ClassVar[tuple[Term, ...]]
-
-    @abstractmethod
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
-        """Rank the candidates of a pool by its settings. appearance: (n, d) unit vectors."""
-
-    @abstractmethod
-    def parts(
-        self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
-    ) -> list[UtilityPart]:
-        """What makes up the utility of every rank. evidence: (M,) by rank."""
-
-    @abstractmethod
-    def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
-        """Why a rank from 2 on was chosen, in one sentence. asked: whether there was a question."""
 
 
 UTILITY = Term(
@@ -178,8 +146,15 @@ def greedy(
     return Order(order, dict(zip(("coverage", "diversity", "utility"), seen, strict=True)))
 
 
-class PaperRule(Rule):
-    """The paper's weighted sum of evidence, coverage and diversity."""
+class PaperRule:
+    """The paper's weighted sum of evidence, coverage and diversity.
+
+    Attributes, as of every rule:
+        name: the value of the setting `rule`.
+        settings: the fields of RankingConfig that it reads, besides `horizon`.
+        joins: how the parts make up the utility, as a "sum" or a "product".
+        terms: what each choice saw, in the order of `Order.terms`.
+    """
 
     name = "paper"
     settings = (
@@ -194,11 +169,13 @@ class PaperRule(Rule):
     )
 
     def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
+        """Rank the candidates of a pool by its settings. appearance: (n, d) unit vectors."""
         return greedy(pool.frames, pool.evidence, appearance, pool.num_frames, pool.config.ranking)
 
     def parts(
         self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
     ) -> list[UtilityPart]:
+        """What makes up the utility of every rank. evidence: (M,) by rank."""
         horizon = len(evidence)
         on_evidence = np.array([evidence_weight(rank, config, horizon) for rank in range(1, horizon + 1)])
         weights = {
@@ -214,6 +191,7 @@ class PaperRule(Rule):
         return found
 
     def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
+        """Why a rank from 2 on was chosen, in one sentence. asked: whether there was a question."""
         reasons = {
             "evidence": "it matches the question" if asked else "much changes there and it is well visible",
             "coverage": "it is far in time from the frames before it",
@@ -225,44 +203,23 @@ class PaperRule(Rule):
         return f"Mostly because {reasons[parts[int(np.argmax(shares))].name]}."
 
 
-class Durations:
-    """How long events last: spread log-uniformly over [a, b] seconds, for one kind of event or for several.
+def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
+    """κ_t: the probability that an event seen at one moment is still on at another.
+
+    Events last between a (shortest) and b (longest) seconds, spread log-uniformly. With L = ln(b/a):
+    1 − d(1/a − 1/b)/L for d < a, (ln(b/d) − 1 + d/b)/L for a ≤ d < b, 0 beyond.
 
     Args:
-        bounds: a and b of each kind.
+        distance: (n,) seconds between the two moments, 0 or more.
 
-    >>> Durations((1.0, 4.0)).still_on(np.array([0.0, 1.0, 4.0])).round(3).tolist()
-    [[1.0, 0.459, 0.0]]
+    >>> still_on(np.array([0.0, 1.0, 4.0]), 1.0, 4.0).round(3).tolist()
+    [1.0, 0.459, 0.0]
     """
-
-    def __init__(self, *bounds: tuple[float, float]) -> None:
-        self._shortest, self._longest = np.array(bounds, dtype=np.float64).T[:, :, None]
-        self._rate = 1 / self._longest
-        self._slope = 1 / self._shortest - self._rate
-        self._offset = np.array([[math.log(b) - 1.0] for _, b in bounds])
-        self._span = np.array([[math.log(b / a)] for a, b in bounds])
-
-    def still_on(self, distance: Floats) -> Floats:
-        """κ_t: the probability that an event seen at one moment is still on at another.
-
-        With L = ln(b/a): 1 − d(1/a − 1/b)/L for d < a, (ln(b/d) − 1 + d/b)/L for a ≤ d < b, 0 beyond.
-
-        Args:
-            distance: (n,) seconds between the two moments, 0 or more.
-
-        Returns:
-            (kinds, n).
-        """
-        raised = np.maximum(distance, self._shortest)
-        within = np.minimum(raised, self._longest)
-        chance: Floats = within * self._rate
-        chance -= np.log(within, out=within)
-        chance += self._offset  # now 0 at the longest
-        raised -= distance
-        raised *= self._slope  # linear below the shortest
-        chance += raised
-        chance /= self._span
-        return chance
+    raised = np.maximum(distance, shortest)
+    within = np.minimum(raised, longest)
+    chance = within * (1 / longest) - np.log(within) + (math.log(longest) - 1.0)  # 0 at the longest
+    chance += (raised - distance) * (1 / shortest - 1 / longest)  # linear below the shortest
+    return np.asarray(chance / math.log(longest / shortest))
 
 
 LEAST = 1e-6
@@ -291,16 +248,15 @@ def no_dip(relevance: Floats, chosen: int) -> Floats:
     return lowest
 
 
-def same_event(seconds: Floats, relevance: Floats, chosen: int, durations: Durations) -> Floats:
-    """κ_nm: the chance that each frame shows the same event as the chosen one. (n,).
+def same_event(seconds: Floats, relevance: Floats, chosen: int, config: RankingConfig) -> Floats:
+    """κ_nm: the chance that each frame shows the same event as the chosen one, or the same scene. (n,).
 
-    durations: of events, and of scenes, which end where relevance dips.
+    A scene lasts longer than an event, and ends where relevance dips.
     """
-    distance = seconds - seconds[chosen]
-    event, scene = durations.still_on(np.abs(distance, out=distance))
-    scene *= no_dip(relevance, chosen)
-    either: Floats = np.maximum(event, scene, out=event)
-    return either
+    distance = np.abs(seconds - seconds[chosen])
+    event = still_on(distance, config.event_shortest, config.event_longest)
+    scene = still_on(distance, config.scene_shortest, config.scene_longest) * no_dip(relevance, chosen)
+    return np.maximum(event, scene)
 
 
 def same_look(similarity: Floats, least: float) -> Floats:
@@ -334,9 +290,6 @@ def residual(
     floor = np.maximum(relevance.astype(np.float64), LEAST)
     worth = evidence.astype(np.float64) + config.evidence_floor
     similarities = look_alike_rows(appearance, config.same_look_from)
-    durations = Durations(
-        (config.event_shortest, config.event_longest), (config.scene_shortest, config.scene_longest)
-    )
     longest = max(config.event_longest, config.scene_longest)
     first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
     end = np.searchsorted(seconds, seconds + longest, side="right").tolist()
@@ -353,7 +306,7 @@ def residual(
         utilities[place] = utility[chosen]
         taken[chosen] = -np.inf
         near = slice(first[chosen], end[chosen])  # an event reaches no further
-        event = same_event(seconds[near], floor[near], chosen - near.start, durations)
+        event = same_event(seconds[near], floor[near], chosen - near.start, config)
         shares[place, near] = event
         left = new_event[near]
         np.minimum(left, np.subtract(1.0, event, out=event), out=left)
@@ -362,24 +315,18 @@ def residual(
             look = same_look(similarity, config.same_look_from)
             np.maximum(shares[place], look, out=shares[place])
             np.minimum(new_look, 1.0 - look, out=new_look)
+    before = np.tril(shares[:, order].T, -1)  # how much of each rank every rank before it shows
+    most = before.argmax(axis=1)
     terms = {
         "same_event": 1.0 - event_left,
         "same_look": 1.0 - look_left,
-        "shown_by": _shown_by(shares[:, order]),
+        "shown_by": np.where(before.max(axis=1) > 0, most + 1.0, 0.0),
         "utility": utilities,
     }
     return Order(order, terms)
 
 
-def _shown_by(shares: Floats) -> Floats:
-    """(M,) the rank before each one that shows most of it; 0 if none shows anything. shares: (M, M)."""
-    before = np.tril(shares.T, -1)
-    most = before.argmax(axis=1)
-    shown: Floats = np.where(before[np.arange(len(most)), most] > 0, most + 1.0, 0.0)
-    return shown
-
-
-class ResidualRule(Rule):
+class ResidualRule:
     """Evidence that no chosen frame shows yet."""
 
     name = "residual"
@@ -443,5 +390,5 @@ class ResidualRule(Rule):
         return f"{new}; rank {shown_by}, which {how}, shows the rest."
 
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (PaperRule(), ResidualRule())}
-"""Every rule by its name. The names are those of `config.Rule`."""
+RULES: dict[str, PaperRule | ResidualRule] = {"paper": PaperRule(), "residual": ResidualRule()}
+"""Every rule by its name. Printer and page show what a rule says about itself, and know none by name."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from framenest.errors import BadSetting, BudgetError, ConfigError, FramenestError, VideoError
+from framenest.errors import BudgetError, ConfigError, FramenestError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo, check_length
 from framenest.images import ImageLimits, data_url, encode_image
 from framenest.progress import ShowProgress, shown
@@ -77,7 +77,7 @@ class Prefix:
 
     def images(
         self,
-        size: ImageSpec | tuple[int, int] | None = None,
+        size: ImageSpec | None = None,
         *,
         max_side: int | None = None,
         video: OpenOrPath | None = None,
@@ -87,7 +87,7 @@ class Prefix:
         """The frames as Pillow images in RGB, in time order: exactly the frames of these numbers.
 
         Args:
-            size: (width, height) in pixels, or an ImageSpec; by default the original size.
+            size: by default the original size.
             max_side: instead of size, the most pixels of the longer side. The aspect ratio is kept, and no
                 image is enlarged.
             video: the open video, its path if it has moved, or the array of frames.
@@ -98,19 +98,19 @@ class Prefix:
         Raises:
             VideoError: the video no longer exists, or a frame no longer decodes.
             IndexMismatch: the video has changed since it was ranked.
-            ConfigError: a size below 1 pixel, or both size and max_side.
+            ConfigError: max_side below 1 pixel, or both size and max_side.
 
         >>> [image.size for image in ranking.prefix(2).images(max_side=48)]
         [(48, 32), (48, 32)]
         """
-        decoder = self._reopened(video, store)
+        decoder = reopen(self.video, video, store=store)
         with shown(progress) as tell:
             batches = self.batches(decoder, _spec(decoder, size, max_side), tell)
             return [Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0]]
 
     def read(
         self,
-        size: ImageSpec | tuple[int, int] | None = None,
+        size: ImageSpec | None = None,
         *,
         max_side: int | None = None,
         video: OpenOrPath | None = None,
@@ -127,12 +127,9 @@ class Prefix:
         (array([6.08, 6.36]), (2, 64, 96, 3))
         """
         self.must_hold_frames()
-        decoder = self._reopened(video, store)
+        decoder = reopen(self.video, video, store=store)
         with shown(progress) as tell:
             return FrameBatch.join(list(self.batches(decoder, _spec(decoder, size, max_side), tell)))
-
-    def _reopened(self, video: OpenOrPath | None, store: Store | None) -> Decoder:
-        return reopen(self.video, video, store=store)
 
     def batches(
         self, decoder: Decoder, size: ImageSpec | None = None, tell: Progress = lambda *_: None
@@ -200,19 +197,10 @@ class PrefixFields(msgspec.Struct):
     why: str = ""
 
 
-def _spec(
-    decoder: Decoder, size: ImageSpec | tuple[int, int] | None, max_side: int | None
-) -> ImageSpec | None:
-    if size is None:
-        return ImageLimits(max_side).spec(decoder.info.width, decoder.info.height)
-    if max_side is not None:
+def _spec(decoder: Decoder, size: ImageSpec | None, max_side: int | None) -> ImageSpec | None:
+    if size is not None and max_side is not None:
         raise ConfigError("give a size or max_side, not both")
-    if isinstance(size, ImageSpec):
-        return size
-    width, height = size
-    if min(width, height) < 1:
-        raise BadSetting("size", size, "(width, height), 1 or more each")
-    return ImageSpec.squash(width, height)
+    return size or ImageLimits(max_side).spec(decoder.info.width, decoder.info.height)
 
 
 MOST_FRAMES = 32

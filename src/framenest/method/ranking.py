@@ -1,10 +1,10 @@
-"""Ranking: frames in order; every prefix is a selection."""
+"""Ranking: the candidates of a question in order; every prefix is a selection."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,9 +18,9 @@ from framenest.cache.files import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
-from framenest.method.candidate_pool import CandidatePool, Stats
 from framenest.method.discovery import Cues, LookFor
 from framenest.method.prefix import Prefix, notebook_html
+from framenest.protocols import MatchStrength
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
 from framenest.transcript import REACH, Transcript
 
@@ -28,14 +28,99 @@ RANKING_FORMAT = 1
 _POOL_COLUMNS = ("frames", "seconds", "is_zoom", "evidence")
 
 
+@dataclass(frozen=True)
+class Stats:
+    """Counts and seconds of one ranking; written into its file.
+
+    Attributes:
+        candidates: frames that could be chosen, probes and zoom frames together.
+        probes: frames of the index.
+        zoom: frames added around the anchors.
+        largest_gap_seconds: the longest stretch of the video without a probe.
+        substitutes: (wanted, used) frame numbers of frames that did not decode; used is −1 if no other
+            frame replaces it.
+        decoded: frames decoded for this ranking; frames seen before cost nothing.
+        seconds: wall time by stage.
+        match: how surely anything in the video matches the question; None if the scorer cannot tell.
+        read: frames whose text on screen was read; None without OCR.
+    """
+
+    candidates: Whole
+    probes: Whole
+    zoom: Whole
+    largest_gap_seconds: Amount
+    substitutes: tuple[tuple[int, int], ...]
+    decoded: Whole
+    seconds: Mapping[str, Amount]
+    match: MatchStrength | None = None
+    read: Whole | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+HEARD = 0.5
+"""From this value of the speech cue on, the transcript is about the question."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatePool:
+    """The candidates of one question: the probes and the zoom frames of the active segments.
+
+    Attributes:
+        video: the video.
+        question: None without a question.
+        options: the answers to choose from; may be empty.
+        scorer: the names of everything that gave the relevance.
+        config: the settings.
+        num_frames: N, frames of the video, or of the window if only a part was ranked.
+        frames: (n,) int64 ascending.
+        seconds: (n,) float64.
+        is_zoom: (n,) bool.
+        cues: (n,) float32 each: relevance, change, observability; text with OCR, speech with a transcript.
+        evidence: (n,) float32, the weighted sum of the cues.
+        active: numbers of the active segments.
+        anchors: frame numbers that were zoomed in on.
+        look_for: descriptions to look for beside the question; None if there are none.
+        matches: (n,) float32 each, the relevance of the question and of each description; empty without
+            descriptions.
+        transcript: the transcript, or what is wrong with it; None if there is none.
+    """
+
+    video: VideoInfo
+    question: str | None
+    options: tuple[str, ...]
+    scorer: str
+    config: MECConfig
+    num_frames: int
+    frames: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    is_zoom: NDArray[np.bool_]
+    cues: Cues
+    evidence: NDArray[np.float32]
+    active: tuple[int, ...]
+    anchors: tuple[int, ...]
+    look_for: LookFor | None = None
+    matches: Cues = field(default_factory=dict)
+    transcript: Transcript | None = None
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __repr__(self) -> str:
+        zoomed = int(self.is_zoom.sum())
+        return f"CandidatePool(frames={self.frames.shape}, probes={len(self) - zoomed}, zoom={zoomed})"
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """One ranking of a video's frames for a question; every budget is a prefix of it.
 
     Attributes:
-        pool: all candidates with their cues, and their video, question, scorer, settings and stats.
+        pool: all candidates with their cues, and their video, question, scorer and settings.
         order: (M,) int64 positions in the pool, best first.
         terms: (M,) float64 arrays by name: what each choice saw, such as coverage, diversity, utility.
+        stats: counts and seconds.
 
     Everything else is derived, by rank: `frames` (M,) int64, `seconds` (M,) float64, `is_zoom` (M,) bool,
     `evidence` (M,) float32 and `cues`, (M,) float32 each.
@@ -48,6 +133,7 @@ class Ranking:
     pool: CandidatePool
     order: NDArray[np.int64]
     terms: Mapping[str, NDArray[np.float64]]
+    stats: Stats
 
     @property
     def video(self) -> VideoInfo:
@@ -68,10 +154,6 @@ class Ranking:
     @property
     def config(self) -> MECConfig:
         return self.pool.config
-
-    @property
-    def stats(self) -> Stats:
-        return self.pool.stats
 
     @property
     def look_for(self) -> LookFor | None:
@@ -109,6 +191,12 @@ class Ranking:
     @property
     def cues(self) -> Cues:
         return {name: cue[self.order] for name, cue in self.pool.cues.items()}
+
+    @property
+    def unmatched(self) -> bool:
+        """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
+        seen = self.stats.match is None or self.stats.match.verdict != "none"
+        return not seen and not (self.pool.cues.get("speech", np.zeros(1)) >= HEARD).any()
 
     def __len__(self) -> int:
         return len(self.order)
@@ -220,13 +308,13 @@ class Ranking:
                 cues=_float_columns(pool.cues, count, "pool.cues"),
                 active=pool.active,
                 anchors=pool.anchors,
-                stats=file.stats,
                 look_for=look_for,
                 matches=_float_columns(matches, count, "look_for.relevance"),
                 transcript=file.transcript,
             ),
             np.array(_positions(file), dtype=np.int64),
             _terms(file),
+            file.stats,
         )
 
     def save(self, path: str | Path) -> None:

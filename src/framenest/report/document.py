@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.method.candidate_pool import CandidatePool
 from framenest.method.index import segments
 from framenest.method.ordering import RULES
-from framenest.method.ranking import Ranking
+from framenest.method.ranking import CandidatePool, Ranking
 from framenest.selectors.selection import Selection
 
 REPORT_FORMAT = 1

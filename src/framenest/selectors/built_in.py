@@ -45,12 +45,12 @@ class BuiltInSelector(ABC):
     name: str
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
         sizes, began = check_budgets(budgets), time.perf_counter()
-        decoder = self._session.open(video)
+        decoder = self.session.open(video)
         prefixes, scorer, stats = self.choose(decoder, question, sizes)
         stats = {"runs": 1} | stats | {"wall_seconds": time.perf_counter() - began}
         return Selection(decoder.info, question, self.name, scorer, prefixes, stats)
@@ -85,11 +85,11 @@ class MinGapSelector(BuiltInSelector):
     name = "min-gap"
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
-        mec = MEC(session=self._session)
-        pool = mec.discover(mec.index(decoder), question)
+        ranking = MEC(session=self.session).rank(decoder, question)
+        pool = ranking.pool
         order = rules.min_gap(pool.seconds, pool.evidence.astype(np.float64), max(budgets))
         prefixes = {budget: ranked_prefix(decoder, budget, pool.frames, order) for budget in budgets}
-        return prefixes, pool.scorer, pool.stats.to_json()
+        return prefixes, ranking.scorer, ranking.stats.to_json()
 
 
 class UniformSelector(BuiltInSelector):
@@ -166,9 +166,9 @@ def exactly(positions: Ints, scored: ScoredCandidates, count: int, num_frames: i
     return np.array(sorted(frames), dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class PublishedRule:
-    """A published rule on scored candidates.
+@dataclass(frozen=True, eq=False)
+class RuleSelector(BuiltInSelector):
+    """Scores candidates and applies a published rule: once if it ranks, otherwise for each budget.
 
     Attributes:
         name: the selector's name.
@@ -181,6 +181,7 @@ class PublishedRule:
         even_if_few: a video with fewer candidates than K gives evenly spaced frames, whatever the scores.
     """
 
+    session: Session
     name: str
     positions: Callable[[ScoredCandidates, int], Ints]
     grid: Callable[[int, float], Ints] = every_second
@@ -190,55 +191,47 @@ class PublishedRule:
     short_because: str = ""
     even_if_few: bool = False
 
-
-class RuleSelector(BuiltInSelector):
-    """Scores candidates and applies a published rule: once if it ranks, otherwise for each budget."""
-
-    def __init__(self, rule: PublishedRule, session: Session) -> None:
-        super().__init__(session)
-        self.rule, self.name = rule, rule.name
-
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
-        rule, scorer = self.rule, self._session.scorer_for(question)
+        scorer = self.session.scorer_for(question)
         if scorer is None or question is None:
             raise ScorerError(f"{self.name} chooses by relevance and needs a question")
-        if rule.needs_vectors and not isinstance(scorer, Embedder):
+        if self.needs_vectors and not isinstance(scorer, Embedder):
             raise ScorerError(
                 f"{self.name} needs frame and text vectors, which scorer {scorer.name!r} does not have"
             )
-        cache = self._session.features(decoder, scorer, THUMBNAIL)
+        cache = self.session.features(decoder, scorer, THUMBNAIL)
         before = cache.decoded
-        with self._session.showing():
-            seen = cache.get(rule.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
+        with self.session.showing():
+            seen = cache.get(self.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
         scores = cache.relevance(seen, question, seen).astype(np.float64)
         vectors: Floats | None = None
         text: Floats | None = None
-        if (rule.needs_vectors or rule.without_vectors) and isinstance(scorer, FrameEmbedder):
+        if (self.needs_vectors or self.without_vectors) and isinstance(scorer, FrameEmbedder):
             vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
-        if rule.needs_vectors and isinstance(scorer, Embedder):
+        if self.needs_vectors and isinstance(scorer, Embedder):
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
         scored = ScoredCandidates(seen.frames, scores, seen.thumbnails, vectors, text)
-        order = rule.positions(scored, max(budgets)) if rule.ranks else None
+        order = self.positions(scored, max(budgets)) if self.ranks else None
         prefixes = {budget: self._prefix(decoder, scored, order, budget) for budget in budgets}
         stats: dict[str, Any] = {"candidates": len(seen.frames), "decoded": cache.decoded - before}
-        if not rule.ranks:
+        if not self.ranks:
             stats["runs"] = len(budgets)
-        if rule.without_vectors:
-            instead = f"{rule.without_vectors}, since the scorer has no vectors"
+        if self.without_vectors:
+            instead = f"{self.without_vectors}, since the scorer has no vectors"
             stats["diversity"] = instead if vectors is None else "the scorer's frame vectors"
         return prefixes, scorer_name(scorer), stats
 
     def _prefix(self, decoder: Decoder, scored: ScoredCandidates, order: Ints | None, budget: int) -> Prefix:
-        rule, total = self.rule, decoder.info.num_frames
+        total = decoder.info.num_frames
         if order is not None and len(order) >= budget:
             return ranked_prefix(decoder, budget, scored.frames, order)
-        if rule.even_if_few and len(scored.frames) < budget:
+        if self.even_if_few and len(scored.frames) < budget:
             even = np.linspace(0, total - 1, min(budget, total), dtype=np.int64)  # rounds down
             return prefix_of(decoder, budget, even)
         # If a ranking runs out of candidates, the frames that top it up have no rank.
-        positions = rule.positions(scored, budget) if order is None else order
-        if rule.short_because:
-            return prefix_of(decoder, budget, scored.frames[positions], why=rule.short_because)
+        positions = self.positions(scored, budget) if order is None else order
+        if self.short_because:
+            return prefix_of(decoder, budget, scored.frames[positions], why=self.short_because)
         return prefix_of(decoder, budget, exactly(positions, scored, budget, total))
 
 
@@ -260,35 +253,50 @@ def _facility_positions(scored: ScoredCandidates, budget: int) -> Ints:
     return rules.facility_location(scored.scores, looks @ looks.T, budget, alpha=0.5, beta=1.0)
 
 
-def _selector(*arguments: Any, **settings: Any) -> Callable[[Session], RuleSelector]:
-    """What makes the selector of a rule, for its entry point."""
-    return partial(RuleSelector, PublishedRule(*arguments, **settings))
-
-
-top_k = _selector("top-k", lambda scored, budget: rules.top_k(scored.scores, budget), ranks=True)
-aks = _selector("aks", _aks_positions, whole_seconds)
+top_k = partial(
+    RuleSelector,
+    name="top-k",
+    positions=lambda scored, budget: rules.top_k(scored.scores, budget),
+    ranks=True,
+)
+aks = partial(RuleSelector, name="aks", positions=_aks_positions, grid=whole_seconds)
 """Its depth is capped at ⌊log2 K⌋, so that it gives exactly K."""
-aks_released = _selector(
-    "aks-released",
-    lambda scored, budget: rules.aks(scored.scores, budget),
-    whole_seconds,
+aks_released = partial(
+    RuleSelector,
+    name="aks-released",
+    positions=lambda scored, budget: rules.aks(scored.scores, budget),
+    grid=whole_seconds,
     short_because="as published, a video whose best frames do not stand out is cut into 32 parts, and each "
     "gives ⌊K/32⌋ frames, none below K = 32; the selector aks always gives K",
 )
-wfs_sb = _selector(
-    "wfs-sb",
-    lambda scored, budget: rules.wfs_sb(scored.scores, budget, scored.vectors),
+wfs_sb = partial(
+    RuleSelector,
+    name="wfs-sb",
+    positions=lambda scored, budget: rules.wfs_sb(scored.scores, budget, scored.vectors),
     without_vectors="distance in time",
     even_if_few=True,
 )
-bolt = _selector("bolt", lambda scored, budget: rules.bolt(scored.scores, budget), nearest_seconds)
-mdp3 = _selector("mdp3", _mdp3_positions, thinned_seconds, ranks=True, needs_vectors=True)
-mdp3_segments = _selector(
-    "mdp3-segments",
-    lambda scored, budget: _mdp3_positions(scored, budget, 32 if budget <= 32 else 128),
-    thinned_seconds,
+bolt = partial(
+    RuleSelector,
+    name="bolt",
+    positions=lambda scored, budget: rules.bolt(scored.scores, budget),
+    grid=nearest_seconds,
+)
+mdp3 = partial(
+    RuleSelector, name="mdp3", positions=_mdp3_positions, grid=thinned_seconds, ranks=True, needs_vectors=True
+)
+mdp3_segments = partial(
+    RuleSelector,
+    name="mdp3-segments",
+    positions=lambda scored, budget: _mdp3_positions(scored, budget, 32 if budget <= 32 else 128),
+    grid=thinned_seconds,
     needs_vectors=True,
 )
-facility_location = _selector(
-    "facility-location", _facility_positions, thinned_seconds, ranks=True, without_vectors="thumbnails"
+facility_location = partial(
+    RuleSelector,
+    name="facility-location",
+    positions=_facility_positions,
+    grid=thinned_seconds,
+    ranks=True,
+    without_vectors="thumbnails",
 )

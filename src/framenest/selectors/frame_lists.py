@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.method.prefix import Prefix
@@ -73,87 +72,57 @@ def read_entries(path: str | Path) -> list[Any]:
     return data if isinstance(data, list) else [data]
 
 
-def find_frames(
-    entries: Sequence[Any],
-    question: str | None,
-    video: str,
-    times: NDArray[np.float64],
-    *,
-    where: str,
-    row: int | None = None,
-) -> list[int]:
-    """The frames that a file lists for a question about a video.
+def _frames(entries: Sequence[Any], question: str | None, decoder: Decoder, where: str) -> list[int]:
+    """The frames that a file lists for a question: its only list, or the row with the question.
 
-    Args:
-        entries: what the file holds. A single list is taken as it is; rows are found by their question, and
-            by the video's name if several ask the same.
-        question: the question.
-        video: the video's path.
-        times: (N,) seconds of the video's frames. For a file that lists seconds, each means the nearest
-            frame.
-        where: the file, for error messages.
-        row: the number of the row to take instead.
-
-    >>> find_frames([[5, 2, 2]], None, "kiln.mp4", np.arange(9) / 25, where="aks.json")
-    [2, 5]
+    Seconds, which ToolMerge lists, mean the nearest frames. where: the file, for error messages.
     """
     if entries and all(isinstance(entry, int) for entry in entries):
         entries = [list(entries)]
-    if row is not None:
-        if not 0 <= row < len(entries):
-            raise ConfigError(f"{where}: there is no row {row}; it has rows 0 to {len(entries) - 1}")
-        found = entries[row]
-    elif len(entries) == 1 and not isinstance(entries[0], dict):
+    if len(entries) == 1 and not isinstance(entries[0], dict):
         found = entries[0]
     else:
-        found = _row_of(entries, question, video, where)
+        found = _row(entries, question, decoder.info.path, where)
     try:
-        if isinstance(found, Mapping) and SECONDS in found:
-            return _nearest(convert(found[SECONDS], list[Amount], SECONDS), times, where)
-        if isinstance(found, Mapping):
+        if isinstance(found, dict) and SECONDS in found:
+            times, wanted = decoder.seconds, convert(found[SECONDS], list[Amount], SECONDS)
+            if wanted and max(wanted) > times[-1] + 1:
+                raise VideoError(
+                    f"{where}: lists {max(wanted):g} s, but this video's last frame is at {times[-1]:.2f} s"
+                )
+            return sorted({int(np.abs(times - second).argmin()) for second in wanted})
+        if isinstance(found, dict):
             found = next((found[key] for key in KEYS if key in found), None)
         return sorted(set(convert(found, list[Whole], " or ".join(KEYS))))
     except BadField as error:
         raise StoreError(f"{where}: has no list of frames for this question: {error}") from error
 
 
-def _row_of(entries: Sequence[Any], question: str | None, video: str, where: str) -> Mapping[str, Any]:
-    """The row of a question."""
+def _row(entries: Sequence[Any], question: str | None, video: str, where: str) -> Row:
+    """The row of a question; if several rows ask the same, the one that names the video."""
     rows = [entry for entry in entries if isinstance(entry, dict)]
     if not rows:
-        raise ConfigError(f"{where}: has {len(entries)} lists without questions; say which: file:{where}#0")
+        raise ConfigError(
+            f"{where}: has {len(entries)} lists without questions; give rows with question and frame_idx"
+        )
     same = [row for row in rows if str(row.get("question", "")).strip() == (question or "").strip()]
     if len(same) > 1:
         names = {Path(video).name, Path(video).stem}
         same = [row for row in same if any(Path(v).name in names for v in row.values() if isinstance(v, str))]
     if len(same) != 1:
-        raise ConfigError(
-            f"{where}: {len(same)} rows match this question and video; say which: file:{where}#0"
-        )
+        raise ConfigError(f"{where}: {len(same)} rows match this question and video; it must be one")
     return same[0]
 
 
-def _nearest(seconds: list[float], times: NDArray[np.float64], where: str) -> list[int]:
-    """The frames nearest to some seconds."""
-    if seconds and max(seconds) > times[-1] + 1:
-        raise VideoError(
-            f"{where}: lists {max(seconds):g} s, but this video's last frame is at {times[-1]:.2f} s"
-        )
-    return sorted({int(np.abs(times - second).argmin()) for second in seconds})
-
-
 class FileSelector:
-    """`file:PATH`, or `file:PATH#3` for the row with that number.
+    """`file:PATH`: frames that were chosen before.
 
     {k} in the path stands for the budget, for selectors that write one file per budget.
     """
 
-    def __init__(self, session: Session, where: str) -> None:
-        self._session = session
-        path, mark, row = where.rpartition("#")
-        self._row = int(row) if mark and row.isdigit() else None
-        self._path = path if self._row is not None else where
-        self.name = f"file:{Path(where).name}"
+    def __init__(self, session: Session, path: str) -> None:
+        self._session, self._path = session, path
+        self.name = f"file:{Path(path).name}"
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """The frames that the file lists for this question."""
@@ -170,7 +139,7 @@ class FileSelector:
             if result.video.fingerprint != decoder.info.fingerprint:
                 raise IndexMismatch(f"{path}: was made from another video")
             return result.prefix(budget)
-        frames = find_frames(entries, question, decoder.info.path, decoder.seconds, where=path, row=self._row)
+        frames = _frames(entries, question, decoder, path)
         if not frames:
             raise ConfigError(f"{path}: lists no frame for this question")
         if frames[-1] >= total:

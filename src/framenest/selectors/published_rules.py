@@ -46,14 +46,11 @@ _NO_GAP = 1e-3
 """A gap below this many seconds becomes 0, so that frames that share a time are all taken in the end."""
 
 
-def aks(
-    scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8, spread: float = -100.0
-) -> Ints:
+def aks(scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8) -> Ints:
     """Adaptive Keyframe Sampling: split in halves until a part's best frames stand out, then take the best.
 
-    Scores are min-max normalised. A part is split while mean(best K) − mean ≤ threshold (or its standard
-    deviation ≤ spread) and `depth` is not reached; a part at depth d gives its ⌊K/2^d⌋ best. As published,
-    that is nothing at depth 5 for K < 32.
+    Scores are min-max normalised. A part is split while mean(best K) − mean ≤ threshold and `depth` is not
+    reached; a part at depth d gives its ⌊K/2^d⌋ best. As published, that is nothing at depth 5 for K < 32.
     """
     size = len(scores)
     if size < count:
@@ -65,21 +62,15 @@ def aks(
     while parts:
         start, end, level = parts.popleft()
         part = normal[start:end]
-        if level < depth and not _stands_out(part, count, threshold, spread):
+        best = np.sort(part)[::-1][:count]
+        stands_out = len(part) > 0 and best.mean() - part.mean() > threshold
+        if level < depth and not stands_out:
             middle = start + (end - start) // 2
             parts += [(start, middle, level + 1), (middle, end, level + 1)]
         else:
             order = np.argsort(-part, kind="stable")[: count // 2**level]
             chosen += [start + int(i) for i in order]
     return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _stands_out(part: Floats, count: int, threshold: float, spread: float) -> bool:
-    """Whether the best frames of a part lie far enough above its mean."""
-    if not len(part):
-        return False
-    best = np.sort(part)[::-1][:count]
-    return bool(best.mean() - part.mean() > threshold and part.std() > spread)
 
 
 def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
@@ -96,38 +87,26 @@ def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
     return found
 
 
+# MDP3's λ, and the widths α of its kernel.
+MDP3_WEIGHT = 0.2
+WIDTHS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
 _NOTHING_NEW = 1e-10
 
 
-def mdp3(
-    frames: Floats,
-    text: Floats,
-    count: int,
-    *,
-    weight: float = 0.2,
-    widths: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
-) -> Ints:
+def mdp3(frames: Floats, text: Floats, count: int) -> Ints:
     """MDP3 with the whole video as one segment: greedy MAP of a determinantal point process.
 
     frames: (n, d) vectors; text: (d,). Kernel k(a, b) = Σ_α exp(−‖a − b‖² / 2α). The greedy step adds
     the frame with the largest gain of (2/λ)·Σ log k(q, i) + log det K, by incremental Cholesky; ties go
     to the earlier. Positions in the order in which they are taken.
     """
-    relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
-    kernel = _multi_gaussian(frames, frames, widths)
+    relevance = (2 / MDP3_WEIGHT) * np.log(_multi_gaussian(frames, text[None])[:, 0])
+    kernel = _multi_gaussian(frames, frames)
     order, _ = _greedy_determinant(relevance, kernel, min(count, len(frames)))
     return np.array(order, dtype=np.int64)
 
 
-def mdp3_segments(
-    frames: Floats,
-    text: Floats,
-    count: int,
-    segment: int,
-    *,
-    weight: float = 0.2,
-    widths: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0),
-) -> Ints:
+def mdp3_segments(frames: Floats, text: Floats, count: int, segment: int) -> Ints:
     """MDP3 in segments of `segment` candidates: dynamic programming over segments and numbers of frames.
 
     Each segment applies the greedy rule of `mdp3`, given the last frame chosen before it, whose terms count
@@ -137,7 +116,7 @@ def mdp3_segments(
     """
     size = len(frames)
     count = min(count, size)
-    relevance = (2 / weight) * np.log(_multi_gaussian(frames, text[None], widths)[:, 0])
+    relevance = (2 / MDP3_WEIGHT) * np.log(_multi_gaussian(frames, text[None])[:, 0])
     best: list[tuple[float, list[int]]] = [(0.0, [])]
     for start in range(0, size, segment):
         inside = np.arange(start, min(start + segment, size))
@@ -147,7 +126,7 @@ def mdp3_segments(
             given = chosen[-1] if chosen else None
             if given not in greedy:
                 places = inside if given is None else np.concatenate([[given], inside])
-                kernel = _multi_gaussian(frames[places], frames[places], widths)
+                kernel = _multi_gaussian(frames[places], frames[places])
                 order, worths = _greedy_determinant(
                     relevance[places], kernel, min(count, len(inside)), first=None if given is None else 0
                 )
@@ -190,10 +169,10 @@ def _greedy_determinant(
     return order, worths
 
 
-def _multi_gaussian(a: Floats, b: Floats, widths: tuple[float, ...]) -> Floats:
+def _multi_gaussian(a: Floats, b: Floats) -> Floats:
     squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None, :]
     distances = np.maximum(0.0, squares - 2 * a @ b.T)
-    kernel: Floats = sum((np.exp(-distances / (2 * width)) for width in widths), np.zeros_like(distances))
+    kernel: Floats = sum((np.exp(-distances / (2 * width)) for width in WIDTHS), np.zeros_like(distances))
     return kernel
 
 
@@ -247,7 +226,9 @@ def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
     kept = keep_important(clips, importance(scores, clips))
     quotas = share_out(np.array([value for _, value in kept]), count)
     merit = 2 * scores - 1
-    unit = None if features is None else _unit(features)
+    unit: Floats | None = None
+    if features is not None:
+        unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     chosen: list[int] = []
     for (clip, _), quota in zip(kept, quotas, strict=True):
         chosen += marginal_relevance(merit, np.arange(*clip), quota, [], unit)
@@ -273,9 +254,9 @@ def detail(signal: Floats, depth: int) -> Floats:
     for _ in range(depth):
         sizes.append(len(current))
         current, coarsest = _analyse(current)
-    rebuilt = _synthesise(None, coarsest)
+    rebuilt = _synthesise(coarsest, HIGH)
     for size in reversed(sizes[1:]):
-        rebuilt = _synthesise(rebuilt[:size], None)
+        rebuilt = _synthesise(rebuilt[:size], LOW)
     return np.abs(rebuilt[: len(signal)])
 
 
@@ -288,18 +269,11 @@ def _analyse(signal: Floats) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _synthesise(approximation: Floats | None, details: Floats | None) -> Floats:
-    """One level back: 2L − 6 samples from L coefficients."""
-    total: Floats | None = None
-    for values, taps in ((approximation, LOW), (details, HIGH)):
-        if values is None:
-            continue
-        spread = np.zeros(2 * len(values))
-        spread[::2] = values
-        part = np.convolve(spread, taps[::-1])[len(LOW) - 2 :][: 2 * len(values) - len(LOW) + 2]
-        total = part if total is None else total + part
-    assert total is not None
-    return total
+def _synthesise(values: Floats, taps: Floats) -> Floats:
+    """One level back: 2L − 6 samples from L coefficients of one filter, the other's being zero."""
+    spread = np.zeros(2 * len(values))
+    spread[::2] = values
+    return np.convolve(spread, taps[::-1])[len(LOW) - 2 :][: 2 * len(values) - len(LOW) + 2]
 
 
 def boundaries(signal: Floats, distance: int) -> Ints:
@@ -328,14 +302,12 @@ def _local_maxima(signal: Floats) -> list[int]:
 
 
 def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
-    """Highest peaks first; each removes lower ones nearer than `distance`."""
-    keep = dict.fromkeys(peaks, True)
+    """The highest peaks, none nearer than `distance` to a higher one."""
+    kept: list[int] = []
     for peak in sorted(peaks, key=lambda p: (signal[p], p), reverse=True):
-        if keep[peak]:
-            for other in peaks:
-                if other != peak and abs(other - peak) < distance:
-                    keep[other] = False
-    return [p for p in peaks if keep[p]]
+        if all(abs(other - peak) >= distance for other in kept):
+            kept.append(peak)
+    return sorted(kept)
 
 
 def _prominence(signal: Floats, peak: int) -> float:
@@ -425,8 +397,3 @@ def marginal_relevance(
         worth[place] = -np.inf  # taken
         np.maximum(nearest, similarity(picked[-1]), out=nearest)
     return picked
-
-
-def _unit(features: Floats) -> Floats:
-    unit: Floats = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-    return unit
