@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
@@ -54,7 +53,6 @@ class VideoTools:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._waiting: Counter[str] = Counter()  # by job: a shared one is cancelled when the last caller left
 
     @property
     def every(self) -> Sequence[Any]:
@@ -72,7 +70,7 @@ class VideoTools:
             if video is None:
                 files = await asyncio.to_thread(self._service.library.files)
                 return "\n".join(file["path"] for file in files) or "there are no videos"
-            known = await self._describe(await self._video(video))
+            known = await self._work("describe", await self._video(video))
             info = known["video"]
             facts = [
                 f"{video}: {clock(info['duration'])} ({info['duration']:.1f} s), {info['num_frames']} frames",
@@ -100,11 +98,8 @@ class VideoTools:
         video reads it through, which takes from seconds to minutes; later questions are fast.
         """
         with self._told():
-            registered = await self._video(video)
-            wanted = LookFor.of(look_for)
-            ranking, job = await asyncio.to_thread(
-                self._service.ask, registered, question, [], "residual", HORIZON, wanted
-            )
+            asked = (await self._video(video), question, [], "residual", HORIZON, LookFor.of(look_for))
+            ranking, job = await asyncio.to_thread(self._service.ask, *asked)
             if job is not None:
                 await self._finished(job, ctx)
             return await self._show(ranking, 0, k, max_tokens)
@@ -140,14 +135,12 @@ class VideoTools:
             except ValueError as error:
                 raise ToolError(str(error)) from error
             registered = await self._video(video)
-            info = (await self._describe(registered))["video"]
+            info = (await self._work("describe", registered))["video"]
             if seconds[0] < 0 or seconds[-1] > info["duration"]:
                 raise ToolError(f"this video runs from 0 to {info['duration']:.1f} s")
             side = short_side(info, len(seconds), max_tokens)
-            path = str(registered.check())
-            found = await asyncio.to_thread(self._service.look_at, path, seconds, side)
             shown: Shown = []
-            for frame, time, picture in found:
+            for frame, time, picture in await self._work("look_at", registered, seconds, side):
                 shown += [f"{time:.1f} s (frame {frame})", Image(data=picture, format="jpeg")]
             return shown
 
@@ -159,9 +152,7 @@ class VideoTools:
     ) -> str:
         """What is said in a video with a transcript: the passages that best match a question, with times."""
         with self._told():
-            registered = await self._video(video)
-            path = str(registered.check())
-            found = await asyncio.to_thread(self._service.said, path, question, passages)
+            found = await self._work("said", await self._video(video), question, passages)
             if not found:
                 raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
             return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in found)
@@ -169,13 +160,13 @@ class VideoTools:
     async def _video(self, path: str) -> LibraryVideo:
         return await asyncio.to_thread(self._service.library.add_path, path)
 
-    async def _describe(self, video: LibraryVideo) -> dict[str, Any]:
-        known: dict[str, Any] = await asyncio.to_thread(self._service.describe, str(video.check()))
-        return known
+    async def _work(self, task: str, video: LibraryVideo, *arguments: Any) -> Any:
+        """What the method `task` of VideoTasks returns for a video."""
+        call = self._service.picture_worker.call
+        return await asyncio.to_thread(call, task, str(video.check()), *arguments)
 
     async def _finished(self, job: Job, ctx: Context[Any, Any]) -> None:
-        """Wait for a job, telling its progress. Cancelling the last call that waits for it cancels it."""
-        self._waiting[job.id] += 1
+        """Wait for a job, telling its progress. Cancelling the call cancels the job."""
         told: tuple[Any, ...] = ()
         steps = 0
         try:
@@ -187,15 +178,11 @@ class VideoTools:
                         await ctx.report_progress(steps, None, f"{job.stage}: {job.done} of {job.total}")
                 await asyncio.sleep(POLL_SECONDS)
         except asyncio.CancelledError:
-            if self._waiting[job.id] == 1:
-                with suppress(Refusal):
-                    self._service.jobs.cancel(job.id)
+            with suppress(Refusal):
+                self._service.jobs.cancel(job.id)
             raise
-        finally:
-            self._waiting[job.id] -= 1
-            self._waiting += Counter()  # forgets those at zero
         if job.state == "cancelled":
-            raise ToolError("this look was cancelled")
+            raise ToolError("this look was cancelled; ask again")
 
     async def _show(self, id_: str, after: int, k: int, max_tokens: int) -> Shown:
         """The frames of ranks after + 1 … k, in time order, each below its time and its reasons."""

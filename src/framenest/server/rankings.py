@@ -13,8 +13,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from framenest.config import MECConfig
-from framenest.errors import FramenestError, IndexMismatch
+from framenest.errors import FramenestError
 from framenest.method.ranking import Ranking
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import LibraryVideo
@@ -80,7 +79,7 @@ class FrameImages:
 
 
 log = logging.getLogger("framenest.server")
-LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
+LOADED = 64  # rankings in the LRU cache
 
 
 class Rankings:
@@ -91,23 +90,17 @@ class Rankings:
         self._journal = journal
         self._jobs = jobs
         self._loaded: LRUCache[str, Ranking] = LRUCache(LOADED)
-        self._prefixes: LRUCache[tuple[str, int, int], bytes] = LRUCache(PREFIXES)
-        self._lock = threading.Lock()  # of both caches
+        self._lock = threading.Lock()  # of the cache
 
     def ask(self, id_: str, request: dict[str, Any]) -> Job | None:
-        """The job that makes a ranking; None where it is there."""
-        new = self._journal.write(
-            "insert or ignore into rankings values (?, ?, ?, ?)",
-            [id_, request["video"], json.dumps(request), time.time()],
-        )
-        if self._load(id_) is not None:
-            return None
-        try:
-            return self._jobs.submit("rank", id_, request)
-        except Refusal:
-            if new:
-                self._journal.write("delete from rankings where id = ?", [id_])
-            raise
+        """The job that makes a ranking; None if it is made."""
+        with self._journal.lock:
+            job = self._jobs.submit("rank", id_, request) if self._load(id_) is None else None
+            self._journal.execute(
+                "insert or ignore into rankings values (?, ?, ?, ?)",
+                [id_, request["video"], json.dumps(request), time.time()],
+            )
+            return job
 
     def path(self, id_: str) -> Path:
         """Where the file of a ranking is or will be."""
@@ -119,7 +112,7 @@ class Rankings:
             return id_ in self._loaded or self.path(id_).is_file()
 
     def get(self, id_: str) -> Ranking:
-        """A ranking that is there; refused with the reason where it is not."""
+        """A ranking that is made; refused with the reason if it is not."""
         loaded = self._load(id_)
         if loaded is None:
             self.request(id_)
@@ -130,14 +123,13 @@ class Rankings:
         return loaded
 
     def _load(self, id_: str) -> Ranking | None:
-        """A ranking that is there; a damaged file, or another's, counts as absent and goes."""
+        """A ranking that is made, else None; a damaged file is deleted."""
         with self._lock:
             known = self._loaded.get(id_)
         if known is not None or not self.path(id_).is_file():
             return known
         try:
             loaded = Ranking.load(self.path(id_))
-            self._check(loaded, id_)
         except FramenestError as error:
             log.warning("%s; it is made again when it is asked for", error)
             with suppress(OSError):
@@ -147,51 +139,22 @@ class Rankings:
             self._loaded[id_] = loaded
         return loaded
 
-    def _check(self, loaded: Ranking, id_: str) -> None:
-        """Refuse a file whose ranking is not the one that was asked for."""
-        asked = self.request(id_)
-        row = self._journal.row("select info from videos where id = ?", [asked["video"]])
-        known = json.loads(row["info"]) if row and row["info"] else loaded.video.to_json()
-        look_for = loaded.look_for.to_json() if loaded.look_for else None
-        settings = {"horizon": asked["horizon"]}
-        if asked["question"] is None:  # nothing is relevant to none
-            settings["relevance_weight"] = 0.0
-        config = MECConfig.preset(asked["preset"]).with_settings(settings)
-        compared = {
-            "video": (loaded.video.fingerprint, known["fingerprint"]),
-            "question": (loaded.question, asked["question"]),
-            "choices": (list(loaded.options), asked["options"]),
-            "descriptions": (look_for, asked.get("look_for")),
-            "settings": (loaded.config, config),
-            # what is said is named after it
-            "scorer": (loaded.scorer.startswith(asked["scored_by"]) or asked["question"] is None, True),
-        }
-        differ = [name for name, (found, wanted) in compared.items() if found != wanted]
-        if differ:
-            raise IndexMismatch(f"{self.path(id_)}: another ranking lies there (its {differ[0]} differs)")
-
     def request(self, id_: str) -> dict[str, Any]:
-        """What a ranking was asked with."""
-        row = self._journal.row("select request from rankings where id = ?", [id_])
+        """What a ranking was asked with, and when; its id."""
+        row = self._journal.row("select * from rankings where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such ranking")
-        request: dict[str, Any] = json.loads(row["request"])
-        return request
+        return _from_row(row)
 
     def all(self, video: str | None) -> list[dict[str, Any]]:
-        """Rankings asked for, newest first, of one video or all."""
+        """Requests for rankings, newest first, of one video or all."""
         statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
-        return [
-            {"id": row["id"], "created": row["created"], "ready": self.has(row["id"])}
-            | json.loads(row["request"])
-            for row in self._journal.rows(statement, [video])
-        ]
+        return [_from_row(row) for row in self._journal.execute(statement, [video])]
 
     def remove(self, id_: str) -> None:
         """Delete a ranking's file."""
         with self._lock:
             self._loaded.pop(id_, None)
-            self._prefixes.clear()
         self.path(id_).unlink(missing_ok=True)
 
     def tidy(self, id_: str) -> None:
@@ -200,17 +163,7 @@ class Rankings:
             if self._journal.row("select id from rankings where id = ?", [id_]) is None:
                 self.path(id_).unlink(missing_ok=True)
 
-    def asked(self) -> dict[str, int]:
-        """How many rankings were asked for, by video."""
-        rows = self._journal.rows("select video, count(*) as asked from rankings group by video")
-        return {row["video"]: row["asked"] for row in rows}
-
-    def cached_prefix(self, id_: str, k: int, after: int) -> bytes | None:
-        """A prefix that was asked for lately."""
-        with self._lock:
-            return self._prefixes.get((id_, k, after))
-
-    def prefix(self, id_: str, k: int, after: int) -> bytes:
+    def prefix(self, id_: str, k: int, after: int) -> dict[str, Any]:
         """PrefixOut of ranks after + 1 … k, in time order, as JSON."""
         if after >= k:
             raise Refusal(422, f"after={after} leaves nothing of k={k}; after must be less than k")
@@ -223,8 +176,8 @@ class Rankings:
             for frame, seconds, rank in rows
             if rank > after
         ]
-        body = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
-        made = json.dumps(body, separators=(",", ":")).encode()
-        with self._lock:
-            self._prefixes[id_, k, after] = made
-        return made
+        return {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
+
+
+def _from_row(row: Any) -> dict[str, Any]:
+    return {"id": row["id"], "created": row["created"], **json.loads(row["request"])}

@@ -57,20 +57,12 @@ class VideoTasks:
         """Index a video; what is known of it then."""
         return {"video": MEC(session=self._session).index(path, questions_follow=True).video.to_json()}
 
-    def rank(
-        self,
-        path: str,
-        question: str | None,
-        options: list[str],
-        preset: str,
-        horizon: int,
-        target: str,
-        look_for: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Rank a video for a question into a file; how many frames that decoded."""
-        config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        wanted = convert(look_for, LookFor) if look_for else ()
-        ranking = MEC(config, session=self._session).rank(path, question, options=options, look_for=wanted)
+    def rank(self, path: str, request: dict[str, Any], target: str) -> dict[str, Any]:
+        """Rank a video as a request asks, into a file; how many frames that decoded."""
+        config = MECConfig.preset(request["preset"]).with_settings({"horizon": request["horizon"]})
+        look_for = convert(request["look_for"], LookFor) if "look_for" in request else ()
+        mec = MEC(config, session=self._session)
+        ranking = mec.rank(path, request["question"], options=request["options"], look_for=look_for)
         ranking.save(target)
         return {"decoded": ranking.stats.decoded, "video": ranking.video.to_json()}
 
@@ -112,9 +104,9 @@ class VideoTasks:
         ranking: Ranking,
         k: int,
         style: str,
-        max_side: int | None,
+        max_side: int,
         spoken: int,
-        instructions: Sequence[str] = (),
+        instructions: Sequence[str],
     ) -> Request:
         """The question of a ranking and its first k frames, as a request for a model.
 
@@ -135,9 +127,9 @@ class VideoTasks:
             progress=False,
         )
 
-    def messages(self, ranking: Ranking, k: int, style: str, max_side: int | None, spoken: int) -> str:
-        """The same as JSON text, as `framenest export` writes it."""
-        return self.request(ranking, k, style, max_side, spoken).dumps()
+    def messages(self, *asked: Any) -> str:
+        """What `request` makes as JSON text, as `framenest export` writes it."""
+        return self.request(*asked).dumps()
 
 
 GRACE = 5.0  # seconds that a cancelled task may take to stop by itself
