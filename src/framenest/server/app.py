@@ -391,13 +391,11 @@ def video_file(here: Here, video: VideoId) -> FileResponse:
     return FileResponse(path, media_type=TYPES.get(path.suffix.lower(), "application/octet-stream"))
 
 
-class JPEGResponse(Response):
-    """An image that never changes."""
-
-    media_type = "image/jpeg"
-
-
-@routes.get("/videos/{video}/frames/{frame}", response_class=JPEGResponse)
+@routes.get(
+    "/videos/{video}/frames/{frame}",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {}}, "description": "The frame."}},
+)
 async def frame(
     here: Here,
     video: VideoId,
@@ -406,9 +404,10 @@ async def frame(
         int | None,
         Query(ge=16, le=2160, description="Short side in pixels; never enlarged. Default: original."),
     ] = None,
-) -> JPEGResponse:
+) -> Response:
     """One frame as JPEG, exact to the frame."""
     found = here.library.get(video)
     short = found.image_size(frame, size)
     found.check()
-    return JPEGResponse(await here.pictures.get(found, frame, short), headers=FOREVER)
+    picture = await here.pictures.get(found, frame, short)
+    return Response(picture, media_type="image/jpeg", headers=FOREVER)
