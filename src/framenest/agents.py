@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
@@ -26,6 +25,10 @@ from framenest.server.refusals import Refusal
 from framenest.server.service import Service
 from framenest.text import clock, seconds_of
 
+ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, `look`
+with the user's question (and, if you know what it would look like, descriptions in look_for), and `more`
+with its look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches
+the transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 SMALLEST = 64  # pixels of the short side, below which a picture shows nothing
 HORIZON = 256
@@ -42,22 +45,10 @@ Frames = Annotated[int, Field(ge=1, le=HORIZON, description="how many frames")]
 
 
 class VideoTools:
-    """The tools, over a started service.
-
-    Example::
-
-        server = MCPServer("videos")
-        for tool in VideoTools(service).every:
-            server.add_tool(tool)
-    """
+    """The tools, over a started service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-
-    @property
-    def every(self) -> Sequence[Any]:
-        """All tools, in the order in which an agent meets them."""
-        return (self.what_is, self.look, self.more, self.frames_at, self.said)
 
     async def what_is(
         self,
@@ -98,7 +89,8 @@ class VideoTools:
         video reads it through, which takes from seconds to minutes; later questions are fast.
         """
         with self._told():
-            asked = (await self._video(video), question, [], "residual", HORIZON, LookFor.of(look_for))
+            registered = await self._video(video)
+            asked: Any = (registered, question, [], "residual", HORIZON, LookFor.of(look_for))
             ranking, job = await asyncio.to_thread(self._service.ask, *asked)
             if job is not None:
                 await self._finished(job, ctx)
@@ -201,13 +193,13 @@ class VideoTools:
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            shown += [f"{second:.1f} s, rank {rank}: {reasons(ranking, rank)}"]
+            shown += [f"{second:.1f} s, rank {rank}: {_reasons(ranking, rank)}"]
             shown += [Image(data=picture, format="jpeg")]
         return shown
 
     @contextmanager
     def _told(self) -> Any:
-        """Errors of ours as messages for the model, without where the server keeps its files."""
+        """Our errors as messages for the model, without the folders of the server."""
         try:
             yield
         except FramenestError as error:
@@ -232,23 +224,12 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
     return min(size)
 
 
-def reasons(ranking: Ranking, rank: int) -> str:
-    """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen.
-
-    Example::
-
-        reasons(ranking, 1)  # "relevance 1.00, …; when chosen …"
-    """
+def _reasons(ranking: Ranking, rank: int) -> str:
+    """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen."""
     at = rank - 1
     cues = [f"{name} {values[at]:.2f}" for name, values in ranking.cues.items()]
     terms = [f"{name} {values[at]:.2f}" for name, values in ranking.terms.items()]
     return f"{', '.join(cues)}; when chosen {', '.join(terms)}"
-
-
-ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, `look`
-with the user's question (and, where you know what it would look like, descriptions in look_for), and `more`
-with its look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches
-the transcript."""
 
 
 def mcp_server(service: Service) -> MCPServer[None]:
@@ -256,7 +237,8 @@ def mcp_server(service: Service) -> MCPServer[None]:
     server: MCPServer[None] = MCPServer(
         "framenest", title="Framenest", instructions=ABOUT, version=framenest.__version__, log_level="WARNING"
     )
-    for tool in VideoTools(service).every:
+    tools = VideoTools(service)
+    for tool in (tools.what_is, tools.look, tools.more, tools.frames_at, tools.said):
         server.add_tool(
             tool,
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),

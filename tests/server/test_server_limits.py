@@ -92,7 +92,7 @@ def test_work_over_its_limits_is_ended(tmp_path, media, scores, limits, told):
     for _ in range(2):  # in a process of its own each
         with pytest.raises(VideoError, match=told):
             worker.call("index", str(media / "clip.mp4"))
-        assert worker.pid is None
+        assert worker._process.pid is None
     worker.close()
 
 
@@ -188,22 +188,24 @@ def test_a_full_disk_is_told_as_such(serve):
 
 
 def test_partial_files_share_the_quota(tmp_path):
-    limits = (100, 100, threading.Lock())
-    first, second = PartialFile(tmp_path, *limits), PartialFile(tmp_path, *limits)
+    shared = ServerSettings(tmp_path, max_upload=100, max_stored=100), threading.Lock()
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    first, second = PartialFile(*shared), PartialFile(*shared)
     first.write(bytes(60))
     with pytest.raises(Refusal, match="no room"):
         second.write(bytes(60))
     second.write(bytes(40))
-    first.path.rename(tmp_path / "kept")
+    first.path.rename(folder / "kept")
     first.close()
     with pytest.raises(Refusal, match="no room"):
         second.write(b"x")
     second.close()
-    (tmp_path / "kept").unlink()
-    third = PartialFile(tmp_path, *limits)
+    (folder / "kept").unlink()
+    third = PartialFile(*shared)
     third.write(bytes(100))
     third.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 async def in_pieces(data: bytes, size: int):

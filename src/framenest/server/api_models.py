@@ -151,7 +151,7 @@ class PrefixOut(BaseModel):
     ranking: str
     k: int
     after: int
-    complete: bool = Field(description="True where the video has fewer than k candidates and all are here.")
+    complete: bool = Field(description="True if the video has fewer than k candidates and all are here.")
     frames: list[FrameOut] = Field(description="In time order.")
 
 

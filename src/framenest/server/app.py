@@ -176,12 +176,13 @@ async def prefix(
     ranking: RankingId,
     k: Annotated[int, Query(ge=1, le=api.MOST_RANKS, description="The frame budget.")],
     after: Annotated[int, Query(ge=0, description="Leave out the first so many ranks.")] = 0,
-) -> JSONResponse:
+) -> Response:
     """The frames for a budget of k, in time order. Nothing runs again: any k is a prefix of the ranking.
 
     `?after=16&k=32` gives only the 16 frames that 32 adds to 16.
     """
-    return JSONResponse(here.rankings.prefix(ranking, k, after), headers=PRIVATE)
+    body = here.rankings.prefix(ranking, k, after)
+    return Response(body, media_type="application/json", headers=PRIVATE)
 
 
 @routes.get("/rankings/{ranking}/file")
@@ -196,14 +197,7 @@ def messages(
     here: Here,
     ranking: RankingId,
     k: Annotated[int, Query(ge=1, le=api.MOST_SHOWN, description="How many frames.")] = 16,
-    style: Annotated[
-        str,
-        Query(
-            max_length=32,
-            description="For which model or server.",
-            json_schema_extra={"enum": list(STYLES)},
-        ),
-    ] = "openai",
+    style: Annotated[str, Query(max_length=32, description=f"One of {', '.join(STYLES)}.")] = "openai",
     max_side: Annotated[
         int, Query(ge=16, le=2160, description="Longer side of the images in pixels; never enlarged.")
     ] = 768,

@@ -96,16 +96,14 @@ class Job(BaseModel):
     request: dict[str, Any] = Field(exclude=True)
     state: Literal["queued", "running", "done", "failed", "cancelled"] = "queued"
     error: str | None = None
-    attempts: int = Field(0, exclude=True)
+    attempts: int = Field(default=0, exclude=True)
     created: float = Field(default_factory=time.time, description="Seconds since 1970, as all times here.")
     started: float | None = None
     finished: float | None = None
-    stage: str | None = Field(None, description="What it is doing: probes, zoom, …")
+    stage: str | None = Field(default=None, description="What it is doing: probes, zoom, …")
     done: int = 0
-    total: int = Field(0, description="Of the stage; 0 before it is known.")
-    waits_for: str | None = Field(
-        None, description="Id of the job that must end first: the index of its video, whose progress counts."
-    )
+    total: int = Field(default=0, description="Of the stage; 0 before it is known.")
+    waits_for: str | None = Field(default=None, description="Id of the job that indexes its video first.")
     cancelled: threading.Event = Field(default_factory=threading.Event, exclude=True, repr=False)
     over: Future[None] = Field(default_factory=Future, exclude=True, repr=False)
     """Done when this job is, in whatever way."""
@@ -187,11 +185,9 @@ class Jobs:
 
     def waits_for(self, job: Job) -> str | None:
         """The id of the job that must end before this one may begin: the index of its video."""
-        with self._ready:
-            if job.state != "queued" or job.kind == "index":
-                return None
-            mine = (j.id for j in self._active.values() if j.kind == "index" and j.video == job.video)
-            return next(mine, None)
+        if job.state != "queued" or job.kind == "index":
+            return None
+        return next((j.id for j in self.waiting_or_running(job.video) if j.kind == "index"), None)
 
     def told(self, job: Job) -> Job:
         """A job as clients see it."""
@@ -241,15 +237,10 @@ class Jobs:
         with self._ready:
             return next((job for job in self._active.values() if job.target == target), None)
 
-    def of_video(self, video: str) -> list[Job]:
-        """The jobs of a video that wait or run, oldest first."""
-        with self._ready:
-            return [job for job in self._active.values() if job.video == video]
-
     def forget(self, video: str) -> None:
         """Cancel the jobs of a video that is removed, and forget the questions of all."""
         with self._ready:
-            for job in self.of_video(video):
+            for job in self.waiting_or_running(video):
                 self.cancel(job.id)
             statement = "update jobs set request = ? where json_extract(request, '$.video') = ?"
             self._journal.execute(statement, [json.dumps({"video": video}), video])
@@ -259,10 +250,10 @@ class Jobs:
         found = self._journal.row("select * from jobs where target = ? order by number desc", [target])
         return self.active(target) or (_from_row(found) if found else None)
 
-    def waiting_or_running(self) -> list[Job]:
-        """Oldest first."""
+    def waiting_or_running(self, video: str | None = None) -> list[Job]:
+        """Oldest first; of one video or all."""
         with self._ready:
-            return list(self._active.values())
+            return [job for job in self._active.values() if video in (None, job.video)]
 
     def recent(self, count: int) -> list[Job]:
         """Newest first."""
@@ -271,8 +262,7 @@ class Jobs:
 
     def counts(self) -> dict[str, int]:
         """How many jobs wait and run, by state."""
-        with self._ready:
-            states = [job.state for job in self._active.values()]
+        states: list[str] = [job.state for job in self.waiting_or_running()]
         return {state: states.count(state) for state in ACTIVE}
 
     def close(self) -> None:
@@ -282,7 +272,7 @@ class Jobs:
             self._ready.notify_all()
 
     def _change(self, job: Job, **new: Any) -> None:
-        """Written first: where the journal fails, the job stays as it was, and this can be tried again."""
+        """Written first: if the journal fails, the job stays as it was, and this can be tried again."""
         self._save(job.model_copy(update=new))
         for name, value in new.items():
             setattr(job, name, value)

@@ -119,12 +119,12 @@ class Library:
             except (OSError, ValueError, RuntimeError) as error:
                 raise Refusal(404, "no such video") from error
         if not inside:
-            raise Refusal(403, "this path lies outside the folder of videos")
+            raise Refusal(403, "this path is outside the folder of videos")
         raise Refusal(404, "no such video")
 
     async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
         """Register a file that is sent."""
-        with self._partial() as part:
+        with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part:
             held, began = bytearray(), time.monotonic()
             while True:
                 _check_time(began)
@@ -145,7 +145,7 @@ class Library:
         self._check_address(url)
         opener = urllib.request.build_opener(_Redirects(self._check_address))
         began = time.monotonic()
-        with self._partial() as part:
+        with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part:
             try:
                 request = urllib.request.Request(url, headers={"User-Agent": "framenest"})
                 with opener.open(request, timeout=SILENT_SECONDS) as answer:
@@ -204,13 +204,6 @@ class Library:
         with self._checks():
             return check_video(file, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
 
-    @contextmanager
-    def _partial(self) -> Iterator[PartialFile]:
-        settings = self._settings
-        limits = (settings.max_upload, settings.max_stored)
-        with self._incoming(), closing(PartialFile(settings.uploads, *limits, self._storing)) as part:
-            yield part
-
     def _accept(self, part: PartialFile, name: str, origin: str) -> LibraryVideo:
         """Keep what came, under its content's hash, if it is a video."""
         if not part.size:
@@ -242,25 +235,25 @@ class Library:
 
 
 class PartialFile:
-    """Written piece by piece, hashed on the way; deleted when closed, unless it was moved.
+    """An upload, written piece by piece and hashed on the way; deleted when closed, unless it was moved.
 
-    largest: bytes of this file. most: bytes of all files of the folder, those still coming in included.
-    lock: held while bytes are counted and written; all partial files of a folder share it.
+    lock: held while bytes are counted and written; all partial files share it.
     """
 
-    def __init__(self, folder: Path, largest: int, most: int, lock: threading.Lock) -> None:
-        self.path = folder / f"{secrets.token_hex(8)}{PARTIAL}"
+    def __init__(self, settings: ServerSettings, lock: threading.Lock) -> None:
+        self.path = settings.uploads / f"{secrets.token_hex(8)}{PARTIAL}"
         self.hash = hashlib.blake2b(digest_size=16)
-        self.size, self._largest, self._most, self._lock = 0, largest, most, lock
+        self.size, self._settings, self._lock = 0, settings, lock
         with disk_errors():
             self._file = self.path.open("wb")
 
     def write(self, data: bytes) -> None:
         """Add bytes; refused beyond the limits."""
-        if self.size + len(data) > self._largest:
-            raise Refusal(413, f"a video may have at most {self._largest} bytes here")
+        largest = self._settings.max_upload
+        if self.size + len(data) > largest:
+            raise Refusal(413, f"a video may have at most {largest} bytes here")
         with self._lock, disk_errors():
-            if _stored(self.path.parent) + len(data) > self._most:
+            if _stored(self._settings.uploads) + len(data) > self._settings.max_stored:
                 raise Refusal(413, "the server has no room left for videos")
             self._file.write(data)
             self._file.flush()  # so that it is counted, and a full disk is told now

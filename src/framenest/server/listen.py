@@ -30,7 +30,6 @@ class BoundedProtocol(HttpToolsProtocol):
     only if all others have a request under way.
     """
 
-    header_bytes = HEADER_BYTES
     header_seconds = HEADER_SECONDS
     most_connections = CONNECTIONS
 
@@ -71,7 +70,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._reading_headers or self.transport.is_closing():
             return
         self._unfinished += len(data)
-        if self._unfinished > self.header_bytes + READ_AT_ONCE:  # a part may belong to the request before
+        if self._unfinished > HEADER_BYTES + READ_AT_ONCE:  # a part may belong to the request before
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
@@ -114,7 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _count(self, more: int) -> None:
         self._counted += more
-        if self._counted > self.header_bytes:
+        if self._counted > HEADER_BYTES:
             self._too_large = True
             raise ValueError("headers too large")  # ends the parser
 

@@ -28,7 +28,6 @@ class Metrics:
         self._active = Gauge(
             "framenest_jobs_active", "Jobs waiting or running.", ["state"], registry=self.registry
         )
-        self.decoded = counter("framenest_frames_decoded", "Frames decoded for rankings.")
         self.shared = counter("framenest_shared", "Requests for work that was done or under way.")
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cachedmethod
 
 from framenest.errors import FramenestError
 from framenest.method.ranking import Ranking
@@ -23,6 +23,8 @@ from framenest.server.video_worker import VideoWorker
 CACHE_BYTES = 64 * 2**20
 BATCH = 64  # frames decoded at once
 WAITING = 1024  # frames that may be waited for
+LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
+log = logging.getLogger("framenest.server")
 
 Key = tuple[str, int, int]  # video, short side, frame
 
@@ -36,8 +38,7 @@ class FrameImages:
     def __init__(self, worker: VideoWorker) -> None:
         self._worker = worker
         self._cache: LRUCache[Key, bytes] = LRUCache(CACHE_BYTES, getsizeof=len)
-        self._wanted: dict[Key, asyncio.Future[bytes]] = {}
-        self._videos: dict[str, LibraryVideo] = {}
+        self._wanted: dict[Key, tuple[LibraryVideo, asyncio.Future[bytes]]] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, video: LibraryVideo, frame: int, short: int) -> bytes:
@@ -48,38 +49,30 @@ class FrameImages:
         if key not in self._wanted:
             if len(self._wanted) >= WAITING:
                 raise Refusal(429, "too many pictures are waited for; try again later", 2)
-            self._wanted[key] = asyncio.get_running_loop().create_future()
-            self._videos[video.id] = video
-        future = self._wanted[key]
+            self._wanted[key] = video, asyncio.get_running_loop().create_future()
+        _, future = self._wanted[key]
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._decode())
         return await asyncio.shield(future)
 
     async def _decode(self) -> None:
         while self._wanted:
-            video, short, _ = next(iter(self._wanted))
-            group = [key for key in self._wanted if key[:2] == (video, short)][:BATCH]
+            (id_, short, _), (video, _) = next(iter(self._wanted.items()))
+            group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH]
             frames = [frame for _, _, frame in group]
             try:
-                found = await asyncio.to_thread(
-                    self._worker.call, "pictures", self._videos[video].info, frames, short
-                )
+                found = await asyncio.to_thread(self._worker.call, "pictures", video.info, frames, short)
                 error: Exception = Refusal(404, "this frame cannot be decoded")
             except Exception as failure:
                 found, error = {}, failure
             for key in group:
-                future = self._wanted.pop(key)
+                _, future = self._wanted.pop(key)
                 if key[2] in found:
                     self._cache[key] = found[key[2]]
                     future.set_result(found[key[2]])
                 else:
                     future.set_exception(error)
-                    future.exception()  # nobody may be waiting any more
-        self._videos.clear()
-
-
-log = logging.getLogger("framenest.server")
-LOADED = 64  # rankings in the LRU cache
+                    future.exception()  # nobody may be waiting any longer
 
 
 class Rankings:
@@ -90,7 +83,8 @@ class Rankings:
         self._journal = journal
         self._jobs = jobs
         self._loaded: LRUCache[str, Ranking] = LRUCache(LOADED)
-        self._lock = threading.Lock()  # of the cache
+        self._prefixes: LRUCache[Any, bytes] = LRUCache(PREFIXES)
+        self._lock = threading.Lock()  # of both caches
 
     def ask(self, id_: str, request: dict[str, Any]) -> Job | None:
         """The job that makes a ranking; None if it is made."""
@@ -113,9 +107,9 @@ class Rankings:
 
     def get(self, id_: str) -> Ranking:
         """A ranking that is made; refused with the reason if it is not."""
+        self.request(id_)  # an unknown id must not become a path
         loaded = self._load(id_)
         if loaded is None:
-            self.request(id_)
             job = self._jobs.latest(id_)
             why = "this ranking is being made" if job and job.active else "this ranking was not made"
             told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
@@ -155,6 +149,7 @@ class Rankings:
         """Delete a ranking's file."""
         with self._lock:
             self._loaded.pop(id_, None)
+            self._prefixes.clear()
         self.path(id_).unlink(missing_ok=True)
 
     def tidy(self, id_: str) -> None:
@@ -163,7 +158,8 @@ class Rankings:
             if self._journal.row("select id from rankings where id = ?", [id_]) is None:
                 self.path(id_).unlink(missing_ok=True)
 
-    def prefix(self, id_: str, k: int, after: int) -> dict[str, Any]:
+    @cachedmethod(lambda self: self._prefixes, lock=lambda self: self._lock)
+    def prefix(self, id_: str, k: int, after: int) -> bytes:
         """PrefixOut of ranks after + 1 … k, in time order, as JSON."""
         if after >= k:
             raise Refusal(422, f"after={after} leaves nothing of k={k}; after must be less than k")
@@ -176,7 +172,8 @@ class Rankings:
             for frame, seconds, rank in rows
             if rank > after
         ]
-        return {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
+        made = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
+        return json.dumps(made, separators=(",", ":")).encode()
 
 
 def _from_row(row: Any) -> dict[str, Any]:

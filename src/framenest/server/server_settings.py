@@ -83,7 +83,7 @@ class ServerSettings:
 
     @property
     def cache_folder(self) -> Path | None:
-        """Folder of indexes and features; None where they are at an address."""
+        """Folder of indexes and features; None if they are at an address."""
         return None if self.cache and "://" in self.cache else DirectoryStore(self.cache).root
 
 

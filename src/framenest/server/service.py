@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
@@ -42,7 +41,12 @@ class Service:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        _make_folders(settings)
+        try:  # for this user alone: videos and questions are nobody else's business
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            settings.rankings.mkdir(exist_ok=True)
+            settings.uploads.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{settings.data}: cannot be written ({error.strerror})") from error
         self.journal = Journal(settings.data / "journal.sqlite")
         self.metrics = Metrics()
         self.library = Library(self.journal, settings)
@@ -96,7 +100,7 @@ class Service:
             return "gone", None
         if video.info is not None:
             return "ready", None
-        active = self.jobs.of_video(video.id)  # a question indexes its video if nothing else does
+        active = self.jobs.waiting_or_running(video.id)  # a question indexes its video if nothing else does
         if active:
             return ("indexing" if any(job.state == "running" for job in active) else "queued"), None
         last = self.jobs.latest(f"index:{video.id}")
@@ -113,14 +117,17 @@ class Service:
     ) -> tuple[str, Job | None]:
         """The id of a ranking, and the job that makes it; None if it is made."""
         video.check()
-        MECConfig.preset(preset)
+        config = MECConfig.preset(preset).to_json()
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
         request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer}
         if look_for is not None:
             request["look_for"] = look_for.to_json()
         subtitles = self.settings.scoring.subtitles or NONE
-        heard = list(_states(transcript_files(str(video.path), subtitles)))
-        id_ = digest(request, subtitles, heard, RANKING_FORMAT)[:24]
+        heard = []
+        for file in transcript_files(str(video.path), subtitles):
+            with suppress(OSError):  # it has just gone
+                heard.append([str(file), *file_state(file)])
+        id_ = digest(request, config, subtitles, heard, RANKING_FORMAT)[:24]
         with self.journal.lock:  # so that the video is not removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):
@@ -199,13 +206,12 @@ class Service:
         arguments: list[Any] = [str(video.check())]
         if job.kind == "rank":
             arguments += [job.request, str(self.rankings.path(job.target))]
-        made = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
-        self.metrics.decoded.inc(made.get("decoded", 0))
+        info = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
         if video.info is None:
-            self.library.indexed(video.id, made["video"])
+            self.library.indexed(video.id, info)
 
     def without_paths(self, message: str) -> str:
-        """A message without where the server keeps its files."""
+        """A message without the folders in which the server keeps its files."""
         settings = self.settings
         for folder in (*settings.videos, settings.uploads, settings.data, settings.cache_folder):
             if folder is not None:
@@ -218,20 +224,3 @@ class Service:
             video = self.library.get(job.video)
             message = message.replace(str(video.path), video.name)
         return self.without_paths(message)
-
-
-def _states(files: list[Path]) -> Iterator[list[str | int]]:
-    """Each file and what changes when it is written again."""
-    for file in files:
-        with suppress(OSError):  # it has just gone
-            yield [str(file), *file_state(file)]
-
-
-def _make_folders(settings: ServerSettings) -> None:
-    """For this user alone: videos and questions are nobody else's business."""
-    try:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        settings.rankings.mkdir(exist_ok=True)
-        settings.uploads.mkdir(exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{settings.data}: cannot be written ({error.strerror})") from error

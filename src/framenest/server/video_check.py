@@ -89,15 +89,12 @@ def _inspect(path: str, options: dict[str, str]) -> dict[str, Any]:
         return {"refused": f"not a video that FFmpeg can read ({getattr(error, 'strerror', repr(error))})"}
 
 
-def _limit(seconds: int, memory: int) -> None:
+if __name__ == "__main__":
     import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    file, seconds, memory, options = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-if __name__ == "__main__":
-    _limit(int(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(json.dumps(_inspect(sys.argv[1], json.loads(sys.argv[4]))))
+    sys.stdout.write(json.dumps(_inspect(file, json.loads(options))))
