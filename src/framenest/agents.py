@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
-from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
@@ -27,6 +25,10 @@ from framenest.server.refusals import Refusal
 from framenest.server.service import Service
 from framenest.text import clock, seconds_of
 
+ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, `look`
+with the user's question (and, if you know what it would look like, descriptions in look_for), and `more`
+with its look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches
+the transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 SMALLEST = 64  # pixels of the short side, below which a picture shows nothing
 HORIZON = 256
@@ -43,23 +45,10 @@ Frames = Annotated[int, Field(ge=1, le=HORIZON, description="how many frames")]
 
 
 class VideoTools:
-    """The tools, over a started service.
-
-    Example::
-
-        server = MCPServer("videos")
-        for tool in VideoTools(service).every:
-            server.add_tool(tool)
-    """
+    """The tools, over a started service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._waiting: Counter[str] = Counter()  # by job: a shared one is cancelled when the last caller left
-
-    @property
-    def every(self) -> Sequence[Any]:
-        """All tools, in the order in which an agent meets them."""
-        return (self.what_is, self.look, self.more, self.frames_at, self.said)
 
     async def what_is(
         self,
@@ -72,7 +61,7 @@ class VideoTools:
             if video is None:
                 files = await asyncio.to_thread(self._service.library.files)
                 return "\n".join(file["path"] for file in files) or "there are no videos"
-            known = await self._describe(await self._video(video))
+            known = await self._work("describe", await self._video(video))
             info = known["video"]
             facts = [
                 f"{video}: {clock(info['duration'])} ({info['duration']:.1f} s), {info['num_frames']} frames",
@@ -101,10 +90,8 @@ class VideoTools:
         """
         with self._told():
             registered = await self._video(video)
-            wanted = LookFor.of(look_for)
-            ranking, job = await asyncio.to_thread(
-                self._service.ask, registered, question, [], "residual", HORIZON, wanted
-            )
+            asked: Any = (registered, question, [], "residual", HORIZON, LookFor.of(look_for))
+            ranking, job = await asyncio.to_thread(self._service.ask, *asked)
             if job is not None:
                 await self._finished(job, ctx)
             return await self._show(ranking, 0, k, max_tokens)
@@ -140,14 +127,12 @@ class VideoTools:
             except ValueError as error:
                 raise ToolError(str(error)) from error
             registered = await self._video(video)
-            info = (await self._describe(registered))["video"]
+            info = (await self._work("describe", registered))["video"]
             if seconds[0] < 0 or seconds[-1] > info["duration"]:
                 raise ToolError(f"this video runs from 0 to {info['duration']:.1f} s")
             side = short_side(info, len(seconds), max_tokens)
-            path = str(registered.check())
-            found = await asyncio.to_thread(self._service.look_at, path, seconds, side)
             shown: Shown = []
-            for frame, time, picture in found:
+            for frame, time, picture in await self._work("look_at", registered, seconds, side):
                 shown += [f"{time:.1f} s (frame {frame})", Image(data=picture, format="jpeg")]
             return shown
 
@@ -159,9 +144,7 @@ class VideoTools:
     ) -> str:
         """What is said in a video with a transcript: the passages that best match a question, with times."""
         with self._told():
-            registered = await self._video(video)
-            path = str(registered.check())
-            found = await asyncio.to_thread(self._service.said, path, question, passages)
+            found = await self._work("said", await self._video(video), question, passages)
             if not found:
                 raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
             return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in found)
@@ -169,13 +152,13 @@ class VideoTools:
     async def _video(self, path: str) -> LibraryVideo:
         return await asyncio.to_thread(self._service.library.add_path, path)
 
-    async def _describe(self, video: LibraryVideo) -> dict[str, Any]:
-        known: dict[str, Any] = await asyncio.to_thread(self._service.describe, str(video.check()))
-        return known
+    async def _work(self, task: str, video: LibraryVideo, *arguments: Any) -> Any:
+        """What the method `task` of VideoTasks returns for a video."""
+        call = self._service.picture_worker.call
+        return await asyncio.to_thread(call, task, str(video.check()), *arguments)
 
     async def _finished(self, job: Job, ctx: Context[Any, Any]) -> None:
-        """Wait for a job, telling its progress. Cancelling the last call that waits for it cancels it."""
-        self._waiting[job.id] += 1
+        """Wait for a job, telling its progress. Cancelling the call cancels the job."""
         told: tuple[Any, ...] = ()
         steps = 0
         try:
@@ -187,15 +170,11 @@ class VideoTools:
                         await ctx.report_progress(steps, None, f"{job.stage}: {job.done} of {job.total}")
                 await asyncio.sleep(POLL_SECONDS)
         except asyncio.CancelledError:
-            if self._waiting[job.id] == 1:
-                with suppress(Refusal):
-                    self._service.jobs.cancel(job.id)
+            with suppress(Refusal):
+                self._service.jobs.cancel(job.id)
             raise
-        finally:
-            self._waiting[job.id] -= 1
-            self._waiting += Counter()  # forgets those at zero
         if job.state == "cancelled":
-            raise ToolError("this look was cancelled")
+            raise ToolError("this look was cancelled; ask again")
 
     async def _show(self, id_: str, after: int, k: int, max_tokens: int) -> Shown:
         """The frames of ranks after + 1 … k, in time order, each below its time and its reasons."""
@@ -214,13 +193,13 @@ class VideoTools:
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            shown += [f"{second:.1f} s, rank {rank}: {reasons(ranking, rank)}"]
+            shown += [f"{second:.1f} s, rank {rank}: {_reasons(ranking, rank)}"]
             shown += [Image(data=picture, format="jpeg")]
         return shown
 
     @contextmanager
     def _told(self) -> Any:
-        """Errors of ours as messages for the model, without where the server keeps its files."""
+        """Our errors as messages for the model, without the folders of the server."""
         try:
             yield
         except FramenestError as error:
@@ -245,23 +224,12 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
     return min(size)
 
 
-def reasons(ranking: Ranking, rank: int) -> str:
-    """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen.
-
-    Example::
-
-        reasons(ranking, 1)  # "relevance 1.00, …; when chosen …"
-    """
+def _reasons(ranking: Ranking, rank: int) -> str:
+    """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen."""
     at = rank - 1
     cues = [f"{name} {values[at]:.2f}" for name, values in ranking.cues.items()]
     terms = [f"{name} {values[at]:.2f}" for name, values in ranking.terms.items()]
     return f"{', '.join(cues)}; when chosen {', '.join(terms)}"
-
-
-ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, `look`
-with the user's question (and, where you know what it would look like, descriptions in look_for), and `more`
-with its look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches
-the transcript."""
 
 
 def mcp_server(service: Service) -> MCPServer[None]:
@@ -269,7 +237,8 @@ def mcp_server(service: Service) -> MCPServer[None]:
     server: MCPServer[None] = MCPServer(
         "framenest", title="Framenest", instructions=ABOUT, version=framenest.__version__, log_level="WARNING"
     )
-    for tool in VideoTools(service).every:
+    tools = VideoTools(service)
+    for tool in (tools.what_is, tools.look, tools.more, tools.frames_at, tools.said):
         server.add_tool(
             tool,
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),

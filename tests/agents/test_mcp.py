@@ -227,6 +227,18 @@ def test_bad_requests_are_told_in_a_line(ask, secret, media):
         assert str(media) not in text(result)
 
 
+def test_a_made_up_look_id_reaches_no_file(service, tmp_path):
+    file = tmp_path / "notes.json"  # beside the folder of rankings
+    file.write_text("{}")
+
+    async def scenario():
+        async with Client(mcp_server(service), mode="legacy") as client:
+            return await client.call_tool("more", {"look_id": "../notes-4"})
+
+    assert "no such ranking" in text(asyncio.run(scenario()))
+    assert file.exists()
+
+
 @pytest.mark.parametrize("transport", ["json-rpc", "http"])
 def test_progress_is_told_and_a_cancelled_look_ends_its_job(service, transport):
     async def scenario(client):

@@ -469,16 +469,6 @@ def test_fits_and_is_accessible(visit, live, size, name, scheme):
     watched.screenshot(f"live-playing-{name}-{scheme}")
 
 
-def test_the_documentation_is_a_page_like_any_other(browser, live):
-    for size in (DESKTOP, PHONE):
-        watched = Watched(browser, size)
-        watched.page.goto(f"{live.url}/docs")
-        assert watched.page.get_by_text("/rankings/{ranking}/prefix").count() > 0
-        assert watched.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        assert watched.said == []
-        watched.context.close()
-
-
 def test_several_people_at_once(visit, live):
     """Two pages, two questions: each shows its own."""
     pages = [visit(live).page for _ in range(2)]

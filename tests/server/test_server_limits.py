@@ -5,20 +5,18 @@ import os
 import resource
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from framenest.config import MECConfig
-from framenest.errors import IndexMismatch, StoreError, VideoError
+from framenest.errors import StoreError, VideoError
 from framenest.processes import ProcessLimits, machine_memory
-from framenest.server import service, uploads, video_check
+from framenest.server import library, service, video_check
+from framenest.server.library import Library, PartialFile
 from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
-from framenest.server.uploads import PartialFile, StorageQuota, Uploads
 from framenest.server.video_check import check_video
 from framenest.server.video_worker import VideoWorker
 from processes import PATIENCE, children, standing_still
@@ -34,7 +32,7 @@ def here(tmp_path, media, scores):
 
 def fail_writing(journal, broken: bool) -> None:
     """Let SQLite refuse to write, as on a full disk."""
-    journal.rows(f"pragma query_only = {int(broken)}")
+    journal.execute(f"pragma query_only = {int(broken)}")
 
 
 def test_a_job_stays_as_it_was_while_the_journal_cannot_be_written(here):
@@ -94,7 +92,7 @@ def test_work_over_its_limits_is_ended(tmp_path, media, scores, limits, told):
     for _ in range(2):  # in a process of its own each
         with pytest.raises(VideoError, match=told):
             worker.call("index", str(media / "clip.mp4"))
-        assert worker.pid is None
+        assert worker._process.pid is None
     worker.close()
 
 
@@ -190,22 +188,24 @@ def test_a_full_disk_is_told_as_such(serve):
 
 
 def test_partial_files_share_the_quota(tmp_path):
-    quota = StorageQuota(tmp_path, 100)
-    first, second = PartialFile(tmp_path, 100, quota), PartialFile(tmp_path, 100, quota)
+    shared = ServerSettings(tmp_path, max_upload=100, max_stored=100), threading.Lock()
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    first, second = PartialFile(*shared), PartialFile(*shared)
     first.write(bytes(60))
     with pytest.raises(Refusal, match="no room"):
         second.write(bytes(60))
     second.write(bytes(40))
-    first.path.rename(tmp_path / "kept")
+    first.path.rename(folder / "kept")
     first.close()
     with pytest.raises(Refusal, match="no room"):
         second.write(b"x")
     second.close()
-    (tmp_path / "kept").unlink()
-    third = PartialFile(tmp_path, 100, quota)
+    (folder / "kept").unlink()
+    third = PartialFile(*shared)
     third.write(bytes(100))
     third.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 async def in_pieces(data: bytes, size: int):
@@ -219,18 +219,18 @@ def test_an_upload_is_checked_once_and_not_kept_without_a_row(here, media, monke
     monkeypatch.setattr(here.library, "check_file", lambda file: seen.append(file) or check(file))
     fail_writing(here.journal, True)
     with pytest.raises(StoreError):
-        asyncio.run(here.uploads.upload(in_pieces(data, 1000), "clip.mp4"))
+        asyncio.run(here.library.upload(in_pieces(data, 1000), "clip.mp4"))
     assert list(here.settings.uploads.iterdir()) == []
     fail_writing(here.journal, False)
-    video = asyncio.run(here.uploads.upload(in_pieces(data, 1000), "clip.mp4"))
+    video = asyncio.run(here.library.upload(in_pieces(data, 1000), "clip.mp4"))
     assert video.path.read_bytes() == data
     assert len(seen) == 2  # once each time
 
 
 def test_an_upload_has_an_end(here, monkeypatch):
-    monkeypatch.setattr(uploads, "UPLOAD_SECONDS", -1.0)
+    monkeypatch.setattr(library, "UPLOAD_SECONDS", -1.0)
     with pytest.raises(Refusal, match="not here after"):
-        asyncio.run(here.uploads.upload(in_pieces(b"some bytes", 1), "x.mp4"))
+        asyncio.run(here.library.upload(in_pieces(b"some bytes", 1), "x.mp4"))
 
 
 def test_files_that_vanish_are_left_out(here, media, monkeypatch):
@@ -241,7 +241,7 @@ def test_files_that_vanish_are_left_out(here, media, monkeypatch):
 
 
 def test_hosts_are_the_same_in_any_case(here):
-    allowed = Uploads(replace(here.settings, hosts=("Example.ORG",)), here.library)
+    allowed = Library(here.journal, replace(here.settings, hosts=("Example.ORG",)))
     allowed._check_address("https://EXAMPLE.org/kiln.mp4")
     with pytest.raises(Refusal, match="only from hosts"):
         allowed._check_address("https://example.com/kiln.mp4")
@@ -259,59 +259,6 @@ def test_a_ranking_that_cannot_be_read_is_made_again(serve, media, content):
     assert answer.status_code == 409, answer.text
     assert server.ask(server.indexed("clip.mp4")) == ranking
     assert server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4}).json() == whole
-
-
-def test_a_ranking_in_the_place_of_another_is_made_again(serve, media):
-    """Of other videos, questions and settings: the files go round by one while the server is down."""
-    server = serve(videos=media)
-    clip = server.indexed("clip.mp4")
-    asked = [
-        (clip, {}),
-        (clip, {"question": "Where else?"}),
-        (clip, {"options": ["here", "there"]}),
-        (clip, {"preset": "no-zoom"}),
-        (clip, {"horizon": 12}),
-        (clip, {"look_for": ["a number"]}),
-        (clip, {"look_for": ["a number", "a square"]}),
-        (clip, {"question": None}),
-        (server.indexed("more/short.mp4"), {}),
-    ]
-    ids = [server.ask(video, **settings) for video, settings in asked]
-    whole = [server.http.get(f"/rankings/{id_}/file").json() for id_ in ids]
-    server.stop()
-    files = [server.data / "rankings" / f"{id_}.json" for id_ in ids]
-    contents = [file.read_bytes() for file in files]
-    for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
-        file.write_bytes(content)
-    server.start()
-    for id_ in ids:
-        answer = server.http.get(f"/rankings/{id_}/prefix", params={"k": 4})
-        assert answer.status_code == 409, answer.text
-    told = ("question", "choices", "settings", "descriptions", "video")
-    assert all(f"another ranking lies there (its {what} differs)" in server.log for what in told)
-    assert [server.ask(video, **settings) for video, settings in asked] == ids
-    again = [server.http.get(f"/rankings/{id_}/file").json() for id_ in ids]
-    assert [made["ranks"] for made in again] == [made["ranks"] for made in whole]
-
-
-def test_a_ranking_by_another_scorer_is_made_again(here, media):
-    """Found out from its name alone; what is said is named after the scorer."""
-    here.scorer = "table 1"
-    video = here.library.add_path("clip.mp4")
-    here.library.indexed(video.id, {"fingerprint": "f"})
-    id_, _ = here.ask(video, "Where?", [], "paper", 256)
-    config = MECConfig.preset("paper")
-    for scorer, differs in {"table 1": False, "table 1; what is said by x": False, "tags 9": True}.items():
-        pool = SimpleNamespace(
-            video=SimpleNamespace(fingerprint="f"),
-            question="Where?",
-            options=(),
-            look_for=None,
-            config=config,
-        )
-        pool.scorer = scorer
-        with pytest.raises(IndexMismatch, match="its scorer differs") if differs else nullcontext():
-            here.rankings._check(pool, id_)
 
 
 def test_a_changed_subtitle_file_makes_another_ranking(serve, media):

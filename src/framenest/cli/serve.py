@@ -104,7 +104,7 @@ def serve(
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
     settings = _settings(folder, videos, scorer, common, access, limits, answers, transcript)
     _log(logging.WARNING if common.quiet else logging.INFO)
-    _listen(settings, create_app, "Framenest at {url}/, its API at {url}/docs")
+    _listen(settings, create_app, "Framenest at {url}/, its API at {url}/openapi.json")
 
 
 @options.command()

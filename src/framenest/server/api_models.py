@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from framenest.config import PRESETS
 from framenest.method.discovery import MOST as MOST_DESCRIPTIONS
-from framenest.server.library import LibraryVideo
+from framenest.server.jobs import Job
 
 MOST_RANKS = 1024
 MOST_SHOWN = 256  # frames that go to a model in one request
@@ -16,7 +16,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class RequestBody(BaseModel):
-    """A body of JSON in which nothing unknown may stand."""
+    """A JSON body without unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -58,7 +58,7 @@ class RankingRequest(RequestBody):
 
 
 class AnswerRequest(RequestBody):
-    """How a model shall answer."""
+    """How a model should answer."""
 
     k: int = Field(16, ge=1, le=MOST_SHOWN, description="How many frames the model is shown.")
     max_side: int = Field(768, ge=16, le=2160, description="Longer side of the pictures; never enlarged.")
@@ -71,29 +71,6 @@ class SignIn(RequestBody):
     token: str = Field(max_length=1024)
 
 
-class JobOut(BaseModel):
-    """A job and its progress."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: str
-    kind: Literal["index", "rank"]
-    target: str
-    video: str = Field(description="Id of the video.")
-    question: str | None = Field(description="Of a ranking; null once its video was removed.")
-    state: Literal["queued", "running", "done", "failed", "cancelled"]
-    stage: str | None = Field(description="What it is doing: probes, zoom, …")
-    done: int
-    total: int = Field(description="Of the stage; 0 before it is known.")
-    error: str | None
-    created: float = Field(description="Seconds since 1970, as all times here.")
-    started: float | None
-    finished: float | None
-    waits_for: str | None = Field(
-        None, description="Id of the job that must end first: the index of its video, whose progress counts."
-    )
-
-
 class VideoOut(BaseModel):
     """A registered video."""
 
@@ -103,7 +80,7 @@ class VideoOut(BaseModel):
     created: float
     state: Literal["new", "queued", "indexing", "ready", "failed", "gone"] = Field(
         description="ready: it is indexed. new: it is not, and no job is at it; a question indexes it. "
-        "gone: the file has changed or is not there any more."
+        "gone: the file has changed or no longer exists."
     )
     error: str | None = Field(None, description="Why indexing failed.")
     questions: int = Field(description="How many rankings were asked for.")
@@ -115,17 +92,12 @@ class VideoOut(BaseModel):
     codec: str | None = None
     notes: list[str] = []
 
-    @classmethod
-    def of(cls, video: LibraryVideo, **known: Any) -> VideoOut:
-        """What clients may know of a video: not where it lies. known: state, error and questions."""
-        return cls(**(video.info or {}) | vars(video) | known)
-
 
 class RegisteredVideo(BaseModel):
     """A video, and the job that indexes it."""
 
     video: VideoOut
-    job: JobOut | None = Field(description="The job that indexes it; null when that is done.")
+    job: Job | None = Field(description="The job that indexes it; null when that is done.")
 
 
 class RankingStatus(BaseModel):
@@ -133,7 +105,7 @@ class RankingStatus(BaseModel):
 
     ranking: str
     ready: bool
-    job: JobOut | None = Field(description="The job that makes the ranking; null when it is there.")
+    job: Job | None = Field(description="The job that makes the ranking; null when it is there.")
 
 
 class FolderFile(BaseModel):
@@ -143,23 +115,20 @@ class FolderFile(BaseModel):
     bytes: int
 
 
-class _AskedRanking(BaseModel):
+class RankingSummary(BaseModel):
+    """A ranking that was asked for."""
+
     id: str
     video: str
     question: str | None
     options: list[str]
     preset: str
-
-
-class RankingSummary(_AskedRanking):
-    """A ranking in a list."""
-
     horizon: int
     ready: bool
     created: float
 
 
-class RankingOut(_AskedRanking):
+class RankingOut(RankingSummary):
     """A ranking that is made."""
 
     scorer: str
@@ -182,7 +151,7 @@ class PrefixOut(BaseModel):
     ranking: str
     k: int
     after: int
-    complete: bool = Field(description="True where the video has fewer than k candidates and all are here.")
+    complete: bool = Field(description="True if the video has fewer than k candidates and all are here.")
     frames: list[FrameOut] = Field(description="In time order.")
 
 
@@ -212,11 +181,8 @@ class Health(BaseModel):
     version: str
     scorer: str
     answers: bool = Field(description="Whether a model endpoint for answers is configured.")
-    uploads: int = Field(description="The largest upload in bytes.")
     folder: bool = Field(description="Whether the server offers a folder of videos.")
     token: bool = Field(description="Whether requests need a token.")
-    queued: int
-    running: int
 
 
 class ErrorBody(BaseModel):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from framenest.errors import StoreError
 from framenest.server.refusals import Refusal
@@ -58,25 +57,17 @@ class Journal:
             raise StoreError(f"{path}: written by another version of Framenest (format {format_})")
         self._db.executescript(_TABLES + f"pragma user_version = {JOURNAL_FORMAT};")
 
-    def write(self, statement: str, values: Iterable[Any] = ()) -> int:
-        """Run one statement; returns how many rows it changed."""
-        return self._execute(statement, values)[0]
-
-    def rows(self, statement: str, values: Iterable[Any] = ()) -> list[sqlite3.Row]:
-        """All rows of a query."""
-        return self._execute(statement, values)[1]
-
-    def row(self, statement: str, values: Iterable[Any] = ()) -> sqlite3.Row | None:
-        """The first row of a query."""
-        return next(iter(self.rows(statement, values)), None)
-
-    def _execute(self, statement: str, values: Iterable[Any]) -> tuple[int, list[sqlite3.Row]]:
+    def execute(self, statement: str, values: Iterable[Any] = ()) -> list[sqlite3.Row]:
+        """Run one statement; the rows it returns."""
         with self.lock:
             try:
-                cursor = self._db.execute(statement, tuple(values))
-                return cursor.rowcount, cursor.fetchall()
+                return self._db.execute(statement, tuple(values)).fetchall()
             except sqlite3.Error as error:
                 raise StoreError(f"the server's journal cannot be used ({error})") from error
+
+    def row(self, statement: str, values: Iterable[Any] = ()) -> sqlite3.Row | None:
+        """The first row of a query; None if there is none."""
+        return next(iter(self.execute(statement, values)), None)
 
     def close(self) -> None:
         """Let another server have it."""
@@ -87,31 +78,34 @@ class Journal:
 ACTIVE = ("queued", "running")
 ATTEMPTS = 3  # a job that ends the server itself must not do so for ever
 KEPT = 10_000  # finished jobs remembered
+RETRY_AFTER = 5  # seconds, if the queue is full
 
 
-@dataclass
-class Job:
-    """One piece of work. `target` says what it makes; two active jobs never have the same target.
+class Job(BaseModel):
+    """One piece of work and its progress; what is excluded is not shown to clients.
 
-    state: queued, running, done, failed or cancelled. `stage`, `done` and `total` are its progress.
+    `target` says what it makes; two active jobs never have the same target.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     id: str
-    number: int
-    kind: str
+    number: int = Field(exclude=True)
+    kind: Literal["index", "rank"]
     target: str
-    request: dict[str, Any]
-    state: str = "queued"
+    request: dict[str, Any] = Field(exclude=True)
+    state: Literal["queued", "running", "done", "failed", "cancelled"] = "queued"
     error: str | None = None
-    attempts: int = 0
-    created: float = field(default_factory=time.time)
+    attempts: int = Field(default=0, exclude=True)
+    created: float = Field(default_factory=time.time, description="Seconds since 1970, as all times here.")
     started: float | None = None
     finished: float | None = None
-    stage: str | None = None
+    stage: str | None = Field(default=None, description="What it is doing: probes, zoom, …")
     done: int = 0
-    total: int = 0
-    cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
-    over: Future[None] = field(default_factory=Future, repr=False)
+    total: int = Field(default=0, description="Of the stage; 0 before it is known.")
+    waits_for: str | None = Field(default=None, description="Id of the job that indexes its video first.")
+    cancelled: threading.Event = Field(default_factory=threading.Event, exclude=True, repr=False)
+    over: Future[None] = Field(default_factory=Future, exclude=True, repr=False)
     """Done when this job is, in whatever way."""
 
     @property
@@ -119,18 +113,20 @@ class Job:
         """Whether it waits or runs."""
         return self.state in ACTIVE
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def video(self) -> str:
-        """The id of the video it works on."""
+        """Id of the video."""
         return str(self.request.get("video", ""))
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def question(self) -> str | None:
-        """The question of a ranking; None where there is none, or it was forgotten with its video."""
+        """Of a ranking; null once its video was removed."""
         return self.request.get("question")
 
 
-_COLUMNS = [field.name for field in fields(Job) if field.name not in ("cancelled", "over")]
+_COLUMNS = [name for name in Job.model_fields if name not in ("waits_for", "cancelled", "over")]
 
 
 class Jobs:
@@ -144,9 +140,8 @@ class Jobs:
         self._tell = finished
         self._active: dict[str, Job] = {}
         self._ready = threading.Condition(journal.lock)
-        self._durations: deque[float] = deque([5.0], maxlen=20)
         self._closed = False
-        for row in journal.rows("select * from jobs where state in ('queued', 'running') order by number"):
+        for row in journal.execute("select * from jobs where state in ('queued', 'running') order by number"):
             job = _from_row(row)
             job.attempts += job.state == "running"
             job.state, job.started = "queued", None
@@ -156,7 +151,7 @@ class Jobs:
             else:
                 self._save(job)
 
-    def submit(self, kind: str, target: str, request: dict[str, Any]) -> Job:
+    def submit(self, kind: Literal["index", "rank"], target: str, request: dict[str, Any]) -> Job:
         """The job that makes `target`: the active one if there is one, else a new one in the queue."""
         with self._ready:
             shared = self.active(target)
@@ -164,41 +159,39 @@ class Jobs:
                 return shared
             self.check_room()
             last = self._journal.row("select coalesce(max(number), 0) as number from jobs")
-            job = Job(secrets.token_hex(8), 1 + (last["number"] if last else 0), kind, target, request)
+            number = 1 + (last["number"] if last else 0)
+            job = Job(id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request)
             self._save(job)
             self._active[job.id] = job
             self._ready.notify()
             return job
 
     def check_room(self) -> None:
-        """Refuse where the queue is full; asked before a video is taken in."""
+        """Refuse if the queue is full; asked before a video is taken in."""
         waiting = self.counts()["queued"]
         if waiting >= self._limit:
-            raise Refusal(429, f"{waiting} jobs are waiting already; try again later", self._wait())
+            raise Refusal(429, f"{waiting} jobs are waiting already; try again later", RETRY_AFTER)
 
     def take(self) -> Job | None:
         """The next job, marked as running; waits for one. None when the queue is closed."""
         with self._ready:
-            while True:
-                if self._closed:
-                    return None
-                job = next((j for j in self._active.values() if self._may_begin(j)), None)
-                if job is not None:
-                    self._change(job, started=time.time(), state="running")
-                    return job
+            while not self._closed:
+                for job in self._active.values():
+                    if job.state == "queued" and self.waits_for(job) is None:
+                        self._change(job, started=time.time(), state="running")
+                        return job
                 self._ready.wait()
-
-    def _may_begin(self, job: Job) -> bool:
-        """Whether it waits for nothing but a worker; questions wait for the index of their video."""
-        return job.state == "queued" and self.waits_for(job) is None
+            return None
 
     def waits_for(self, job: Job) -> str | None:
         """The id of the job that must end before this one may begin: the index of its video."""
-        with self._ready:
-            if job.state != "queued" or job.kind == "index":
-                return None
-            mine = (j.id for j in self._active.values() if j.kind == "index" and j.video == job.video)
-            return next(mine, None)
+        if job.state != "queued" or job.kind == "index":
+            return None
+        return next((j.id for j in self.waiting_or_running(job.video) if j.kind == "index"), None)
+
+    def told(self, job: Job) -> Job:
+        """A job as clients see it."""
+        return job.model_copy(update={"waits_for": self.waits_for(job)})
 
     def put_back(self, job: Job) -> None:
         """A job that the end of the server interrupted; it runs again after the next start."""
@@ -212,11 +205,9 @@ class Jobs:
             if not job.active:
                 return
             old = "delete from jobs where state not in ('queued', 'running') and number <= ?"
-            self._journal.write(old, [job.number - KEPT])
+            self._journal.execute(old, [job.number - KEPT])
             state, now = "cancelled" if cancelled else "failed" if error else "done", time.time()
             self._change(job, error=error, finished=now, state=state)
-            if state == "done" and job.started is not None:
-                self._durations.append(now - job.started)
             self._active.pop(job.id, None)
             self._ready.notify_all()  # what waited for this one may begin
         job.over.set_result(None)
@@ -234,8 +225,8 @@ class Jobs:
 
     def get(self, id_: str) -> Job:
         """A job by its id, active or finished."""
-        if id_ in self._active:
-            return self._active[id_]
+        if (job := self._active.get(id_)) is not None:
+            return job
         row = self._journal.row("select * from jobs where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such job")
@@ -246,38 +237,32 @@ class Jobs:
         with self._ready:
             return next((job for job in self._active.values() if job.target == target), None)
 
-    def of_video(self, video: str) -> list[Job]:
-        """The jobs of a video that wait or run, oldest first."""
-        with self._ready:
-            return [job for job in self._active.values() if job.video == video]
-
     def forget(self, video: str) -> None:
         """Cancel the jobs of a video that is removed, and forget the questions of all."""
         with self._ready:
-            for job in self.of_video(video):
+            for job in self.waiting_or_running(video):
                 self.cancel(job.id)
             statement = "update jobs set request = ? where json_extract(request, '$.video') = ?"
-            self._journal.write(statement, [json.dumps({"video": video}), video])
+            self._journal.execute(statement, [json.dumps({"video": video}), video])
 
     def latest(self, target: str) -> Job | None:
         """The job that last made, or tried to make, a target."""
         found = self._journal.row("select * from jobs where target = ? order by number desc", [target])
         return self.active(target) or (_from_row(found) if found else None)
 
-    def waiting_or_running(self) -> list[Job]:
-        """Oldest first."""
+    def waiting_or_running(self, video: str | None = None) -> list[Job]:
+        """Oldest first; of one video or all."""
         with self._ready:
-            return list(self._active.values())
+            return [job for job in self._active.values() if video in (None, job.video)]
 
     def recent(self, count: int) -> list[Job]:
         """Newest first."""
-        rows = self._journal.rows("select * from jobs order by number desc limit ?", [count])
+        rows = self._journal.execute("select * from jobs order by number desc limit ?", [count])
         return [self._active.get(row["id"]) or _from_row(row) for row in rows]
 
     def counts(self) -> dict[str, int]:
         """How many jobs wait and run, by state."""
-        with self._ready:
-            states = [job.state for job in self._active.values()]
+        states: list[str] = [job.state for job in self.waiting_or_running()]
         return {state: states.count(state) for state in ACTIVE}
 
     def close(self) -> None:
@@ -286,13 +271,9 @@ class Jobs:
             self._closed = True
             self._ready.notify_all()
 
-    def _wait(self) -> int:
-        """Seconds until a place is likely to be free: what a job took lately."""
-        return max(1, min(600, math.ceil(sum(self._durations) / len(self._durations))))
-
     def _change(self, job: Job, **new: Any) -> None:
-        """Written first: where the journal fails, the job stays as it was, and this can be tried again."""
-        self._save(replace(job, **new))
+        """Written first: if the journal fails, the job stays as it was, and this can be tried again."""
+        self._save(job.model_copy(update=new))
         for name, value in new.items():
             setattr(job, name, value)
 
@@ -300,7 +281,7 @@ class Jobs:
         values = [getattr(job, name) for name in _COLUMNS]
         values[_COLUMNS.index("request")] = json.dumps(job.request)
         marks = ", ".join("?" * len(values))
-        self._journal.write(f"insert or replace into jobs ({', '.join(_COLUMNS)}) values ({marks})", values)
+        self._journal.execute(f"insert or replace into jobs ({', '.join(_COLUMNS)}) values ({marks})", values)
 
 
 def _from_row(row: Any) -> Job:

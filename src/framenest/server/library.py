@@ -1,22 +1,39 @@
-"""Library: the videos that may be asked about. Paths stay inside the allowed folder."""
+"""Library: the videos that may be asked about, from the allowed folders, uploads and allowed hosts."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import http.client
 import json
+import secrets
+import threading
 import time
-from contextlib import suppress
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from framenest.cache.hashes import digest
+from framenest.errors import StoreError
 from framenest.server.jobs import Journal
 from framenest.server.refusals import ConcurrencyLimit, Refusal
-from framenest.server.server_settings import ServerSettings
+from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.video_check import check_video
 from framenest.video.source import VIDEO_SUFFIXES
 
-LISTED = 2000  # files of the folder that are listed
+LISTED = 2000  # files of the folders that are listed
+CHECK_SECONDS = 20  # of processor time, to check a file
+CHECK_MEMORY = 2048 * MIB
+UPLOADS_AT_ONCE = 4
+SILENT_SECONDS = 30.0  # without a byte of an upload
+UPLOAD_SECONDS = 3600.0  # for a whole file
+PARTIAL = ".part"
+_VIDEOS = "select *, (select count(*) from rankings where video = videos.id) as questions from videos"
 
 
 @dataclass(frozen=True)
@@ -24,6 +41,7 @@ class LibraryVideo:
     """A registered video. `id` follows from the file itself: a changed file is another video.
 
     `info` is the VideoInfo of the indexed video as JSON, None before. origin: folder, upload or url.
+    questions: how many rankings were asked for.
     """
 
     id: str
@@ -33,6 +51,7 @@ class LibraryVideo:
     stat: list[int]
     info: dict[str, Any] | None
     created: float
+    questions: int
 
     def check(self) -> Path:
         """The path, if the file there is still the one that was registered."""
@@ -52,13 +71,19 @@ class LibraryVideo:
 
 
 class Library:
-    """Registered videos, in the journal."""
+    """Registered videos, in the journal: from the allowed folders and hosts, and uploads."""
 
     def __init__(self, journal: Journal, settings: ServerSettings) -> None:
         self._journal = journal
         self._settings = settings
         self._folders = [folder.resolve() for folder in settings.videos]
+        self._hosts = {host.lower() for host in settings.hosts}
         self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
+        told = f"{UPLOADS_AT_ONCE} videos are coming in already"
+        self._incoming = ConcurrencyLimit(UPLOADS_AT_ONCE, told, 10)
+        self._storing = threading.Lock()
+        for left in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
+            left.unlink()
 
     def files(self) -> list[dict[str, Any]]:
         """Files of the folders that look like videos: path below the folder, and size."""
@@ -90,24 +115,85 @@ class Library:
                     continue
                 inside = True
                 if file.is_file():
-                    return self.add_file(file, str(file.relative_to(folder)), "folder")
+                    return self._add(file, str(file.relative_to(folder)), "folder")
             except (OSError, ValueError, RuntimeError) as error:
                 raise Refusal(404, "no such video") from error
         if not inside:
-            raise Refusal(403, "this path lies outside the folder of videos")
+            raise Refusal(403, "this path is outside the folder of videos")
         raise Refusal(404, "no such video")
 
-    def add_file(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
+    async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
+        """Register a file that is sent."""
+        with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part:
+            held, began = bytearray(), time.monotonic()
+            while True:
+                _check_time(began)
+                try:
+                    held += await asyncio.wait_for(anext(chunks), SILENT_SECONDS)
+                except StopAsyncIteration:
+                    break
+                except TimeoutError as error:
+                    raise Refusal(422, f"the upload stood still for {SILENT_SECONDS:.0f} s") from error
+                if len(held) >= MIB:
+                    await asyncio.to_thread(part.write, bytes(held))
+                    held.clear()
+            await asyncio.to_thread(part.write, bytes(held))
+            return await asyncio.to_thread(self._accept, part, _plain_name(name), "upload")
+
+    def fetch(self, url: str) -> LibraryVideo:
+        """Register a file from an allowed host; redirects are followed only to allowed hosts."""
+        self._check_address(url)
+        opener = urllib.request.build_opener(_Redirects(self._check_address))
+        began = time.monotonic()
+        with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part:
+            try:
+                request = urllib.request.Request(url, headers={"User-Agent": "framenest"})
+                with opener.open(request, timeout=SILENT_SECONDS) as answer:
+                    while chunk := answer.read1(MIB):  # what is there; a slow host is seen to be slow
+                        part.write(chunk)
+                        _check_time(began)
+                    if part.size < int(answer.headers.get("Content-Length") or 0):
+                        raise ConnectionError("the host broke off")
+            except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+                why = getattr(error, "code", None) or getattr(error, "reason", None) or str(error)
+                raise Refusal(422, f"the address could not be fetched ({why})") from error
+            return self._accept(part, _plain_name(unquote(urlsplit(url).path)), "url")
+
+    def get(self, id_: str) -> LibraryVideo:
+        """A registered video by its id."""
+        row = self._journal.row(f"{_VIDEOS} where id = ?", [id_])
+        if row is None:
+            raise Refusal(404, "no such video")
+        return _from_row(row)
+
+    def all(self) -> list[LibraryVideo]:
+        """Newest first."""
+        return [_from_row(row) for row in self._journal.execute(f"{_VIDEOS} order by created desc")]
+
+    def indexed(self, id_: str, info: dict[str, Any]) -> None:
+        """Note what indexing found out."""
+        self._journal.execute("update videos set info = ? where id = ?", [json.dumps(info), id_])
+
+    def remove(self, video: LibraryVideo) -> list[str]:
+        """Forget a video, its rankings, and the file if it was uploaded; returns the rankings' ids."""
+        rows = self._journal.execute("select id from rankings where video = ?", [video.id])
+        self._journal.execute("delete from rankings where video = ?", [video.id])
+        self._journal.execute("delete from videos where id = ?", [video.id])
+        if video.origin != "folder" and video.path.is_relative_to(self._settings.uploads.resolve()):
+            video.path.unlink(missing_ok=True)
+        return [row["id"] for row in rows]
+
+    def _add(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
         """Register a file that may be used, once it has been seen to be a video."""
         try:
             stat = file_state(file)
         except OSError as error:
             raise Refusal(404, "no such video") from error
         id_ = digest(str(file), stat)[:16]
-        if self._journal.row("select * from videos where id = ?", [id_]) is None:
+        if self._journal.row("select id from videos where id = ?", [id_]) is None:
             if not checked:
                 self.check_file(file)
-            self._journal.write(
+            self._journal.execute(
                 "insert or ignore into videos values (?, ?, ?, ?, ?, null, ?)",
                 [id_, str(file), name, origin, json.dumps(stat), time.time()],
             )
@@ -116,35 +202,116 @@ class Library:
     def check_file(self, file: Path) -> dict[str, Any]:
         """What kind of video a file is, found out in a process with limits."""
         with self._checks():
-            return check_video(file, seconds=self._settings.check_seconds, memory=self._settings.check_memory)
+            return check_video(file, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
 
-    def get(self, id_: str) -> LibraryVideo:
-        """A registered video by its id."""
-        row = self._journal.row("select * from videos where id = ?", [id_])
-        if row is None:
-            raise Refusal(404, "no such video")
-        return _from_row(row)
+    def _accept(self, part: PartialFile, name: str, origin: str) -> LibraryVideo:
+        """Keep what came, under its content's hash, if it is a video."""
+        if not part.size:
+            raise Refusal(422, "the file is empty")
+        kind = self.check_file(part.path)
+        target = (self._settings.uploads / f"{part.hash.hexdigest()}{kind['suffix']}").resolve()
+        new = not target.exists()
+        if new:
+            with disk_errors():
+                part.path.replace(target)
+        try:
+            return self._add(target, name, origin, checked=True)
+        except StoreError:
+            if new:
+                target.unlink(missing_ok=True)
+            raise
 
-    def all(self) -> list[LibraryVideo]:
-        """Newest first."""
-        return [_from_row(row) for row in self._journal.rows("select * from videos order by created desc")]
+    def _check_address(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise Refusal(422, "not an address") from error
+        names = {host, f"{host}:{port}"} if port else {host}
+        if port and port != {"http": 80, "https": 443}.get(parts.scheme):
+            names.discard(host)
+        if parts.scheme not in ("http", "https") or not names & self._hosts:
+            raise Refusal(403, "addresses are fetched only from hosts that the server was told to allow")
 
-    def indexed(self, id_: str, info: dict[str, Any]) -> None:
-        """Note what indexing found out."""
-        self._journal.write("update videos set info = ? where id = ?", [json.dumps(info), id_])
 
-    def remove(self, video: LibraryVideo) -> list[str]:
-        """Forget a video, its rankings, and the file if it was uploaded; returns the rankings' ids."""
-        rows = self._journal.rows("select id from rankings where video = ?", [video.id])
-        self._journal.write("delete from rankings where video = ?", [video.id])
-        self._journal.write("delete from videos where id = ?", [video.id])
-        if video.origin != "folder" and video.path.is_relative_to(self._settings.uploads.resolve()):
-            video.path.unlink(missing_ok=True)
-        return [row["id"] for row in rows]
+class PartialFile:
+    """An upload, written piece by piece and hashed on the way; deleted when closed, unless it was moved.
+
+    lock: held while bytes are counted and written; all partial files share it.
+    """
+
+    def __init__(self, settings: ServerSettings, lock: threading.Lock) -> None:
+        self.path = settings.uploads / f"{secrets.token_hex(8)}{PARTIAL}"
+        self.hash = hashlib.blake2b(digest_size=16)
+        self.size, self._settings, self._lock = 0, settings, lock
+        with disk_errors():
+            self._file = self.path.open("wb")
+
+    def write(self, data: bytes) -> None:
+        """Add bytes; refused beyond the limits."""
+        largest = self._settings.max_upload
+        if self.size + len(data) > largest:
+            raise Refusal(413, f"a video may have at most {largest} bytes here")
+        with self._lock, disk_errors():
+            if _stored(self._settings.uploads) + len(data) > self._settings.max_stored:
+                raise Refusal(413, "the server has no room left for videos")
+            self._file.write(data)
+            self._file.flush()  # so that it is counted, and a full disk is told now
+        self.size += len(data)
+        self.hash.update(data)
+
+    def close(self) -> None:
+        """Delete it, unless it was moved."""
+        with suppress(OSError):  # what a full disk did not take
+            self._file.close()
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+def _stored(folder: Path) -> int:
+    """Bytes of all files of a folder."""
+    total = 0
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):  # removed just now
+            total += file.stat().st_size
+    return total
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """OSError as StoreError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"the video cannot be stored ({error.strerror})") from error
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    def __init__(self, check: Any) -> None:
+        self._check = check
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        self._check(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_time(began: float) -> None:
+    if time.monotonic() - began > UPLOAD_SECONDS:
+        raise Refusal(422, f"the video was not here after {UPLOAD_SECONDS:.0f} s")
+
+
+def _plain_name(name: str) -> str:
+    """What a file is called on the page: no folders, nothing unprintable, never used as a path.
+
+    >>> _plain_name("../../etc/kiln\\x00.mp4")
+    'kiln.mp4'
+    """
+    base = PurePosixPath(name.replace("\\", "/")).name
+    return "".join(c for c in base if c.isprintable())[:120] or "video"
 
 
 def file_state(file: Path) -> list[int]:
-    """What differs where a file was written again: size, modification time, inode."""
+    """What differs when a file was written again: size, modification time, inode."""
     found = file.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ino]
 

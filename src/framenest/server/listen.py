@@ -20,16 +20,16 @@ HEADER_BYTES = 65_536  # of an address and all headers; browsers and proxies sen
 HEADER_SECONDS = 20.0  # from the first byte of a request, or a new connection, to the end of its headers
 CONNECTIONS = 512
 READ_AT_ONCE = 2**18  # bytes that the event loop may hand over together
+SHUTDOWN_SECONDS = 5
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with limits on the size of headers, their time, and open connections.
 
-    Where all connections are taken, the one that has done nothing for longest makes room; a new one is
-    refused only where all others have a request under way.
+    If all connections are taken, the one that has done nothing for longest makes room; a new one is refused
+    only if all others have a request under way.
     """
 
-    header_bytes = HEADER_BYTES
     header_seconds = HEADER_SECONDS
     most_connections = CONNECTIONS
 
@@ -55,7 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
             others = [c for c in self.connections if isinstance(c, BoundedProtocol) and c is not self]
             idle = min((c for c in others if not c.at_work), key=lambda c: c._since, default=None)
             if idle is not None:
-                idle._end()
+                idle.transport.abort()
             else:
                 self._refuse(b"503 Service Unavailable", b"retry-after: 5\r\n")
 
@@ -70,7 +70,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._reading_headers or self.transport.is_closing():
             return
         self._unfinished += len(data)
-        if self._unfinished > self.header_bytes + READ_AT_ONCE:  # a part may belong to the request before
+        if self._unfinished > HEADER_BYTES + READ_AT_ONCE:  # a part may belong to the request before
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
@@ -105,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """Also called where `_count` raises."""
+        """Also called when `_count` raises."""
         if self._too_large:
             self._refuse(b"431 Request Header Fields Too Large")
         else:
@@ -113,7 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _count(self, more: int) -> None:
         self._counted += more
-        if self._counted > self.header_bytes:
+        if self._counted > HEADER_BYTES:
             self._too_large = True
             raise ValueError("headers too large")  # ends the parser
 
@@ -130,7 +130,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._unfinished:
             self._refuse(b"408 Request Timeout")
         else:
-            self._end()
+            self.transport.abort()
 
     def _refuse(self, status: bytes, headers: bytes = b"") -> None:
         if not self.transport.is_closing():
@@ -138,20 +138,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(head + headers + b"\r\n")
             self.transport.close()
 
-    def _end(self) -> None:
-        """Close at once, whatever waits to be sent."""
-        self.transport.abort()
-
-
-SHUTDOWN_SECONDS = 5
-
 
 def open_port(settings: ServerSettings) -> tuple[socket.socket, ServerSettings]:
     """Take the port before any work is done, so that it cannot fail afterwards.
 
     Returns:
-        What `listen` takes: the socket, on which connections wait from now on, and the settings with the
-        port that it has, where any free one was asked for (0).
+        What `listen` takes: the socket, on which connections wait from now on, and the settings with its
+        port, which may be 0 before.
 
     Raises:
         ConfigError: The address is in use, or not one of this machine.

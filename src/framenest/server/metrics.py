@@ -8,9 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from framenest.server.jobs import Job
 
-_REQUEST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-
-
 _JOB = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -25,13 +22,12 @@ class Metrics:
         self._requests = counter(
             "framenest_http_requests", "Requests answered.", ["method", "route", "status"]
         )
-        self._seconds = histogram("framenest_http_seconds", "Seconds to answer.", ["route"], buckets=_REQUEST)
+        self._seconds = histogram("framenest_http_seconds", "Seconds to answer.", ["route"])
         self._jobs = counter("framenest_jobs", "Jobs ended.", ["kind", "state"])
         self._job_seconds = histogram("framenest_job_seconds", "Seconds a job ran.", ["kind"], buckets=_JOB)
         self._active = Gauge(
             "framenest_jobs_active", "Jobs waiting or running.", ["state"], registry=self.registry
         )
-        self.decoded = counter("framenest_frames_decoded", "Frames decoded for rankings.")
         self.shared = counter("framenest_shared", "Requests for work that was done or under way.")
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:

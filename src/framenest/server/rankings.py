@@ -11,10 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cachedmethod
 
-from framenest.config import MECConfig
-from framenest.errors import FramenestError, IndexMismatch
+from framenest.errors import FramenestError
 from framenest.method.ranking import Ranking
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import LibraryVideo
@@ -24,6 +23,8 @@ from framenest.server.video_worker import VideoWorker
 CACHE_BYTES = 64 * 2**20
 BATCH = 64  # frames decoded at once
 WAITING = 1024  # frames that may be waited for
+LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
+log = logging.getLogger("framenest.server")
 
 Key = tuple[str, int, int]  # video, short side, frame
 
@@ -37,8 +38,7 @@ class FrameImages:
     def __init__(self, worker: VideoWorker) -> None:
         self._worker = worker
         self._cache: LRUCache[Key, bytes] = LRUCache(CACHE_BYTES, getsizeof=len)
-        self._wanted: dict[Key, asyncio.Future[bytes]] = {}
-        self._videos: dict[str, LibraryVideo] = {}
+        self._wanted: dict[Key, tuple[LibraryVideo, asyncio.Future[bytes]]] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, video: LibraryVideo, frame: int, short: int) -> bytes:
@@ -49,38 +49,30 @@ class FrameImages:
         if key not in self._wanted:
             if len(self._wanted) >= WAITING:
                 raise Refusal(429, "too many pictures are waited for; try again later", 2)
-            self._wanted[key] = asyncio.get_running_loop().create_future()
-            self._videos[video.id] = video
-        future = self._wanted[key]
+            self._wanted[key] = video, asyncio.get_running_loop().create_future()
+        _, future = self._wanted[key]
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._decode())
         return await asyncio.shield(future)
 
     async def _decode(self) -> None:
         while self._wanted:
-            video, short, _ = next(iter(self._wanted))
-            group = [key for key in self._wanted if key[:2] == (video, short)][:BATCH]
+            (id_, short, _), (video, _) = next(iter(self._wanted.items()))
+            group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH]
             frames = [frame for _, _, frame in group]
             try:
-                found = await asyncio.to_thread(
-                    self._worker.call, "pictures", self._videos[video].info, frames, short
-                )
+                found = await asyncio.to_thread(self._worker.call, "pictures", video.info, frames, short)
                 error: Exception = Refusal(404, "this frame cannot be decoded")
             except Exception as failure:
                 found, error = {}, failure
             for key in group:
-                future = self._wanted.pop(key)
+                _, future = self._wanted.pop(key)
                 if key[2] in found:
                     self._cache[key] = found[key[2]]
                     future.set_result(found[key[2]])
                 else:
                     future.set_exception(error)
-                    future.exception()  # nobody may be waiting any more
-        self._videos.clear()
-
-
-log = logging.getLogger("framenest.server")
-LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
+                    future.exception()  # nobody may be waiting any longer
 
 
 class Rankings:
@@ -91,23 +83,18 @@ class Rankings:
         self._journal = journal
         self._jobs = jobs
         self._loaded: LRUCache[str, Ranking] = LRUCache(LOADED)
-        self._prefixes: LRUCache[tuple[str, int, int], bytes] = LRUCache(PREFIXES)
+        self._prefixes: LRUCache[Any, bytes] = LRUCache(PREFIXES)
         self._lock = threading.Lock()  # of both caches
 
     def ask(self, id_: str, request: dict[str, Any]) -> Job | None:
-        """The job that makes a ranking; None where it is there."""
-        new = self._journal.write(
-            "insert or ignore into rankings values (?, ?, ?, ?)",
-            [id_, request["video"], json.dumps(request), time.time()],
-        )
-        if self._load(id_) is not None:
-            return None
-        try:
-            return self._jobs.submit("rank", id_, request)
-        except Refusal:
-            if new:
-                self._journal.write("delete from rankings where id = ?", [id_])
-            raise
+        """The job that makes a ranking; None if it is made."""
+        with self._journal.lock:
+            job = self._jobs.submit("rank", id_, request) if self._load(id_) is None else None
+            self._journal.execute(
+                "insert or ignore into rankings values (?, ?, ?, ?)",
+                [id_, request["video"], json.dumps(request), time.time()],
+            )
+            return job
 
     def path(self, id_: str) -> Path:
         """Where the file of a ranking is or will be."""
@@ -119,10 +106,10 @@ class Rankings:
             return id_ in self._loaded or self.path(id_).is_file()
 
     def get(self, id_: str) -> Ranking:
-        """A ranking that is there; refused with the reason where it is not."""
+        """A ranking that is made; refused with the reason if it is not."""
+        self.request(id_)  # an unknown id must not become a path
         loaded = self._load(id_)
         if loaded is None:
-            self.request(id_)
             job = self._jobs.latest(id_)
             why = "this ranking is being made" if job and job.active else "this ranking was not made"
             told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
@@ -130,14 +117,13 @@ class Rankings:
         return loaded
 
     def _load(self, id_: str) -> Ranking | None:
-        """A ranking that is there; a damaged file, or another's, counts as absent and goes."""
+        """A ranking that is made, else None; a damaged file is deleted."""
         with self._lock:
             known = self._loaded.get(id_)
         if known is not None or not self.path(id_).is_file():
             return known
         try:
             loaded = Ranking.load(self.path(id_))
-            self._check(loaded, id_)
         except FramenestError as error:
             log.warning("%s; it is made again when it is asked for", error)
             with suppress(OSError):
@@ -147,45 +133,17 @@ class Rankings:
             self._loaded[id_] = loaded
         return loaded
 
-    def _check(self, loaded: Ranking, id_: str) -> None:
-        """Refuse a file whose ranking is not the one that was asked for."""
-        asked = self.request(id_)
-        row = self._journal.row("select info from videos where id = ?", [asked["video"]])
-        known = json.loads(row["info"]) if row and row["info"] else loaded.video.to_json()
-        look_for = loaded.look_for.to_json() if loaded.look_for else None
-        settings = {"horizon": asked["horizon"]}
-        if asked["question"] is None:  # nothing is relevant to none
-            settings["relevance_weight"] = 0.0
-        config = MECConfig.preset(asked["preset"]).with_settings(settings)
-        compared = {
-            "video": (loaded.video.fingerprint, known["fingerprint"]),
-            "question": (loaded.question, asked["question"]),
-            "choices": (list(loaded.options), asked["options"]),
-            "descriptions": (look_for, asked.get("look_for")),
-            "settings": (loaded.config, config),
-            # what is said is named after it
-            "scorer": (loaded.scorer.startswith(asked["scored_by"]) or asked["question"] is None, True),
-        }
-        differ = [name for name, (found, wanted) in compared.items() if found != wanted]
-        if differ:
-            raise IndexMismatch(f"{self.path(id_)}: another ranking lies there (its {differ[0]} differs)")
-
     def request(self, id_: str) -> dict[str, Any]:
-        """What a ranking was asked with."""
-        row = self._journal.row("select request from rankings where id = ?", [id_])
+        """What a ranking was asked with, and when; its id."""
+        row = self._journal.row("select * from rankings where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such ranking")
-        request: dict[str, Any] = json.loads(row["request"])
-        return request
+        return _from_row(row)
 
     def all(self, video: str | None) -> list[dict[str, Any]]:
-        """Rankings asked for, newest first, of one video or all."""
+        """Requests for rankings, newest first, of one video or all."""
         statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
-        return [
-            {"id": row["id"], "created": row["created"], "ready": self.has(row["id"])}
-            | json.loads(row["request"])
-            for row in self._journal.rows(statement, [video])
-        ]
+        return [_from_row(row) for row in self._journal.execute(statement, [video])]
 
     def remove(self, id_: str) -> None:
         """Delete a ranking's file."""
@@ -200,16 +158,7 @@ class Rankings:
             if self._journal.row("select id from rankings where id = ?", [id_]) is None:
                 self.path(id_).unlink(missing_ok=True)
 
-    def asked(self) -> dict[str, int]:
-        """How many rankings were asked for, by video."""
-        rows = self._journal.rows("select video, count(*) as asked from rankings group by video")
-        return {row["video"]: row["asked"] for row in rows}
-
-    def cached_prefix(self, id_: str, k: int, after: int) -> bytes | None:
-        """A prefix that was asked for lately."""
-        with self._lock:
-            return self._prefixes.get((id_, k, after))
-
+    @cachedmethod(lambda self: self._prefixes, lock=lambda self: self._lock)
     def prefix(self, id_: str, k: int, after: int) -> bytes:
         """PrefixOut of ranks after + 1 … k, in time order, as JSON."""
         if after >= k:
@@ -223,8 +172,9 @@ class Rankings:
             for frame, seconds, rank in rows
             if rank > after
         ]
-        body = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
-        made = json.dumps(body, separators=(",", ":")).encode()
-        with self._lock:
-            self._prefixes[id_, k, after] = made
-        return made
+        made = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
+        return json.dumps(made, separators=(",", ":")).encode()
+
+
+def _from_row(row: Any) -> dict[str, Any]:
+    return {"id": row["id"], "created": row["created"], **json.loads(row["request"])}

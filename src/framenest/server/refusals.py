@@ -22,7 +22,7 @@ class Refusal(FramenestError):
     """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too.
 
     status: of HTTP: 403 not allowed, 404 unknown, 409 not ready, 413 too large, 422 unusable, 429 too many.
-    retry_after: seconds, where waiting helps.
+    retry_after: seconds, if waiting helps.
     """
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
@@ -53,7 +53,7 @@ def status_of(error: FramenestError) -> int:
 
 
 class ConcurrencyLimit:
-    """A semaphore that refuses with 429 and Retry-After where no place is free within `wait` seconds."""
+    """A semaphore that refuses with 429 and Retry-After if no place is free within `wait` seconds."""
 
     def __init__(self, most: int, what: str, retry_after: int, wait: float = 0.0) -> None:
         self._places = threading.BoundedSemaphore(most)

@@ -39,8 +39,6 @@ class ServerSettings:
     max_job: int = 3600
     max_upload: int = 2048 * MIB
     max_stored: int = 20480 * MIB
-    check_seconds: int = 20
-    check_memory: int = 2048 * MIB
     hosts: tuple[str, ...] = ()
     answer_url: str | None = None
     answer_model: str | None = None
@@ -51,8 +49,7 @@ class ServerSettings:
         for folder in self.videos:
             if not folder.is_dir():
                 raise ConfigError(f"{folder}: not a folder; give a folder of videos to offer")
-        counts = ("workers", "queue", "max_job", "max_upload", "max_stored", "check_seconds", "check_memory")
-        for name in counts:
+        for name in ("workers", "queue", "max_job", "max_upload", "max_stored"):
             if getattr(self, name) < 1:
                 raise BadSetting(name, getattr(self, name), "1 or more")
         if not 0 <= self.port <= 65535:
@@ -86,7 +83,7 @@ class ServerSettings:
 
     @property
     def cache_folder(self) -> Path | None:
-        """Folder of indexes and features; None where they are at an address."""
+        """Folder of indexes and features; None if they are at an address."""
         return None if self.cache and "://" in self.cache else DirectoryStore(self.cache).root
 
 

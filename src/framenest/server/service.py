@@ -1,14 +1,13 @@
-"""VideoService: everything the routes call."""
+"""Service: everything the routes and the tools of agents call."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
@@ -18,7 +17,7 @@ from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
 from framenest.lmm.prompt import CITE
 from framenest.method.discovery import LookFor
-from framenest.method.ranking import RANKING_FORMAT, Ranking
+from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
@@ -26,7 +25,6 @@ from framenest.server.metrics import Metrics
 from framenest.server.rankings import FrameImages, Rankings
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
-from framenest.server.uploads import Uploads
 from framenest.server.video_worker import VideoWorker
 from framenest.transcript import NONE, transcript_files
 
@@ -43,11 +41,15 @@ class Service:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        _make_folders(settings)
+        try:  # for this user alone: videos and questions are nobody else's business
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            settings.rankings.mkdir(exist_ok=True)
+            settings.uploads.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{settings.data}: cannot be written ({error.strerror})") from error
         self.journal = Journal(settings.data / "journal.sqlite")
         self.metrics = Metrics()
         self.library = Library(self.journal, settings)
-        self.uploads = Uploads(settings, self.library)
         self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
         self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
         share = memory_share(settings.workers + 1)  # the picture worker is one more
@@ -85,7 +87,7 @@ class Service:
         self.journal.close()
 
     def index(self, video: LibraryVideo) -> Job | None:
-        """The job that indexes a video; None where that is done."""
+        """The job that indexes a video; None if that is done."""
         if video.info is not None:
             return None
         return self.jobs.submit("index", f"index:{video.id}", {"video": video.id})
@@ -98,7 +100,7 @@ class Service:
             return "gone", None
         if video.info is not None:
             return "ready", None
-        active = self.jobs.of_video(video.id)  # a question indexes its video where nothing else does
+        active = self.jobs.waiting_or_running(video.id)  # a question indexes its video if nothing else does
         if active:
             return ("indexing" if any(job.state == "running" for job in active) else "queued"), None
         last = self.jobs.latest(f"index:{video.id}")
@@ -113,16 +115,19 @@ class Service:
         horizon: int,
         look_for: LookFor | None = None,
     ) -> tuple[str, Job | None]:
-        """The id of a ranking, and the job that makes it; None where it is there."""
+        """The id of a ranking, and the job that makes it; None if it is made."""
         video.check()
-        MECConfig.preset(preset)
+        config = MECConfig.preset(preset).to_json()
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
         request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer}
         if look_for is not None:
             request["look_for"] = look_for.to_json()
         subtitles = self.settings.scoring.subtitles or NONE
-        heard = list(_states(transcript_files(str(video.path), subtitles)))
-        id_ = digest(request, subtitles, heard, RANKING_FORMAT)[:24]
+        heard = []
+        for file in transcript_files(str(video.path), subtitles):
+            with suppress(OSError):  # it has just gone
+                heard.append([str(file), *file_state(file)])
+        id_ = digest(request, config, subtitles, heard, RANKING_FORMAT)[:24]
         with self.journal.lock:  # so that the video is not removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):
@@ -133,53 +138,30 @@ class Service:
         """The video that a ranking is of."""
         return self.library.get(self.rankings.request(ranking)["video"])
 
-    def describe(self, path: str) -> dict[str, Any]:
-        """What a registered video is; it need not be indexed."""
-        known: dict[str, Any] = self.picture_worker.call("describe", path)
-        return known
+    def packed(
+        self, task: str, ranking: str, k: int, style: str, max_side: int, instructions: Sequence[str] = ()
+    ) -> Any:
+        """The question of a ranking and its first k frames for a model; few at once, as they take memory.
 
-    def look_at(self, path: str, times: list[float], short: int) -> list[tuple[int, float, bytes]]:
-        """(frame, seconds, JPEG) of what is on screen at each of these times."""
-        found: list[tuple[int, float, bytes]] = self.picture_worker.call("look_at", path, times, short)
-        return found
-
-    def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
-        """(start, end, words) of the passages that answer a question best; none without a transcript."""
-        found: list[tuple[float, float, str]] = self.picture_worker.call("said", path, question, count)
-        return found
-
-    def messages(self, ranking: str, k: int, style: str, max_side: int) -> str:
-        """JSON text of the messages for a model."""
-        with self._packable(ranking, k) as loaded:
-            text: str = self.picture_worker.call("messages", loaded, k, style, max_side, self._spoken)
-            return text
+        task: "request" for a Request, "messages" for its JSON text.
+        """
+        loaded = self.rankings.get(ranking)
+        loaded.prefix(k)
+        self.video_of(ranking).check()
+        spoken = self.settings.transcript_tokens if self.settings.with_transcript else 0
+        with self._packing():
+            return self.picture_worker.call(task, loaded, k, style, max_side, spoken, instructions)
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
-        """What the configured model answers; refused where none is configured or too many wait for it.
+        """What the configured model answers; refused if none is configured or too many wait for it.
 
         cite: ask it for the times of the frames that show what it says.
         """
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-url")
-        with self._packable(ranking, k) as loaded:
-            more = (self._spoken, [CITE] if cite else [])
-            request = self.picture_worker.call("request", loaded, k, "openai", max_side, *more)
+        request = self.packed("request", ranking, k, "openai", max_side, [CITE] if cite else [])
         with self._answering():
             return self._model.answer(request)
-
-    @property
-    def _spoken(self) -> int:
-        """Tokens that what is said may take beside the frames."""
-        return self.settings.transcript_tokens if self.settings.with_transcript else 0
-
-    @contextmanager
-    def _packable(self, ranking: str, k: int) -> Iterator[Ranking]:
-        """A ranking whose frames are about to be packed; few at once, as they take memory."""
-        loaded = self.rankings.get(ranking)
-        loaded.prefix(k)
-        self.video_of(ranking).check()
-        with self._packing():
-            yield loaded
 
     def remove(self, video: LibraryVideo) -> None:
         """Forget a video and all that was made of it here; what is being made of it is cancelled."""
@@ -207,7 +189,7 @@ class Service:
             log.info("job %s %s %s", job.id, job.kind, job.state)
 
     def _retry(self, step: Callable[[], Result]) -> Result | None:
-        """What a step returns; retried while the journal fails. None where the server ends before."""
+        """What a step returns; retried while the journal fails. None if the server ends before."""
         while True:
             try:
                 return step()
@@ -220,19 +202,16 @@ class Service:
         def progress(stage: str, done: int, total: int) -> None:
             job.stage, job.done, job.total = stage, done, total
 
-        video = self.library.get(job.request["video"])
-        call = partial(worker.call, job.kind, str(video.check()))
+        video = self.library.get(job.video)
+        arguments: list[Any] = [str(video.check())]
         if job.kind == "rank":
-            asked = [job.request[name] for name in ("question", "options", "preset", "horizon")]
-            target = str(self.rankings.path(job.target))
-            call = partial(call, *asked, target, job.request.get("look_for"))
-        made = call(progress=progress, cancelled=job.cancelled.is_set)
-        self.metrics.decoded.inc(made.get("decoded", 0))
+            arguments += [job.request, str(self.rankings.path(job.target))]
+        info = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
         if video.info is None:
-            self.library.indexed(video.id, made["video"])
+            self.library.indexed(video.id, info)
 
     def without_paths(self, message: str) -> str:
-        """A message without where the server keeps its files."""
+        """A message without the folders in which the server keeps its files."""
         settings = self.settings
         for folder in (*settings.videos, settings.uploads, settings.data, settings.cache_folder):
             if folder is not None:
@@ -242,23 +221,6 @@ class Service:
     def _message(self, error: FramenestError, job: Job) -> str:
         message = str(error)
         with suppress(Refusal, StoreError):  # the video may be gone
-            video = self.library.get(job.request["video"])
+            video = self.library.get(job.video)
             message = message.replace(str(video.path), video.name)
         return self.without_paths(message)
-
-
-def _states(files: list[Path]) -> Iterator[list[str | int]]:
-    """Each file and what changes when it is written again."""
-    for file in files:
-        with suppress(OSError):  # it has just gone
-            yield [str(file), *file_state(file)]
-
-
-def _make_folders(settings: ServerSettings) -> None:
-    """For this user alone: videos and questions are nobody else's business."""
-    try:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        settings.rankings.mkdir(exist_ok=True)
-        settings.uploads.mkdir(exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{settings.data}: cannot be written ({error.strerror})") from error

@@ -18,13 +18,11 @@ from typing import Any
 
 FRAMES = 4  # decoded at the beginning
 MOST_PIXELS = 2**26
-CHECK_SECONDS = (
-    600  # seconds by the clock, for a busy machine: the limit on processor time is what ends bad files
-)
+CHECK_SECONDS = 600  # by the clock, for a busy machine; the limit on processor time ends bad files
 
 
 def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
-    """What the file is: format, suffix, codec, width, height; refused where it is no video.
+    """What the file is: format, suffix, codec, width, height; refused if it is no video.
 
     seconds: of processor time; memory: bytes of address space.
     """
@@ -32,43 +30,33 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     from framenest.frames import check_image_size
     from framenest.server.refusals import Refusal
     from framenest.video.mp4 import check_sample_counts
+    from framenest.video.source import FORMATS, open_options
 
     try:
-        with os.fdopen(
-            os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb"
-        ) as file:  # a pipe must not be waited for
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not be waited for
+        with os.fdopen(opened, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise VideoError("it is no file")
             check_sample_counts("the file", file)
-        found = _checked_apart(path, seconds, memory)
+        options = json.dumps(open_options(str(path)))
+        command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory), options]
+        done = subprocess.run(
+            command, capture_output=True, timeout=CHECK_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        if "refused" in found:
+            raise VideoError(found["refused"])
         check_image_size("the file", found["width"], found["height"])
     except VideoError as error:
         raise Refusal(422, f"not accepted: {error}") from error
     except OSError as error:
         raise Refusal(422, f"not accepted: the file cannot be read ({error.strerror})") from error
-    return found
-
-
-def _checked_apart(path: Path, seconds: int, memory: int) -> dict[str, Any]:
-    """What this script prints, run on the file."""
-    from framenest.server.refusals import Refusal
-    from framenest.video.source import FORMATS, open_options
-
-    options = json.dumps(open_options(str(path)))
-    command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory), options]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=CHECK_SECONDS, check=False, stdin=subprocess.DEVNULL
-        )
-        found: dict[str, Any] = json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
         text = "the server is too busy to look at this file; send it again later"
         raise Refusal(503, text, retry_after=60) from error
     except ValueError as error:
         text = "not accepted: the decoder broke or went over its limits on this file"
         raise Refusal(422, text) from error
-    if "refused" in found:
-        raise Refusal(422, f"not accepted: {found['refused']}")
     return {**found, "suffix": FORMATS[found["format"]]}
 
 
@@ -101,15 +89,12 @@ def _inspect(path: str, options: dict[str, str]) -> dict[str, Any]:
         return {"refused": f"not a video that FFmpeg can read ({getattr(error, 'strerror', repr(error))})"}
 
 
-def _limit(seconds: int, memory: int) -> None:
+if __name__ == "__main__":
     import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    file, seconds, memory, options = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-if __name__ == "__main__":
-    _limit(int(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(json.dumps(_inspect(sys.argv[1], json.loads(sys.argv[4]))))
+    sys.stdout.write(json.dumps(_inspect(file, json.loads(options))))

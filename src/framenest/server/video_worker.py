@@ -29,7 +29,9 @@ from framenest.session import Session
 from framenest.video.opening import reopen
 from framenest.video.pyav import PyAVDecoder
 
-QUALITY = 85
+QUALITY = 85  # of JPEGs
+GRACE = 5.0  # seconds that a cancelled task may take to stop by itself
+NICENESS = 5  # answering requests goes before work
 
 
 def load_tasks(report: Report, scorer: str, scoring: ScorerConfig, cache: str | None) -> Callable[..., Any]:
@@ -54,25 +56,17 @@ class VideoTasks:
         return self._session.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:
-        """Index a video; what is known of it then."""
-        return {"video": MEC(session=self._session).index(path, questions_follow=True).video.to_json()}
+        """Index a video; its VideoInfo."""
+        return MEC(session=self._session).index(path, questions_follow=True).video.to_json()
 
-    def rank(
-        self,
-        path: str,
-        question: str | None,
-        options: list[str],
-        preset: str,
-        horizon: int,
-        target: str,
-        look_for: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Rank a video for a question into a file; how many frames that decoded."""
-        config = MECConfig.preset(preset).with_settings({"horizon": horizon})
-        wanted = convert(look_for, LookFor) if look_for else ()
-        ranking = MEC(config, session=self._session).rank(path, question, options=options, look_for=wanted)
+    def rank(self, path: str, request: dict[str, Any], target: str) -> dict[str, Any]:
+        """Rank a video as a request asks, into a file; the video's VideoInfo."""
+        config = MECConfig.preset(request["preset"]).with_settings({"horizon": request["horizon"]})
+        look_for = convert(request["look_for"], LookFor) if "look_for" in request else ()
+        mec = MEC(config, session=self._session)
+        ranking = mec.rank(path, request["question"], options=request["options"], look_for=look_for)
         ranking.save(target)
-        return {"decoded": ranking.stats.decoded, "video": ranking.video.to_json()}
+        return ranking.video.to_json()
 
     def describe(self, path: str) -> dict[str, Any]:
         """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""
@@ -112,9 +106,9 @@ class VideoTasks:
         ranking: Ranking,
         k: int,
         style: str,
-        max_side: int | None,
+        max_side: int,
         spoken: int,
-        instructions: Sequence[str] = (),
+        instructions: Sequence[str],
     ) -> Request:
         """The question of a ranking and its first k frames, as a request for a model.
 
@@ -135,13 +129,9 @@ class VideoTasks:
             progress=False,
         )
 
-    def messages(self, ranking: Ranking, k: int, style: str, max_side: int | None, spoken: int) -> str:
-        """The same as JSON text, as `framenest export` writes it."""
-        return self.request(ranking, k, style, max_side, spoken).dumps()
-
-
-GRACE = 5.0  # seconds that a cancelled task may take to stop by itself
-NICENESS = 5  # answering requests goes before work
+    def messages(self, *asked: Any) -> str:
+        """What `request` makes as JSON text, as `framenest export` writes it."""
+        return self.request(*asked).dumps()
 
 
 class VideoWorker:
@@ -150,7 +140,7 @@ class VideoWorker:
     >>> from pathlib import Path
     >>> settings = ServerSettings(Path("data"), scorer="table:scores.csv")
     >>> worker = VideoWorker(settings, ProcessLimits(seconds=3600))
-    >>> worker.call("index", "kiln.mp4")["video"]["num_frames"]
+    >>> worker.call("index", "kiln.mp4")["num_frames"]
     300
     >>> worker.close()
     """
@@ -161,11 +151,6 @@ class VideoWorker:
         self._process = WorkerProcess(load_tasks, *what, limits=limits, niceness=NICENESS)
         self._turn = threading.Lock()
         self._closed = False
-
-    @property
-    def pid(self) -> int | None:
-        """None where no process runs."""
-        return self._process.pid
 
     def call(
         self,
