@@ -25,7 +25,7 @@ from framenest.text import one_line
 from framenest.video.address import find
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler
-from framenest.video.source import Source, check_file, is_remote
+from framenest.video.source import X264_BUILD, Source, check_file, is_remote
 from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline, describe
 
 MAX_FRAMES = 64
@@ -108,7 +108,8 @@ class PyAVDecoder(PictureDecoder):
         self, source: Source, header: Mapping[str, Any], arrays: Mapping[str, Array], *, cuda: bool = False
     ) -> None:
         self.name = "pyav:cuda" if cuda else "pyav"
-        self.source = source
+        build = X264_BUILD.search(bytes.fromhex(header["x264"]))
+        self.source = replace(source, x264_build=build[1].decode()) if build else source
         self._cuda = cuda
         self.timeline = Timeline.from_parts(header, arrays)
         named = {"path": source.path, "fingerprint": source.fingerprint}
@@ -116,7 +117,7 @@ class PyAVDecoder(PictureDecoder):
         self.seconds = self.timeline.seconds
         frames = self.timeline.frame[self.timeline.keys]
         self.key_frames = np.sort(frames[frames >= 0])
-        self._turn, self._message = Orientation(*header["turn"]), bytes.fromhex(header["x264"])
+        self._turn = Orientation(*header["turn"])
 
     @classmethod
     def open(
@@ -163,7 +164,7 @@ class PyAVDecoder(PictureDecoder):
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
         most = min(_most_decoders(self.info), len(runs), NVDEC_READERS if self._cuda else len(runs))
-        readers = [Reader(source, self.timeline, self._message, self.scaler(sizes)) for _ in range(most)]
+        readers = [Reader(source, self.timeline, self.scaler(sizes)) for _ in range(most)]
         if len(readers) > 1:
             yield from in_parallel(runs, readers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
             return
