@@ -60,8 +60,7 @@ def collect(
 ) -> Collected:
     """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
 
-    Entries in use stay. Temporary files of killed processes and fingerprints of files that no longer exist
-    always go. Entries of other versions are never read, so they go by age.
+    Entries in use stay. Temporary files of killed processes always go.
 
     >>> from framenest.cache.remote import RemoteStore
     >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept

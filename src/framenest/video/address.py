@@ -70,9 +70,8 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
 
 def _download(url: str, answer: Any, target: Path) -> None:
     """Download a whole file; a partial one is removed, whatever went wrong."""
-    given = limit_in(DOWNLOAD_VARIABLE)
+    given, promised = limit_in(DOWNLOAD_VARIABLE), answer.headers.get("Content-Length")
     most = LARGEST_DOWNLOAD if given is None else given
-    promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART, delete=False) as part:
