@@ -142,9 +142,9 @@ class PyAVDecoder(PictureDecoder):
             source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
         store = store or local
         key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
-        kept = store.get(key)
-        described = kept or describe(source)
-        if not kept:
+        described = store.get(key)
+        if not described:
+            described = describe(source)
             keep(store, key, *described)
         decoder = cls(source, *described, cuda=cuda)
         if cuda:
@@ -153,8 +153,14 @@ class PyAVDecoder(PictureDecoder):
 
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
+        found = []
         with closing(self.source.open()) as opened:
-            return [_in_words(stream) for stream in opened.container.streams]
+            for stream in opened.container.streams:
+                codec = getattr(stream.codec_context, "name", None)
+                language = stream.metadata.get("language", "und")
+                words = [stream.type, codec, f"({language})" if language != "und" else ""]
+                found.append(" ".join(filter(None, words)))
+        return found
 
     def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""
@@ -163,7 +169,9 @@ class PyAVDecoder(PictureDecoder):
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
-        most = min(_most_decoders(self.info), len(runs), NVDEC_READERS if self._cuda else len(runs))
+        memory = max(_MEMORY, int(_SHARE * machine_memory()))
+        held = _REFERENCES * 2 * self.info.width * self.info.height
+        most = min(cores(), max(1, memory // held), len(runs), NVDEC_READERS if self._cuda else cores())
         readers = [Reader(source, self.timeline, self.scaler(sizes)) for _ in range(most)]
         if len(readers) > 1:
             yield from in_parallel(runs, readers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
@@ -195,18 +203,6 @@ def _check_nvdec(source: Source, codec: str) -> None:
     except VideoError as error:
         cause = f" ({one_line(error.__cause__ or error)})"
     raise VideoError(f"{source.path}: the GPU cannot decode this {codec} video{cause}; {_REMEDY}")
-
-
-def _most_decoders(video: VideoInfo) -> int:
-    """As many as there are cores, if memory allows; at least one."""
-    memory = max(_MEMORY, int(_SHARE * machine_memory()))
-    return max(1, min(cores(), memory // (_REFERENCES * 2 * video.width * video.height)))
-
-
-def _in_words(stream: Any) -> str:
-    codec = getattr(stream.codec_context, "name", None)
-    language = stream.metadata.get("language", "und")
-    return " ".join(filter(None, [stream.type, codec, f"({language})" if language != "und" else ""]))
 
 
 Results = queue.Queue[Picture | BaseException | None]

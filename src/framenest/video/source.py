@@ -74,11 +74,7 @@ def is_remote(path: str) -> bool:
 
 
 def begins_a_playlist(head: bytes) -> bool:
-    """Whether these are the first bytes of a playlist.
-
-    >>> begins_a_playlist(b"#EXTM3U\\n#EXT-X-VERSION:3"), begins_a_playlist(b"\\x00\\x00\\x00\\x20ftypisom")
-    (True, False)
-    """
+    """Whether these are the first bytes of a playlist."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     return text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text
 
@@ -110,10 +106,8 @@ def open_options(address: str | None, *, playlists: bool = False) -> dict[str, s
 def check_file(path: str) -> None:
     """Refuse what cannot be a video file."""
     file = Path(path)
-    if not file.exists():
-        raise VideoError(f"{path}: no such file")
     if not file.is_file():
-        raise VideoError(f"{path}: not a file")
+        raise VideoError(f"{path}: {'not a file' if file.exists() else 'no such file'}")
     if file.stat().st_size == 0:
         raise VideoError(f"{path}: the file is empty")
     if not os.access(path, os.R_OK):

@@ -127,7 +127,10 @@ def scan(source: Source, opened: Opened) -> Timeline:
         ticks = table["pts"][order]
     else:
         order = _decoded_order(source, len(table))
-        ticks = _invented_ticks(table["dts"], order, 1 / (rate * time_base))
+        ticks = np.sort(table["dts"][order])
+        if not len(ticks) or ticks[0] == NO_TIME or (np.diff(ticks) <= 0).any():
+            step = 1 / (rate * time_base)
+            ticks = np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
     typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
     last = int(table["duration"][order[-1]]) or typical if len(order) else 0
     columns = {name: table[name].copy() for name in _NAMES[:5]}
@@ -209,14 +212,6 @@ def _decoded_order(source: Source, count: int) -> Ints:
     return np.array(list(dict.fromkeys(known)), dtype=np.int64)
 
 
-def _invented_ticks(dts: Ints, order: Ints, step: Fraction) -> Ints:
-    """Times for frames without timestamps: the sorted decode times, or `step` ticks apart."""
-    mine = np.sort(dts[order])
-    if mine.size and mine[0] != NO_TIME and (np.diff(mine) > 0).all():
-        return mine
-    return np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
-
-
 DESCRIPTION_FORMAT = 3
 _ARRAYS = ("pts", "dts", "pos", "size", "key", "packet", "ticks")
 
@@ -283,9 +278,8 @@ def _loss(start: float, duration: float, opened: Opened) -> list[str]:
         seconds, margin = container.duration / av.time_base - max(0.0, start), 1.0
     else:
         return []
-    if seconds - duration > margin + 0.01 * seconds:
-        return [f"the header promises {seconds:.1f} s of video, {duration:.1f} s are there"]
-    return []
+    missing = seconds - duration > margin + 0.01 * seconds
+    return [f"the header promises {seconds:.1f} s of video, {duration:.1f} s are there"] if missing else []
 
 
 def _other_streams(source: Source, opened: Opened) -> list[str]:
