@@ -42,8 +42,7 @@ def _installer() -> str:
     """pip if this environment has it, otherwise uv."""
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(sys.executable)}"
-    found = shutil.which("pip")
-    ours = found is not None and Path(found).parent == Path(sys.executable).parent
+    ours = Path(shutil.which("pip") or "").parent == Path(sys.executable).parent
     return "pip install" if ours else f"{shlex.quote(sys.executable)} -m pip install"
 
 

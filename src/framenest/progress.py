@@ -16,13 +16,10 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 
 class Timing:
@@ -144,14 +141,6 @@ def shown(progress: ShowProgress) -> Iterator[Callable[[str, int, int], None]]:
         yield bars
 
 
-class _Speed(ProgressColumn):
-    """Steps per second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.3g}/s", style="dim")
-
-
 def _watched(console: Console | None) -> Progress | None:
     """Rich's bars, erased at the end; None if nobody watches, as in a worker process."""
     console = console or Console(stderr=True, highlight=False)
@@ -161,5 +150,5 @@ def _watched(console: Console | None) -> Progress | None:
         return None
     name, said = TextColumn("{task.description}"), TextColumn("[dim]{task.fields[said]}")
     left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-    columns = (name, BarColumn(), MofNCompleteColumn(), _Speed(), left, said)
+    columns = (name, BarColumn(), MofNCompleteColumn(), left, said)
     return Progress(*columns, console=console, transient=True)

@@ -77,11 +77,8 @@ class Transcript:
     def of(cls, source: str, lines: Iterable[Line], duration: float, shift: float = 0.0) -> Transcript:
         """Make a transcript from the lines of a file, broken ones included.
 
-        Args:
-            source: where they were found.
-            lines: in any order.
-            duration: of the video in seconds; lines that start later are left out.
-            shift: seconds to add to every time, so that 0 is the first frame.
+        Lines that start after `duration`, that of the video in seconds, are left out. `shift` is added to
+        every time, so that 0 is the first frame.
         """
         given = [line for line in lines if line.text.strip()]
         timed = [Line(a + shift, b + shift, t) for a, b, t in given if math.isfinite(a) and not b < a]

@@ -93,13 +93,7 @@ class PictureDecoder(ABC):
 
 
 class PyAVDecoder(PictureDecoder):
-    """Exact frames of a video file or URL through PyAV.
-
-    Args:
-        source: the file.
-        header, arrays: its description; see `timeline.describe`.
-        cuda: decode frames on NVIDIA's video engine.
-    """
+    """Exact frames of a video file or URL through PyAV. header, arrays: see `timeline.describe`."""
 
     name = "pyav"
     version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
@@ -210,14 +204,10 @@ Results = queue.Queue[Picture | BaseException | None]
 
 
 def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> Iterator[Picture]:
-    """Decode runs in one thread per reader, and yield their pictures in order.
+    """Decode runs in one thread per reader, and yield their pictures in order; closes the readers.
 
-    An exception in a thread is raised here, at the picture that it concerns.
-
-    Args:
-        runs: what to decode.
-        readers: closed at the end.
-        depth: pictures that a run may be ahead of the consumer.
+    An exception in a thread is raised here, at the picture that it concerns. `depth` is the number of
+    pictures that a run may be ahead of the consumer.
     """
     todo: queue.SimpleQueue[tuple[Run, Results] | None] = queue.SimpleQueue()
     stopped = threading.Event()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from framenest.errors import VideoError
 from framenest.frames import Array, VideoInfo, check_image_size
-from framenest.video.mp4 import BadHeader, check_sample_counts, composition_offsets
+from framenest.video.mp4 import check_sample_counts, composition_offsets
 from framenest.video.scale import Orientation, display_size
 from framenest.video.source import (
     Opened,
@@ -172,7 +172,7 @@ def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
     try:
         with source.file() as file:
             offsets, header_bytes = composition_offsets(file, stream.id, len(table))
-    except BadHeader:
+    except ValueError:  # the header contradicts itself
         return None
     if offsets is not None:
         table["pts"] += offsets
