@@ -30,6 +30,8 @@ PART = ".part"
 """Suffix of incomplete downloads."""
 ABANDONED = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
+TOUCHED = 60.0
+"""Seconds before reading an entry sets its modification time again, which tells when it was last used."""
 MAPPED = 2**20
 """Bytes from which on an entry is mapped into memory instead of read."""
 
@@ -214,10 +216,11 @@ class DirectoryStore(ManagedStore):
     def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
         try:
             with (self.root / path).open("rb") as file:
-                if use:
+                stat = os.fstat(file.fileno())
+                if use and not 0 <= time.time() - stat.st_mtime < TOUCHED:
                     with suppress(OSError):  # read-only, or not ours
-                        os.utime(self.root / path)  # tells when it was last used
-                if os.fstat(file.fileno()).st_size < MAPPED:
+                        os.utime(self.root / path)
+                if stat.st_size < MAPPED:
                     return file.read()
                 share(file)  # lasts as long as the memory map, and so as the arrays in it
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
