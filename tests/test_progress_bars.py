@@ -5,7 +5,8 @@ import multiprocessing
 import subprocess
 import sys
 import threading
-import types
+import time
+from importlib.machinery import ModuleSpec
 
 import pytest
 from rich.console import Console
@@ -19,9 +20,19 @@ def terminal():
     return Console(file=io.StringIO(), force_terminal=True, width=100, stderr=True)
 
 
+class AtOnce:
+    """A timer that does not wait."""
+
+    def __init__(self, seconds, action):
+        self.start = action
+
+    def cancel(self):
+        pass
+
+
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(threading, "Timer", AtOnce)
 
 
 def test_bars_appear_on_a_terminal_and_are_erased(at_once):
@@ -47,19 +58,13 @@ def test_short_work_shows_nothing(monkeypatch):
 def test_long_work_is_shown_while_it_is_silent(monkeypatch):
     """A stage that has begun appears in time, though nothing is told for long."""
     monkeypatch.setattr(progress, "PATIENCE", 0.01)
-    appeared = threading.Event()
-
-    class Display:
-        def draw(self, *stage):
-            appeared.set()
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(progress, "_watched", lambda _: Display)
-    with Bars() as bars:
-        bars._stages["probes"] = (0, 12, "")  # told before PATIENCE was over, however slow this machine is
-        assert appeared.wait(60)
+    console = terminal()
+    with Bars(console=console) as bars:
+        bars("probes", 0, 12)
+        deadline = time.monotonic() + 60
+        while "probes" not in console.file.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -105,28 +110,17 @@ def test_what_progress_may_be(at_once):
         assert not bars.off
 
 
-def test_in_a_notebook(at_once, monkeypatch):
-    """Without widgets: HTML that is drawn over again, and empty in the end."""
-    drawn = []
-    handle = types.SimpleNamespace(update=drawn.append)
-
-    def display(html, *, display_id):
-        drawn.append(html)
-        return handle if display_id else None
-
-    fake = types.SimpleNamespace(HTML=str, display=display)
-    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(display=fake))
-    monkeypatch.setitem(sys.modules, "IPython.display", fake)
-    monkeypatch.setattr(progress._Notebook, "EVERY", 0.0)
+@pytest.mark.parametrize("widgets", [ModuleSpec("ipywidgets", None), None])
+def test_in_a_notebook_bars_need_widgets(monkeypatch, widgets):
+    """Without them rich would only warn."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: widgets)
     with Bars(console=Console(force_jupyter=True)) as bars:
-        bars("probes", 3, 12)
-    assert drawn[0] == drawn[-1] == ""
-    assert '<progress value="3" max="12"></progress> probes 3/12' in drawn[1]
+        assert bars.off == (widgets is None)
 
 
 def test_rank_shows_bars_by_default_and_none_where_not_wanted(at_once, clip, tmp_path, monkeypatch):
-    console = terminal()
-    monkeypatch.setattr(progress, "_watched", lambda _: lambda: progress._Terminal(console))
+    console, watched = terminal(), progress._watched
+    monkeypatch.setattr(progress, "_watched", lambda _: watched(console))
     fn.MEC(scorer=None, progress=False, store=tmp_path / "other").rank(clip, None)
     assert console.file.getvalue() == ""
     prefix = fn.rank(clip, None)

@@ -25,29 +25,24 @@ def install_hint(extra: str) -> str:
         origin = None if written is None else json.loads(written)
     except metadata.PackageNotFoundError:  # the sources, on the path
         origin = {"url": _SOURCES.as_uri(), "dir_info": {}}
-    if origin is None:
-        return f"run: {_installer()} {shlex.quote(f'framenest[{extra}]')}"
-    url, version = origin["url"], origin.get("vcs_info")
-    path = Path(url2pathname(urlsplit(url).path)) if url.startswith("file:") else None
-    if path is not None and not (path / "pyproject.toml" if "dir_info" in origin else path).exists():
-        return f"run, in a clone of Framenest: {_installer()} {shlex.quote(f'.[{extra}]')}"
-    editable = ""
-    if version is not None:
-        what = f"framenest[{extra}] @ {version['vcs']}+{url}@{version['commit_id']}"
-    elif path is not None and "dir_info" in origin:
-        editable = "-e " if origin["dir_info"].get("editable") else ""
-        what = f"{'.' if path.resolve() == Path.cwd().resolve() else path}[{extra}]"
-    else:
-        what = f"framenest[{extra}] @ {url}"
-    return f"run: {_installer()} {editable}{shlex.quote(what)}"
+    what, where, editable = f"framenest[{extra}]", "", ""
+    if origin is not None:
+        url, version = origin["url"], origin.get("vcs_info")
+        path = Path(url2pathname(urlsplit(url).path))
+        if url.startswith("file:") and not path.exists():
+            what, where = f".[{extra}]", ", in a clone of Framenest"
+        elif "dir_info" in origin:
+            what, editable = f"{path}[{extra}]", "-e " if origin["dir_info"].get("editable") else ""
+        else:
+            what += f" @ {version['vcs']}+{url}@{version['commit_id']}" if version else f" @ {url}"
+    return f"run{where}: {_installer()} {editable}{shlex.quote(what)}"
 
 
 def _installer() -> str:
     """pip if this environment has it, otherwise uv."""
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(sys.executable)}"
-    found = shutil.which("pip")
-    ours = found is not None and Path(found).parent == Path(sys.executable).parent
+    ours = Path(shutil.which("pip") or "").parent == Path(sys.executable).parent
     return "pip install" if ours else f"{shlex.quote(sys.executable)} -m pip install"
 
 

@@ -25,17 +25,10 @@ limit a small file could claim any amount of memory."""
 
 
 def check_image_size(path: str, width: int, height: int) -> None:
-    """Refuse frames that would take too much memory, original or scaled.
-
-    Args:
-        path: the video, for the message.
-        width: in pixels.
-        height: in pixels.
+    """Refuse frames (sizes in pixels) that would take too much memory, original or scaled.
 
     Raises:
         VideoError: too many pixels, or too elongated.
-
-    >>> check_image_size("film.mp4", 1920, 1080)
     """
     if width * height > MOST_PIXELS:
         raise VideoError(f"{path}: frames of {width}×{height} are too large; {MOST_PIXELS:,} pixels at most")
@@ -84,11 +77,7 @@ class VideoInfo:
     def check_frames(
         self, frames: Sequence[int], seconds: Sequence[float], where: str = "", of: str = "frames"
     ) -> None:
-        """Check a file's list of frames: ascending frames of this video, each with its time.
-
-        Raises:
-            BadField: names the list, which lies in the field `where`.
-        """
+        """Raise BadField unless a file's list, in its field `where`, is ascending frames with their times."""
         at = f"{where}." if where else ""
         if frames and max(frames) >= self.num_frames:
             raise BadField(f"{at}frames must be below {self.num_frames}, the frames of the video")

@@ -9,7 +9,6 @@ import logging
 import multiprocessing
 import os
 import runpy
-import shutil
 import signal
 import sys
 import threading
@@ -34,7 +33,7 @@ def cores() -> int:
 
 
 def own_memory(pid: int) -> int | None:
-    """Private memory of a process in bytes (mapped files not counted); None where it cannot be known."""
+    """Private memory of a process in bytes, without mapped files; None if unknown."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -44,23 +43,19 @@ def own_memory(pid: int) -> int | None:
 
 
 def machine_memory() -> int:
-    """Memory of this machine, or of the container this runs in, in bytes; 0 where it cannot be known."""
+    """Memory of this machine, or of the container this runs in, in bytes; 0 if unknown."""
     found = []
     with suppress(OSError, ValueError):
-        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" where there is no bound
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" if there is no limit
     with suppress(OSError, ValueError, IndexError):
         found.append(1024 * int(Path("/proc/meminfo").read_text().split()[1]))
     return min(found, default=0)
 
 
 def memory_share(processes: int) -> int | None:
-    """Bytes that each of so many processes may hold so that the machine stays alive beside them all.
+    """Bytes that each of so many processes may hold; a quarter of the memory is left for everything else.
 
-    None where the machine's memory cannot be known. A quarter is left for everything else.
-
-    Example:
-        >>> memory_share(2) == 2 * memory_share(4)
-        True
+    None if the machine's memory is unknown.
     """
     return 3 * machine_memory() // (4 * processes) or None
 
@@ -68,22 +63,19 @@ def memory_share(processes: int) -> int | None:
 def has_gpu() -> bool:
     """Whether torch would find a CUDA GPU. Asks the driver: importing torch to ask would take seconds."""
     torch = importlib.util.find_spec("torch")
-    if torch is None or torch.origin is None:  # then whether there is one of NVIDIA's
-        return shutil.which("nvidia-smi") is not None or Path("/dev/nvidia0").exists()
+    if torch is None or torch.origin is None:
+        return gpu_memory() > 0
     built = runpy.run_path(str(Path(torch.origin).with_name("version.py")))
     if built.get("hip"):
         return bool(importlib.import_module("torch").cuda.is_available())
-    driver = _driver() if built.get("cuda") else None
-    if driver is None:
+    driver, version = _driver() if built.get("cuda") else None, ctypes.c_int()
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)):
         return False
-    version, count = ctypes.c_int(), ctypes.c_int()
-    asked = (driver.cuDriverGetVersion(ctypes.byref(version)), driver.cuDeviceGetCount(ctypes.byref(count)))
-    new_enough = version.value // 1000 >= int(built["cuda"].split(".")[0])
-    return not any(asked) and new_enough and count.value > 0
+    return version.value // 1000 >= int(built["cuda"].split(".")[0]) and gpu_memory() > 0
 
 
 def gpu_memory() -> int:
-    """Bytes of memory of the first CUDA GPU; 0 where there is none or it does not tell."""
+    """Bytes of memory of the first CUDA GPU; 0 if there is none."""
     driver = _driver()
     device, size = ctypes.c_int(), ctypes.c_size_t()
     if driver is None or driver.cuDeviceGet(ctypes.byref(device), 0):
@@ -101,20 +93,13 @@ def _driver() -> Any | None:
 
 
 FEATURES_VARIABLE = "FRAMENEST_FEATURES_LIMIT"
-"""What the features of all videos may take in a cache directory."""
+"""How many bytes the features of all videos may take in a cache directory."""
 DOWNLOAD_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
 """The largest video that is downloaded whole."""
 
 
 def limit_in(variable: str) -> int | None:
-    """The bytes that an environment variable allows; None where it is not set.
-
-    Raises:
-        ConfigError: it is set to something else than a size.
-
-    >>> limit_in(DOWNLOAD_VARIABLE) is None
-    True
-    """
+    """The bytes that an environment variable allows; None if it is not set, ConfigError if it is no size."""
     text = os.environ.get(variable, "")
     try:
         return bytes_of(text) if text else None
@@ -155,7 +140,7 @@ class ProcessLimits:
             raise ConfigError("a limit on memory needs /proc, which this system does not have")
 
     def exceeded(self, began: float, pid: int) -> WorkerLost | None:
-        """The limit that a process is over; `began` is the monotonic time at which its clock started."""
+        """The limit that a process exceeds, if any. began: the monotonic time at which its clock started."""
         if self.seconds is not None and time.monotonic() - began > self.seconds:
             return WorkerLost(f"not done after {self.seconds:g} s", "TimeLimit")
         used = own_memory(pid) if self.memory else None
@@ -196,7 +181,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """None where no process runs."""
+        """None if no process runs."""
         return self._process.pid if self._process else None
 
     @property
@@ -205,7 +190,7 @@ class WorkerProcess:
         return [self._pipe, self._process.sentinel]
 
     def send(self, *call: Any) -> None:
-        """Begin a call; starts the process where none is alive."""
+        """Begin a call; starts the process if none is alive."""
         if self._process is not None and not self._process.is_alive():
             self.kill()
         if self._process is None:
@@ -219,16 +204,19 @@ class WorkerProcess:
             self._tell(call)
 
     def poll(self, seconds: float = 0.0) -> tuple[Any, ...] | None:
-        """("done", result), ("progress", *what the work reported), or None where neither came in `seconds`.
+        """("done", result), ("progress", *what the work reported), or None if neither came in `seconds`.
 
-        Raises what the call or loading raised, and WorkerLost where the process died or went over a limit.
-        One lost while loading is started again, up to START_RETRIES times.
+        Raises what the call or loading raised, and WorkerLost if the process died or exceeded a limit. A
+        process lost while loading is started again, up to START_RETRIES times.
         """
         try:
             kind, *rest = self._pipe.recv() if self._pipe.poll(seconds) else ("nothing",)
         except (EOFError, OSError):
             self._process.join(1.0)  # the pipe closes a moment before the process has an exit code
-            self._lose(WorkerLost(_cause(self._process.exitcode)))
+            code = self._process.exitcode
+            killed = code is not None and code < 0
+            cause = f"was killed by {signal.Signals(-code).name}" if killed else f"ended with code {code}"
+            self._lose(WorkerLost(f"the worker {cause}"))
             return None
         if kind == "error":
             raise rest[0]
@@ -247,7 +235,7 @@ class WorkerProcess:
         return (kind, *rest) if kind == "progress" else None
 
     def cancel(self) -> bool:
-        """Ask the call to stop: it raises Cancelled at its next report. False where it has not begun yet."""
+        """Ask the call to stop: it raises Cancelled at its next report. False if it has not begun yet."""
         self._tell(CANCEL)
         return self._ready
 
@@ -276,12 +264,6 @@ class WorkerProcess:
         self.send(*self._call)
 
 
-def _cause(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"the worker was killed by {signal.Signals(-code).name}"
-    return f"the worker ended with code {code}"
-
-
 def _serve(
     pipe: Connection,
     load: Callable[..., Callable[..., Any]],
@@ -292,7 +274,8 @@ def _serve(
     """The worker's side: load, then answer calls until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _give_way_for_memory()
+    with suppress(OSError):  # if memory runs out, the system ends this process first
+        Path("/proc/self/oom_score_adj").write_text("800")
     if threads is not None:
         os.environ["FRAMENEST_THREADS"] = str(threads)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
@@ -319,7 +302,7 @@ def _serve(
         send("ready")
         while True:
             call = pipe.recv()
-            if call == CANCEL:  # came when the call was over
+            if call == CANCEL:  # it came after the end of the call
                 continue
             try:
                 message = ("done", answer(*call))
@@ -329,7 +312,7 @@ def _serve(
 
 
 def _portable(error: Exception) -> Exception:
-    """The error as it can be pickled: with its message alone, and of a class that the parent knows."""
+    """The error in a form that can be pickled: its message alone, and a class that the parent knows."""
     if isinstance(error, Cancelled):
         return error
     if not isinstance(error, FramenestError):
@@ -337,12 +320,6 @@ def _portable(error: Exception) -> Exception:
     with suppress(TypeError):
         return type(error)(str(error))
     return FramenestError(str(error))
-
-
-def _give_way_for_memory() -> None:
-    """Where memory runs out all the same, the system shall end this process before any other."""
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("800")
 
 
 def _end_with_parent() -> None:

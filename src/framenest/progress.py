@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
+import importlib.util
 import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Self
+from contextlib import contextmanager, nullcontext
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,12 +16,10 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 
 class Timing:
@@ -71,7 +69,7 @@ PATIENCE = 1.0
 
 
 class Bars:
-    """Progress bars on a terminal (stderr) or in a notebook; silent elsewhere.
+    """Progress bars on a terminal (stderr), or in a notebook with ipywidgets; silent elsewhere.
 
     Call it with (stage, done, total) inside `with bars:`, which may be nested. The bars appear after
     PATIENCE and are erased at the end of the outermost `with`.
@@ -85,26 +83,21 @@ class Bars:
         self._off, self._console = off, console
         self._lock = threading.RLock()
         self._depth = 0
-        self._began = 0.0
-        self._stages: dict[str, tuple[int, int, str]] = {}
-        self._open: Callable[[], _Terminal | _Notebook] | None = None
-        self._display: _Terminal | _Notebook | None = None
+        self._progress: Progress | None = None
         self._timer: threading.Timer | None = None
+        self._tasks: dict[str, TaskID] = {}
 
     @property
     def off(self) -> bool:
         """Whether nothing is drawn, inside `with`."""
-        return self._open is None
+        return self._progress is None
 
     def __enter__(self) -> Self:
         with self._lock:
             self._depth += 1
-            if self._depth == 1:
-                self._stages, self._began = {}, time.monotonic()
-                self._open = None if self._off else _watched(self._console)
-                if (
-                    self._open is not None and self._open is not _Notebook
-                ):  # which draws in its own thread only
+            if self._depth == 1 and not self._off:
+                self._progress, self._tasks = _watched(self._console), {}
+                if self._progress is not None:
                     self._timer = threading.Timer(PATIENCE, self._appear)
                     self._timer.daemon = True
                     self._timer.start()
@@ -113,116 +106,49 @@ class Bars:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._depth -= 1
-            if self._depth:
+            if self._depth or self._progress is None or self._timer is None:
                 return
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._display is not None:
-                self._display.close()
-            self._display = self._open = self._timer = None
+            self._timer.cancel()
+            self._progress.stop()
+            self._progress = None
 
     def __call__(self, stage: str, done: int, total: int, *, said: str = "") -> None:
         with self._lock:
-            if self._open is None:
+            if self._progress is None:
                 return
-            self._stages[stage] = (done, total, said)
-            if self._display is not None:
-                self._display.draw(stage, done, total, said)
-            elif time.monotonic() - self._began >= PATIENCE:
-                self._appear()
+            if stage not in self._tasks:
+                self._tasks[stage] = self._progress.add_task(escape(stage), total=None, said=said)
+            # Without a total the bar pulses.
+            self._progress.update(self._tasks[stage], completed=done, total=total or None, said=said)
 
     def end(self, stage: str) -> None:
         """Remove the bar of a stage."""
         with self._lock:
-            if self._stages.pop(stage, None) is not None and self._display is not None:
-                self._display.drop(stage)
+            if self._progress is not None and stage in self._tasks:
+                self._progress.remove_task(self._tasks.pop(stage))
 
     def _appear(self) -> None:
         with self._lock:
-            if self._open is None or self._display is not None or not self._stages:
-                return
-            self._display = self._open()
-            for stage, state in self._stages.items():
-                self._display.draw(stage, *state)
+            if self._progress is not None:
+                self._progress.start()
 
 
 @contextmanager
 def shown(progress: ShowProgress) -> Iterator[Callable[[str, int, int], None]]:
     """Yield what to call with the progress: bars, silent ones for False, or the function that was given."""
     bars = Bars(off=not progress) if isinstance(progress, bool) else progress
-    if isinstance(bars, Bars):
-        with bars:
-            yield bars
-    else:
+    with bars if isinstance(bars, Bars) else nullcontext():
         yield bars
 
 
-def _watched(console: Console | None) -> Callable[[], _Terminal | _Notebook] | None:
-    """Return what draws the bars; None if nobody watches, as in a worker process."""
-    if multiprocessing.parent_process() is not None:
-        return None
+def _watched(console: Console | None) -> Progress | None:
+    """Rich's bars, erased at the end; None if nobody watches, as in a worker process."""
     console = console or Console(stderr=True, highlight=False)
-    if console.is_jupyter:
-        return _Notebook
-    return (lambda: _Terminal(console)) if console.is_terminal else None
-
-
-class _Speed(ProgressColumn):
-    """Steps per second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.3g}/s", style="dim")
-
-
-class _Terminal:
-    """Rich's bars, erased at the end."""
-
-    def __init__(self, console: Console) -> None:
-        name, said = TextColumn("{task.description}"), TextColumn("[dim]{task.fields[said]}")
-        left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-        columns = (name, BarColumn(), MofNCompleteColumn(), _Speed(), left, said)
-        self._progress = Progress(*columns, console=console, transient=True)
-        self._tasks: dict[str, Any] = {}
-        self._progress.start()
-
-    def draw(self, stage: str, done: int, total: int, said: str) -> None:
-        if stage not in self._tasks:
-            self._tasks[stage] = self._progress.add_task(escape(stage), total=None, said=said)
-        # Without a total the bar pulses.
-        self._progress.update(self._tasks[stage], completed=done, total=total or None, said=said)
-
-    def drop(self, stage: str) -> None:
-        self._progress.remove_task(self._tasks.pop(stage))
-
-    def close(self) -> None:
-        self._progress.stop()
-
-
-class _Notebook:
-    """HTML in the cell's output; needs no widgets."""
-
-    EVERY = 0.2
-    """Seconds between redraws."""
-
-    def __init__(self) -> None:
-        from IPython.display import HTML, display
-
-        self._html = HTML
-        self._lines: dict[str, str] = {}
-        self._drawn = 0.0
-        self._handle = display(HTML(""), display_id=True)
-
-    def draw(self, stage: str, done: int, total: int, said: str) -> None:
-        bar = f'<progress value="{done}" max="{total}"></progress>'
-        self._lines[stage] = f"<div>{bar} {html.escape(stage)} {done}/{total} {html.escape(said)}</div>"
-        now = time.monotonic()
-        if now - self._drawn >= self.EVERY:
-            self._drawn = now
-            self._handle.update(self._html("".join(self._lines.values())))
-
-    def drop(self, stage: str) -> None:
-        del self._lines[stage]
-
-    def close(self) -> None:
-        self._handle.update(self._html(""))
+    # In a notebook rich draws with ipywidgets only, and warns without them.
+    watched = importlib.util.find_spec("ipywidgets") if console.is_jupyter else console.is_interactive
+    if not watched or multiprocessing.parent_process() is not None:
+        return None
+    name, said = TextColumn("{task.description}"), TextColumn("[dim]{task.fields[said]}")
+    left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+    columns = (name, BarColumn(), MofNCompleteColumn(), left, said)
+    return Progress(*columns, console=console, transient=True)

@@ -95,9 +95,8 @@ class Scorer(Protocol):
 class MatchStrength:
     """How strongly a video matches a question, as far as the scorer can tell in absolute terms.
 
-    Attributes:
-        value: in [0, 1], higher for a stronger match. Comparable between videos, not between scorers.
-        verdict: "strong", "weak", or "none" if nothing clearly matches.
+    `value` is in [0, 1], comparable between videos but not between scorers. `verdict` is "none" if nothing
+    clearly matches.
     """
 
     value: Annotated[float, Meta(ge=0, le=1)]

@@ -75,16 +75,13 @@ def _plain_sentence(message: str, where: str) -> str:
         return f"{place}.{missing[1]} is missing".lstrip(".")
     if " of length >= 1" in what:
         return f"{place} is empty"
-    what = re.sub(r"`([^`]*)`", lambda kinds: _kinds(kinds[1]), what)
+    what = what.replace(" | ", "` or `")
+    what = re.sub(r"`([^`]*)`", lambda kind: _KINDS.get(kind[1], kind[1]), what)
     what = re.sub(r" >= (\S+)", lambda bound: f", {float(bound[1]):g} or more", what)
     what = re.sub(r" <= (\S+)", lambda bound: f", at most {float(bound[1]):g}", what)
     for theirs, ours in (("Expected", "must be"), (", got", ", not"), ("Invalid enum value", "cannot be")):
         what = what.replace(theirs, ours)
     return one_line(f"{place or 'the file'} {what}")
-
-
-def _kinds(names: str) -> str:
-    return " or ".join(_KINDS.get(name, name) for name in names.split(" | "))
 
 
 def load_file(path: str | Path, kind: str, version: int, make: Callable[[Mapping[str, Any]], Made]) -> Made:
@@ -116,7 +113,7 @@ def read_result(
         return make(data)
     except (BadField, ConfigError) as error:
         raise StoreError(f"{path}: damaged {kind} file: {error}") from error
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path}: damaged {kind} file ({one_line(repr(error))})") from error
 
 
@@ -145,7 +142,7 @@ def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
         parts = sorted(part for part in file.iterdir() if part.suffix in SUFFIXES)
         return [row for part in parts for row in read_rows(part, only=only)]
     if file.suffix == ".parquet":
-        return _parquet(file)
+        return _read_parquet(file)
     text = file.read_text(encoding="utf-8-sig")
     if file.suffix in (".csv", ".tsv"):
         return list(csv.DictReader(io.StringIO(text), delimiter="\t" if file.suffix == ".tsv" else ","))
@@ -156,16 +153,15 @@ def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
         rows = [json.loads(line) for line in text.split("\n") if line.strip()]
     else:
         rows = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return [row if isinstance(row, dict) else _alone(row, only) for row in rows]
+    if only is not None:
+        rows = [{only: row} if isinstance(row, str) else row for row in rows]
+    for row in rows:
+        if not isinstance(row, dict):
+            raise ValueError(f"{row!r} is not a row with named columns")
+    return rows
 
 
-def _alone(value: Any, only: str | None) -> dict[str, Any]:
-    if only is None or not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a row with named columns")
-    return {only: value}
-
-
-def _parquet(file: Path) -> list[dict[str, Any]]:
+def _read_parquet(file: Path) -> list[dict[str, Any]]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:

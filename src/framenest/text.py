@@ -107,18 +107,6 @@ def bytes_of(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def duration_text(seconds: float) -> str:
-    """Format a duration.
-
-    >>> duration_text(42.21), duration_text(7322)
-    ('42.2 s', '2:02:02 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    whole = int(seconds + 0.5)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d} h"
-
-
 def size_text(count: int) -> str:
     """Format a number of bytes.
 

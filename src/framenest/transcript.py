@@ -19,7 +19,7 @@ from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.protocols import Decoder, Store
-from framenest.text import clock, one_line, size_text
+from framenest.text import clock, one_line, seconds_of, size_text
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import DAMAGE, fraction
 
@@ -33,7 +33,7 @@ NEXT = 0.05
 REACH = 1.0
 """Seconds before and after a passage in which it still counts, less and less: half at the end."""
 
-SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json", ".jsonl")
+SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")
 """In the order in which they are looked for beside a video."""
 LARGEST = 64 * 2**20
 """Bytes of a subtitle file."""
@@ -77,11 +77,8 @@ class Transcript:
     def of(cls, source: str, lines: Iterable[Line], duration: float, shift: float = 0.0) -> Transcript:
         """Make a transcript from the lines of a file, broken ones included.
 
-        Args:
-            source: where they were found.
-            lines: in any order.
-            duration: of the video in seconds; lines that start later are left out.
-            shift: seconds to add to every time, so that 0 is the first frame.
+        Lines that start after `duration`, that of the video in seconds, are left out. `shift` is added to
+        every time, so that 0 is the first frame.
         """
         given = [line for line in lines if line.text.strip()]
         timed = [Line(a + shift, b + shift, t) for a, b, t in given if math.isfinite(a) and not b < a]
@@ -104,18 +101,14 @@ class Transcript:
     def within(self, start: float, end: float) -> Transcript:
         """Only the lines that overlap the interval from start to end, in seconds."""
         kept = tuple(line for line in self.lines if line.end >= start and line.start <= end)
-        return Transcript(self.source, kept, self.notes)
+        return replace(self, lines=kept)
 
     def around(self, seconds: float, reach: float) -> list[Line]:
         """The lines within `reach` seconds of a time."""
         return [*self.within(seconds - reach, seconds + reach).lines]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "lines": [list(line) for line in self.lines],
-            "notes": list(self.notes),
-        }
+        return {"source": self.source, "lines": [*map(list, self.lines)], "notes": [*self.notes]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Transcript:
@@ -213,7 +206,7 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
 
     Args:
         path: .srt, .vtt, .ass, .ssa; .json of whisper, faster-whisper, WhisperX, whisper.cpp, OpenAI's
-            API, transformers, or a list of {"start", "end", "text"}; .jsonl of such objects.
+            API, transformers, or a list of {"start", "end", "text"}.
 
     Returns:
         The lines in the order of the file, with times in seconds on the file's own clock (NaN if missing),
@@ -236,7 +229,7 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
     try:
-        lines = [*(_json_lines(file, text) if file.suffix.lower() in (".json", ".jsonl") else _cues(text))]
+        lines = [*(_json_lines(text) if file.suffix.lower() == ".json" else _cues(text))]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:
         raise ConfigError(f"{file}: not a subtitle file ({one_line(error, 120)})") from error
     return [Line(a, b, _CONTROL.sub("", t)) for a, b, t in lines], notes
@@ -270,11 +263,8 @@ def _plain_text(markup: str) -> str:
     return text
 
 
-def _json_lines(file: Path, text: str) -> Iterator[Line]:
-    if file.suffix.lower() == ".jsonl":
-        rows: Any = [json.loads(row) for row in text.splitlines() if row.strip()]
-    else:
-        rows = json.loads(text)
+def _json_lines(text: str) -> Iterator[Line]:
+    rows = json.loads(text)
     if isinstance(rows, dict):
         rows = next((rows[name] for name in _LISTS if isinstance(rows.get(name), list)), None)
     if not isinstance(rows, list):
@@ -291,13 +281,10 @@ def _json_lines(file: Path, text: str) -> Iterator[Line]:
 
 def _seconds(value: object) -> float:
     """A number of seconds, or 1:02:03.5; NaN for anything else."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
     try:
-        parts = [float(part) for part in str(value).replace(",", ".").split(":")]
+        return seconds_of(str(value).replace(",", "."))
     except ValueError:
         return math.nan
-    return math.fsum(part * 60**power for power, part in enumerate(reversed(parts)))
 
 
 def _track(video: PyAVDecoder, store: Store | None) -> Transcript | None:
@@ -314,11 +301,7 @@ def _track(video: PyAVDecoder, store: Store | None) -> Transcript | None:
 
 
 def _read_track(video: PyAVDecoder) -> Transcript | None:
-    """Read the best text track: not forced, English, the file's default, the first.
-
-    Returns:
-        The transcript, without lines if all tracks are images; None if there is no track.
-    """
+    """The best text track: not forced, English, the file's default, the first. None if there is no track."""
     with closing(video.source.open()) as opened:
         tracks = opened.container.streams.subtitles
         if not tracks:
@@ -353,15 +336,12 @@ def _track_lines(container: av.container.InputContainer, track: Any, first: floa
             if packet.size and packet.pts is not None:
                 start = packet.pts * base - first
                 end = start + packet.duration * base if packet.duration else math.nan
-                yield Line(start, end, _plain_text(_packet_text(bytes(packet), codec)))
+                data = bytes(packet)
+                if codec == "mov_text":
+                    data = data[2 : 2 + int.from_bytes(data[:2], "big")]
+                text = data.decode("utf-8", errors="replace")
+                if codec in ("ass", "ssa"):
+                    text = text.split(",", _SUBSTATION_FIELDS)[-1]
+                yield Line(start, end, _plain_text(text))
     except DAMAGE:  # a truncated file ends here, as its video does
         return
-
-
-def _packet_text(data: bytes, codec: str) -> str:
-    if codec == "mov_text":
-        data = data[2 : 2 + int.from_bytes(data[:2], "big")]
-    text = data.decode("utf-8", errors="replace")
-    if codec in ("ass", "ssa"):
-        text = text.split(",", _SUBSTATION_FIELDS)[-1]
-    return text

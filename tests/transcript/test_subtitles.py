@@ -57,7 +57,6 @@ ROWS = [{"start": a, "end": b, "text": text} for a, b, text in SAID]
             "a.json",
             json.dumps([{"start": f"00:00:0{a}", "end": f"00:00:0{b}", "line": t} for a, b, t in SAID]),
         ),
-        ("a.jsonl", "\n".join(map(json.dumps, ROWS))),
     ],
     ids=[
         "srt",
@@ -69,7 +68,6 @@ ROWS = [{"start": a, "end": b, "text": text} for a, b, text in SAID]
         "transformers",
         "whisper.cpp",
         "longvideobench",
-        "jsonl",
     ],
 )
 def test_every_format_says_the_same(tmp_path, name, content):
@@ -104,7 +102,6 @@ def test_encodings(tmp_path):
         ("a.json", b"[1, 2]"),
         ("a.json", b"[" * 100_000),
         ("a.json", b'[{"timestamp": [1], "text": "a"}]'),
-        ("a.jsonl", b'{"text": "a"}\nnonsense'),
     ],
 )
 def test_what_is_no_subtitle_file_is_refused_in_one_line(tmp_path, name, content):

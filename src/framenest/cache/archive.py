@@ -24,7 +24,6 @@ from framenest.frames import Array
 
 ENTRY_FORMAT = "3"
 """Entries of another format count as absent."""
-LEVEL = 1
 # Array types by their safetensors names.
 _TYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
@@ -90,12 +89,8 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
 
     Uncompressed arrays are views of `data`: those of a memory map stay on disk until they are used.
 
-    Args:
-        data: What `pack` returned.
-        key: The key that the entry must have.
-
     Raises:
-        DamagedFile: A byte has changed, or it is the entry of another key.
+        DamagedFile: A byte has changed, or it is not the entry of `key`.
         OtherFormat: The entry was written by another version.
     """
     try:
@@ -132,7 +127,7 @@ def _compress(array: Array) -> tuple[NDArray[np.uint8], tuple[str, tuple[int, ..
     else:
         kind = "bytes"
         filtered = np.ascontiguousarray(array.reshape(-1).view(np.uint8).reshape(-1, array.itemsize).T)
-    deflated = zlib.compress(filtered.data if filtered.size else b"", LEVEL)
+    deflated = zlib.compress(filtered.data if filtered.size else b"", level=1)
     return np.frombuffer(deflated, np.uint8), (array.dtype.str, array.shape, kind)
 
 

@@ -114,10 +114,10 @@ class ManagedStore(ABC):
             data = None if key.startswith(DOWNLOADS) else self._read(entry_name(key), use=False)
             if data is not None:
                 unpack(data, key=key)
-        except (DamagedFile, StoreError) as error:
-            return str(error)
         except OtherFormat:
             return None
+        except (DamagedFile, StoreError) as error:
+            return str(error)
         return None
 
     def remove(self, key: str) -> bool:
@@ -125,20 +125,13 @@ class ManagedStore(ABC):
         return self._remove(entry_name(key))
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        """Remove what killed processes left behind, and fingerprints of files that no longer exist.
-
-        Returns:
-            The number of files and their bytes.
-        """
+        """Remove what killed processes left behind; returns the number of files and their bytes."""
         count, freed = 0, 0
         for path, size, idle in self._list():
             name = path.rpartition("/")[2]
             partial = path.startswith(DOWNLOADS) and name.endswith(PART)
-            if partial or (name.startswith(".") and name.endswith(".tmp")):
-                useless = idle >= ABANDONED
-            else:
-                useless = path.startswith("fingerprints/") and self._is_stale(path)
-            if useless and (dry_run or self._remove(path)):
+            temporary = name.startswith(".") and name.endswith(".tmp")
+            if (partial or temporary) and idle >= ABANDONED and (dry_run or self._remove(path)):
                 count, freed = count + 1, freed + size
         return count, freed
 
@@ -174,16 +167,6 @@ class ManagedStore(ABC):
     @abstractmethod
     def _remove(self, path: str) -> bool:
         """Remove a file unless it is in use; returns whether it is gone."""
-
-    def _is_stale(self, path: str) -> bool:
-        """Whether a fingerprint's file no longer exists, or the fingerprint itself is damaged."""
-        try:
-            data = self._read(path, use=False)
-            return data is not None and not Path(unpack(data)[0]["seen"][0]).exists()
-        except (DamagedFile, KeyError, IndexError, TypeError):
-            return True
-        except (OSError, StoreError):  # no access: cannot tell
-            return False
 
 
 class DirectoryStore(ManagedStore):

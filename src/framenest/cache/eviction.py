@@ -39,15 +39,14 @@ def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> Veri
     """Read every entry and check its checksum."""
     found = Verified()
     entries = list(store.entries())
-    for done, entry in enumerate(entries):
-        progress("entries", done, len(entries))
+    for done, entry in enumerate(entries, start=1):
         kind = entry.key.split("/")[0]
         found.entries[kind] += 1
         found.sizes[kind] += entry.size
         wrong = store.check(entry.key)
         if wrong is not None:
             found.damaged[entry.key] = wrong
-    progress("entries", len(entries), len(entries))
+        progress("entries", done, len(entries))
     return found
 
 
@@ -60,8 +59,7 @@ def collect(
 ) -> Collected:
     """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
 
-    Entries in use stay. Temporary files of killed processes and fingerprints of files that no longer exist
-    always go. Entries of other versions are never read, so they go by age.
+    Entries in use stay. Temporary files of killed processes always go.
 
     >>> from framenest.cache.remote import RemoteStore
     >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept
@@ -118,22 +116,15 @@ class FeaturesLimit:
     """Limits the features in a cache directory. At a URL, or in your own store, there is no limit.
 
     The limit is $FRAMENEST_FEATURES_LIMIT at the time this is made, or 20 GiB and at most half of the space
-    that would be free without features. Entries in use stay.
-
-    Args:
-        store: where features are kept.
-        since: seconds since the epoch; entries used after it stay. None: any entry that is not in use may
-            go.
-
-    Raises:
-        ConfigError: the variable is not a size.
+    that would be free without features. Entries in use stay, and so do those used after `since` (seconds
+    since the epoch), if it is set.
 
     >>> FeaturesLimit(DirectoryStore("cache")).refusal(2**40)
     'all features may take 20.00 GiB in the cache ($FRAMENEST_FEATURES_LIMIT sets more)'
     """
 
-    def __init__(self, store: Store, since: float | None = None) -> None:
-        self.since = since
+    def __init__(self, store: Store) -> None:
+        self.since: float | None = None
         self._store = store if isinstance(store, DirectoryStore) else None
         self._given = limit_in(FEATURES_VARIABLE)
         self._unseen = self._step = 0
@@ -166,13 +157,12 @@ class FeaturesLimit:
         old = [entry for entry in entries if self.since is None or entry.idle > young]
         done = evict(self._store, old, max_bytes=most - (taken - sum(entry.size for entry in old)))
         left = taken - done.freed
+        allowed = f"all features together may take {size_text(most)} ($FRAMENEST_FEATURES_LIMIT sets more)"
         if done.freed:
             text = f"{size_text(done.freed)} of the least recently used features were evicted from the cache"
-            text += f": all together may take {size_text(most)} ($FRAMENEST_FEATURES_LIMIT)"
-            warnings.warn(text, EvictedFeatures, stacklevel=2)
+            warnings.warn(f"{text}: {allowed}", EvictedFeatures, stacklevel=2)
         if self.since is not None and left > most:
-            text = f"the features of this run alone take {size_text(left)} in the cache; all features "
-            text += f"together may take {size_text(most)} ($FRAMENEST_FEATURES_LIMIT sets more)"
+            text = f"the features of this run alone take {size_text(left)} in the cache; {allowed}"
             warnings.warn(text, UnwritableCache, stacklevel=2)
 
 

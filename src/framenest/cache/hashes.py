@@ -54,10 +54,6 @@ def file_hash(
 
     Raises:
         OSError: The file cannot be read.
-
-    >>> from framenest.cache.directory import DirectoryStore
-    >>> len(file_hash("kiln.mp4", DirectoryStore(), "sha256"))
-    64
     """
     stat = Path(path).stat()
     seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
@@ -91,11 +87,7 @@ def _read_hash(path: Path, size: int, method: str) -> str:
 
 
 def buffer_hash(data: memoryview) -> str:
-    """The "pieces" hash of bytes in memory.
-
-    >>> len(buffer_hash(memoryview(b"clay")))
-    32
-    """
+    """The "pieces" hash of bytes in memory."""
     return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE], min(cores(), MEMORY_THREADS))
 
 

@@ -102,9 +102,6 @@ class RemoteStore(ManagedStore):
             where = f"{self.location}/{path}" if path else self.location
             raise StoreError(f"{where}: cannot be {done} ({one_line(error)})") from error
 
-    def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
-        return RemoteStore, (self.location,)
-
 
 def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any, str]:
     """fsspec's file system for a URL, and the path in it. Raises an error of this kind if there is none."""
@@ -124,8 +121,7 @@ def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any,
 def _written(info: Mapping[str, Any]) -> float:
     """When an object was written, in seconds since the epoch; infinity if the file system does not tell."""
     value = next((info[name] for name in _TIMES if info.get(name) is not None), None)
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+    value = datetime.fromisoformat(value) if isinstance(value, str) else value
     if isinstance(value, datetime):
         return value.timestamp()
     return float(value) if value is not None else float("inf")

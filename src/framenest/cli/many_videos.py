@@ -39,7 +39,7 @@ from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
 from framenest.scorers import choose, runs_on_gpu
-from framenest.text import duration_text
+from framenest.text import clock
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _print_summary(report: RunReport, what: str) -> None:
     if failed:
         errors = ", ".join(f"{name} {count:,}" for name, count in report.errors.most_common())
         parts.append(f"{failed:,} failed ({errors}), see {report.failures}")
-    say(f"{'; '.join(parts)}; {duration_text(report.seconds)}")
+    say(f"{'; '.join(parts)}; in {clock(report.seconds)}")
 
 
 @options.command()

@@ -12,7 +12,6 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -55,8 +54,12 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
         version = [headers.get("ETag"), headers.get("Last-Modified")]
         size = (headers.get("Content-Range") or "").rpartition("/")[2]
         if answer.status == 206 and size.isdecimal():
-            fingerprint = digest(url, size, version)
-            return Source(url, fingerprint, stream, url, partial(_HttpFile.open, url, int(size)), playlists)
+            fingerprint, length = digest(url, size, version), int(size)
+
+            def open_file() -> BinaryIO:
+                return io.BufferedReader(_HttpFile(url, length), 2**16)
+
+            return Source(url, fingerprint, stream, url, open_file, playlists)
         target = local.root / DOWNLOADS / digest(url, headers.get("Content-Length"), version)
         if not target.is_file() or not any(version):
             _download(url, answer, target)
@@ -70,9 +73,8 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
 
 def _download(url: str, answer: Any, target: Path) -> None:
     """Download a whole file; a partial one is removed, whatever went wrong."""
-    given = limit_in(DOWNLOAD_VARIABLE)
+    given, promised = limit_in(DOWNLOAD_VARIABLE), answer.headers.get("Content-Length")
     most = LARGEST_DOWNLOAD if given is None else given
-    promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART, delete=False) as part:
@@ -113,10 +115,6 @@ class _HttpFile(io.RawIOBase):
 
     def __init__(self, url: str, size: int) -> None:
         self._url, self._size, self._at = url, size, 0
-
-    @classmethod
-    def open(cls, url: str, size: int) -> BinaryIO:
-        return io.BufferedReader(cls(url, size), 2**16)
 
     def readable(self) -> bool:
         return True

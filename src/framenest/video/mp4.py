@@ -30,14 +30,11 @@ _LISTED = 0xF00
 """Flags of a fragment's run that lists its samples in a table."""
 
 
-class BadHeader(Exception):
-    """The header contradicts itself."""
-
-
 def composition_offsets(file: BinaryIO, track: int, samples: int) -> tuple[NDArray[np.int64] | None, int]:
     """(offset of each sample in decode order, or None if the file has none; bytes of the header read).
 
-    Offsets are returned as stored: if some are negative, FFmpeg shifts the decode times instead.
+    Offsets are returned as stored: if some are negative, FFmpeg shifts the decode times instead. Raises
+    ValueError if the header contradicts itself.
     """
     part = _inside(file, range(file.seek(0, io.SEEK_END)), b"moov")
     header = _read(file, part)
@@ -58,12 +55,9 @@ def _track_number(moov: BinaryIO, trak: range) -> int:
 def _offsets(table: bytes, samples: int) -> NDArray[np.int64]:
     """(samples,) from the body of a box `ctts`: runs of samples with the same offset."""
     count = int.from_bytes(table[4:8], "big")
-    try:
-        runs = np.frombuffer(table[8 : 8 + 8 * count], dtype=">u4").reshape(-1, 2)
-    except ValueError as error:
-        raise BadHeader from error
+    runs = np.frombuffer(table[8 : 8 + 8 * count], dtype=">u4").reshape(-1, 2)
     if int(runs[:, 0].sum(dtype=np.int64)) != samples:
-        raise BadHeader("offsets for another number of samples")
+        raise ValueError("offsets for another number of samples")
     # Version 0 is unsigned by the standard, but writers store negative numbers; FFmpeg reads them signed.
     return np.repeat(runs[:, 1].astype(np.uint32).view(np.int32).astype(np.int64), runs[:, 0])
 
@@ -72,14 +66,7 @@ def check_sample_counts(path: str, file: BinaryIO) -> None:
     """Refuse an MP4 or MOV file whose header claims more samples than the file's bytes can hold.
 
     Counts only samples that cost no bytes in the header: those that all have one size, and those of
-    fragments without a table. Files of any other kind pass.
-
-    Args:
-        path: the video, for the message.
-        file: its bytes; seekable.
-
-    Raises:
-        VideoError: the header claims too many samples, or has too many parts.
+    fragments without a table. Files of any other kind pass. Raises VideoError; `path` is for its message.
     """
     length = file.seek(0, io.SEEK_END)
     samples = needed = 0

@@ -125,6 +125,7 @@ def reopen(
     True
     """
     where = known.path if video is None else video
+    needs_fps = isinstance(where, np.ndarray)
     if isinstance(where, (str, os.PathLike)):
         where = os.fspath(where)
         if where == ArrayDecoder.PATH:
@@ -135,16 +136,9 @@ def reopen(
             raise VideoError(
                 f"{where}: no such file; say where the video is now with --video (in Python video=)"
             )
-    has_own_times = not isinstance(where, np.ndarray) and not (
-        isinstance(where, str) and Path(where).is_dir()
-    )
-    decoder = open_video(
-        where,
-        fps=None if has_own_times else known.fps,
-        stream=known.stream if has_own_times else None,
-        allow_playlists=allow_playlists,
-        store=store,
-    )
+        needs_fps = Path(where).is_dir()
+    fps = known.fps if needs_fps else None
+    decoder = open_video(where, fps=fps, stream=known.stream, allow_playlists=allow_playlists, store=store)
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder

@@ -25,7 +25,7 @@ from framenest.text import one_line
 from framenest.video.address import find
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler
-from framenest.video.source import Source, check_file, is_remote
+from framenest.video.source import X264_BUILD, Source, check_file, is_remote
 from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline, describe
 
 MAX_FRAMES = 64
@@ -93,13 +93,7 @@ class PictureDecoder(ABC):
 
 
 class PyAVDecoder(PictureDecoder):
-    """Exact frames of a video file or URL through PyAV.
-
-    Args:
-        source: the file.
-        header, arrays: its description; see `timeline.describe`.
-        cuda: decode frames on NVIDIA's video engine.
-    """
+    """Exact frames of a video file or URL through PyAV. header, arrays: see `timeline.describe`."""
 
     name = "pyav"
     version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
@@ -108,7 +102,8 @@ class PyAVDecoder(PictureDecoder):
         self, source: Source, header: Mapping[str, Any], arrays: Mapping[str, Array], *, cuda: bool = False
     ) -> None:
         self.name = "pyav:cuda" if cuda else "pyav"
-        self.source = source
+        build = X264_BUILD.search(bytes.fromhex(header["x264"]))
+        self.source = replace(source, x264_build=build[1].decode()) if build else source
         self._cuda = cuda
         self.timeline = Timeline.from_parts(header, arrays)
         named = {"path": source.path, "fingerprint": source.fingerprint}
@@ -116,7 +111,7 @@ class PyAVDecoder(PictureDecoder):
         self.seconds = self.timeline.seconds
         frames = self.timeline.frame[self.timeline.keys]
         self.key_frames = np.sort(frames[frames >= 0])
-        self._turn, self._message = Orientation(*header["turn"]), bytes.fromhex(header["x264"])
+        self._turn = Orientation(*header["turn"])
 
     @classmethod
     def open(
@@ -141,9 +136,9 @@ class PyAVDecoder(PictureDecoder):
             source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
         store = store or local
         key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
-        kept = store.get(key)
-        described = kept or describe(source)
-        if not kept:
+        described = store.get(key)
+        if not described:
+            described = describe(source)
             keep(store, key, *described)
         decoder = cls(source, *described, cuda=cuda)
         if cuda:
@@ -152,8 +147,14 @@ class PyAVDecoder(PictureDecoder):
 
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
+        found = []
         with closing(self.source.open()) as opened:
-            return [_in_words(stream) for stream in opened.container.streams]
+            for stream in opened.container.streams:
+                codec = getattr(stream.codec_context, "name", None)
+                language = stream.metadata.get("language", "und")
+                words = [stream.type, codec, f"({language})" if language != "und" else ""]
+                found.append(" ".join(filter(None, words)))
+        return found
 
     def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""
@@ -162,8 +163,10 @@ class PyAVDecoder(PictureDecoder):
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
-        most = min(_most_decoders(self.info), len(runs), NVDEC_READERS if self._cuda else len(runs))
-        readers = [Reader(source, self.timeline, self._message, self.scaler(sizes)) for _ in range(most)]
+        memory = max(_MEMORY, int(_SHARE * machine_memory()))
+        held = _REFERENCES * 2 * self.info.width * self.info.height
+        most = min(cores(), max(1, memory // held), len(runs), NVDEC_READERS if self._cuda else cores())
+        readers = [Reader(source, self.timeline, self.scaler(sizes)) for _ in range(most)]
         if len(readers) > 1:
             yield from in_parallel(runs, readers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
             return
@@ -196,31 +199,15 @@ def _check_nvdec(source: Source, codec: str) -> None:
     raise VideoError(f"{source.path}: the GPU cannot decode this {codec} video{cause}; {_REMEDY}")
 
 
-def _most_decoders(video: VideoInfo) -> int:
-    """As many as there are cores, if memory allows; at least one."""
-    memory = max(_MEMORY, int(_SHARE * machine_memory()))
-    return max(1, min(cores(), memory // (_REFERENCES * 2 * video.width * video.height)))
-
-
-def _in_words(stream: Any) -> str:
-    codec = getattr(stream.codec_context, "name", None)
-    language = stream.metadata.get("language", "und")
-    return " ".join(filter(None, [stream.type, codec, f"({language})" if language != "und" else ""]))
-
-
 Results = queue.Queue[Picture | BaseException | None]
 """The pictures of one run, then None; or an exception in the place of a picture."""
 
 
 def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> Iterator[Picture]:
-    """Decode runs in one thread per reader, and yield their pictures in order.
+    """Decode runs in one thread per reader, and yield their pictures in order; closes the readers.
 
-    An exception in a thread is raised here, at the picture that it concerns.
-
-    Args:
-        runs: what to decode.
-        readers: closed at the end.
-        depth: pictures that a run may be ahead of the consumer.
+    An exception in a thread is raised here, at the picture that it concerns. `depth` is the number of
+    pictures that a run may be ahead of the consumer.
     """
     todo: queue.SimpleQueue[tuple[Run, Results] | None] = queue.SimpleQueue()
     stopped = threading.Event()

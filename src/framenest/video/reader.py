@@ -10,7 +10,7 @@ import numpy as np
 
 from framenest.frames import Pixels
 from framenest.video.scale import Scaler
-from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error, prepend
+from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
 from framenest.video.timeline import Ints, Timeline
 
 _RECENT = 24  # packets after which a frame must have come out
@@ -64,10 +64,9 @@ class Player:
 class Reader:
     """Reads runs from one open container, and reopens it if seeking fails."""
 
-    def __init__(self, source: Source, timeline: Timeline, message: bytes, scaler: Scaler) -> None:
+    def __init__(self, source: Source, timeline: Timeline, scaler: Scaler) -> None:
         self._source = source
         self._timeline = timeline
-        self._message = message
         self._scaler = scaler
         self._player = Player(source, timeline)
         self._opened: Opened | None = None
@@ -144,7 +143,7 @@ class Reader:
         last, wanted = int(needed.max()), set(needed.tolist())
         started = bool(self._timeline.frame[start] < 0)  # a discarded key frame never comes out
         opened.damaged = False
-        for frame in self._frames(opened, start, last, wanted if skip else None):
+        for frame in self._frames(opened, last, wanted if skip else None):
             self._came += 1
             started |= frame.pts == start
             if frame.pts in wanted:
@@ -152,9 +151,7 @@ class Reader:
                 wanted.discard(frame.pts)
                 yield int(self._timeline.frame[frame.pts]), frame
 
-    def _frames(
-        self, opened: Opened, start: int, last: int, keep: set[int] | None
-    ) -> Iterator[av.VideoFrame]:
+    def _frames(self, opened: Opened, last: int, keep: set[int] | None) -> Iterator[av.VideoFrame]:
         """Every frame that comes out. keep: packets whose frames must not be skipped; None for all."""
         context = opened.context
         context.flush_buffers()
@@ -162,8 +159,6 @@ class Reader:
             number = self._next
             self._next += 1
             context.skip_frame = "DEFAULT" if keep is None or number in keep else "NONREF"
-            if number == start > 0 and self._message:
-                packet = prepend(self._message, packet)
             packet.pts = packet.dts = number
             yield from opened.decode(packet)
             if number >= last:

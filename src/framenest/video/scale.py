@@ -84,12 +84,8 @@ def display_size(width: int, height: int, aspect: Fraction | None, turn: Orienta
 class Scaler:
     """Scales decoded frames to fixed sizes, each straight from YUV in one step.
 
-    If the stream changes its size midway, all frames still get the same sizes.
-
-    Args:
-        width, height: of the upright full-size picture.
-        turn: how stored pixels are turned upright.
-        sizes: of the pictures; None is full size.
+    If the stream changes its size midway, all frames still get the same sizes. `width` and `height` are
+    those of the upright full-size picture, which the size None stands for.
     """
 
     def __init__(

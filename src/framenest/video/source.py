@@ -74,11 +74,7 @@ def is_remote(path: str) -> bool:
 
 
 def begins_a_playlist(head: bytes) -> bool:
-    """Whether these are the first bytes of a playlist.
-
-    >>> begins_a_playlist(b"#EXTM3U\\n#EXT-X-VERSION:3"), begins_a_playlist(b"\\x00\\x00\\x00\\x20ftypisom")
-    (True, False)
-    """
+    """Whether these are the first bytes of a playlist."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     return text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text
 
@@ -110,10 +106,8 @@ def open_options(address: str | None, *, playlists: bool = False) -> dict[str, s
 def check_file(path: str) -> None:
     """Refuse what cannot be a video file."""
     file = Path(path)
-    if not file.exists():
-        raise VideoError(f"{path}: no such file")
     if not file.is_file():
-        raise VideoError(f"{path}: not a file")
+        raise VideoError(f"{path}: {'not a file' if file.exists() else 'no such file'}")
     if file.stat().st_size == 0:
         raise VideoError(f"{path}: the file is empty")
     if not os.access(path, os.R_OK):
@@ -154,6 +148,7 @@ class Source:
         playlists: whether it may be a playlist.
         in_use: keeps a downloaded file locked.
         cuda: decode on NVIDIA's video engine (NVDEC); frames stay in GPU memory until they are scaled.
+        x264_build: the build of x264 that FFmpeg must know of; empty if it finds out by itself.
     """
 
     path: str
@@ -164,6 +159,7 @@ class Source:
     playlists: bool = False
     in_use: InUse | None = None
     cuda: bool = False
+    x264_build: str = ""
 
     @classmethod
     def at(
@@ -191,6 +187,8 @@ class Source:
                     check_image_size(self.path, context.width, context.height)
                 # The size may change within the stream.
                 context.options = {"max_pixels": str(MOST_PIXELS)}
+                if self.x264_build:
+                    context.options |= {"x264_build": self.x264_build}
                 # One decoder thread: frame threads conceal damage differently from run to run.
                 context.thread_count = 1
             except BaseException:
@@ -346,37 +344,17 @@ class Opened:
         self.container.close()
 
 
-_SEI = 6  # type of the NAL units that hold messages
-_X264_UUID = bytes.fromhex("dc45e9bde6d948b7962cd820d923eeef")
+X264_BUILD = re.compile(rb"x264 - core (\d+)")
 
 
 def build_message(source: Source, context: av.VideoCodecContext) -> bytes:
-    """The NAL unit of a 4:4:4 H.264 stream that names the build of x264; empty for other streams.
+    """The words in a 4:4:4 H.264 stream that name the build of x264; empty for other streams.
 
-    FFmpeg decodes old builds differently, and needs to see the message again after every seek.
+    FFmpeg decodes old builds differently, and forgets the build at every seek unless it is told.
     """
     if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
         return b""
     with closing(source.open()) as opened:
         first = next(opened.packets(), None)
-        data, extradata = b"" if first is None else bytes(first), opened.context.extradata or b""
-    if len(extradata) < 5 or extradata[0] != 1 or extradata[4] & 3 != 3:  # units without a 4-byte length
-        return b""
-    start = 0
-    while start + 4 < len(data):
-        end = start + 4 + int.from_bytes(data[start : start + 4], "big")
-        unit = data[start + 4 : end]
-        if not unit or end > len(data):
-            break
-        if unit[0] & 0x1F == _SEI and _X264_UUID in unit:
-            return data[start:end]
-        start = end
-    return b""
-
-
-def prepend(message: bytes, packet: Packet) -> Packet:
-    """The packet with the message in front of it."""
-    longer: Packet = av.Packet(message + bytes(packet))  # type: ignore[assignment]  # knows no stream yet
-    longer.time_base = packet.time_base
-    longer.is_keyframe = packet.is_keyframe
-    return longer
+        found = None if first is None else X264_BUILD.search(bytes(first))
+    return found[0] if found else b""

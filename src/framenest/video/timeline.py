@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from framenest.errors import VideoError
 from framenest.frames import Array, VideoInfo, check_image_size
-from framenest.video.mp4 import BadHeader, check_sample_counts, composition_offsets
+from framenest.video.mp4 import check_sample_counts, composition_offsets
 from framenest.video.scale import Orientation, display_size
 from framenest.video.source import (
     Opened,
@@ -127,7 +127,10 @@ def scan(source: Source, opened: Opened) -> Timeline:
         ticks = table["pts"][order]
     else:
         order = _decoded_order(source, len(table))
-        ticks = _invented_ticks(table["dts"], order, 1 / (rate * time_base))
+        ticks = np.sort(table["dts"][order])
+        if not len(ticks) or ticks[0] == NO_TIME or (np.diff(ticks) <= 0).any():
+            step = 1 / (rate * time_base)
+            ticks = np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
     typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
     last = int(table["duration"][order[-1]]) or typical if len(order) else 0
     columns = {name: table[name].copy() for name in _NAMES[:5]}
@@ -169,7 +172,7 @@ def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
     try:
         with source.file() as file:
             offsets, header_bytes = composition_offsets(file, stream.id, len(table))
-    except BadHeader:
+    except ValueError:  # the header contradicts itself
         return None
     if offsets is not None:
         table["pts"] += offsets
@@ -207,14 +210,6 @@ def _decoded_order(source: Source, count: int) -> Ints:
         order = [frame.pts for _, frames in opened.play() for frame in frames]
     known = [number for number in order if number is not None and 0 <= number < count]
     return np.array(list(dict.fromkeys(known)), dtype=np.int64)
-
-
-def _invented_ticks(dts: Ints, order: Ints, step: Fraction) -> Ints:
-    """Times for frames without timestamps: the sorted decode times, or `step` ticks apart."""
-    mine = np.sort(dts[order])
-    if mine.size and mine[0] != NO_TIME and (np.diff(mine) > 0).all():
-        return mine
-    return np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
 
 
 DESCRIPTION_FORMAT = 3
@@ -283,9 +278,8 @@ def _loss(start: float, duration: float, opened: Opened) -> list[str]:
         seconds, margin = container.duration / av.time_base - max(0.0, start), 1.0
     else:
         return []
-    if seconds - duration > margin + 0.01 * seconds:
-        return [f"the header promises {seconds:.1f} s of video, {duration:.1f} s are there"]
-    return []
+    missing = seconds - duration > margin + 0.01 * seconds
+    return [f"the header promises {seconds:.1f} s of video, {duration:.1f} s are there"] if missing else []
 
 
 def _other_streams(source: Source, opened: Opened) -> list[str]:
