@@ -111,8 +111,6 @@ WITHOUT_EFFECT = [
     (("rank", "no.mp4", "Why?", *TABLE, "--subtitles", "none"), ("--speech-weight", "1"), "--subtitles none"),
     (("rank", "no.mp4", "Why?", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
-    (ASK, ("--ladder", "continue"), "without --budget-ladder"),
-    ((*ASK, "--budget-ladder", "8"), ("--ladder", "resend"), "without --budget-ladder"),
     (ASK, ("--pairing", "pairs"), "style openai does not fuse frames"),
     (ASK, ("--transcript-tokens", "99"), "without --with-transcript"),
     (ASK, ("--tokens-per-frame", "99"), "for --max-tokens only"),
