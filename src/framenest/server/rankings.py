@@ -61,10 +61,10 @@ class FrameImages:
             video, short, _ = next(iter(self._wanted))
             group = [key for key in self._wanted if key[:2] == (video, short)][:BATCH]
             frames = [frame for _, _, frame in group]
+            # An index may have been made from another file of the same content, which may be gone.
+            info = (self._videos[video].info or {}) | {"path": str(self._videos[video].path)}
             try:
-                found = await asyncio.to_thread(
-                    self._worker.call, "pictures", self._videos[video].info, frames, short
-                )
+                found = await asyncio.to_thread(self._worker.call, "pictures", info, frames, short)
                 error: Exception = Refusal(404, "this frame cannot be decoded")
             except Exception as failure:
                 found, error = {}, failure
