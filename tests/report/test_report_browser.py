@@ -276,6 +276,8 @@ def test_paper_has_the_legend_the_film_strip_and_the_whole_timeline(visit, schem
     for picture in page.locator(".plot svg, .film").all():
         box = picture.bounding_box()
         assert 0 <= box["x"] < box["x"] + box["width"] <= 700
+    text = page.locator(".axis text").first.evaluate("text => text.getBoundingClientRect().height")
+    assert text > 9  # drawn for paper, not made smaller
     style = page.locator(".legend i").first.evaluate(
         "e => [getComputedStyle(e).printColorAdjust, getComputedStyle(e).backgroundColor]"
     )

@@ -456,6 +456,19 @@ def test_pictures_of_a_larger_budget_come_one_by_one(visit, live):
     until(page, f"{there} === 64")
 
 
+def test_printing_waits_for_every_picture(visit, live):
+    page = visit(live, PHONE).page
+    ask(page, "Where is it?")
+    noted = "() => { window.printed = [...document.querySelectorAll('main img')]; }"
+    page.evaluate(f"(window.print = {noted}, 0)")  # a function would be called
+    page.get_by_role("button", name="64", exact=True).click()
+    page.locator(".menu summary").click()
+    page.get_by_role("button", name="Print, or save as PDF").click()
+    until(page, "Boolean(window.printed)")
+    assert page.evaluate("printed.length") > 64  # with those of the film strip
+    assert page.evaluate("printed.every(image => image.complete && image.naturalWidth > 0)")
+
+
 def test_videos_have_a_picture_a_length_and_a_date_and_can_be_filtered(visit, live, films):
     live.indexed("film.mp4")
     page = visit(live).page

@@ -53,7 +53,7 @@ export function grid(view, result, index) {
       "Export",
       copyButton("Copy frames", "The frame numbers, in time order", () => all(({ frame }) => frame)),
       copyButton("Copy times", "The frames' seconds, in time order", () => all(({ seconds }) => seconds)),
-      index ? [] : [el("button", { type: "button", onclick: () => print() }, "Print, or save as PDF"), view.exports],
+      index ? [] : [el("button", { type: "button", onclick: () => view.toPaper() }, "Print, or save as PDF"), view.exports],
     );
   }
   const of = (frame) => ({ ...tiles.get(frame).mark, result: index });

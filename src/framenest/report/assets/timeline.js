@@ -168,6 +168,6 @@ export function timeline(view) {
     card.style.top = `${lanes[mark.result].row.offsetTop + LANE + 26}px`;
   }
 
-  new ResizeObserver(() => draw()).observe(root);
+  new ResizeObserver(() => view.state.paper || draw()).observe(root);
   return { root, draw, update, point };
 }

@@ -30,9 +30,9 @@ const PAPER = 700; // pixels that the timeline is wide on paper, before it is fi
 
 export function render(root, data, { image, play = null, budget = 8, changed = () => {}, exports = [] }) {
   const length = longest(data);
-  const state = { budget: Math.min(budget, length), than: null, current: 0, open: null, hovered: null };
+  const state = { budget: Math.min(budget, length), than: null, current: 0, open: null, hovered: null, paper: false };
   const shownOf = (result) => chosen(result, state.budget, state.than);
-  const view = { data, image, play: play && playFrom, exports, state, chosen: shownOf, hover, open, look, setBudget, destroy };
+  const view = { data, image, play: play && playFrom, exports, state, chosen: shownOf, hover, open, look, toPaper, setBudget, destroy };
 
   const time = timeline(view);
   const grids = data.rankings.map((result, i) => grid(view, result, i));
@@ -149,14 +149,25 @@ export function render(root, data, { image, play = null, budget = 8, changed = (
 
   /** Paper has no folds, and its own width. */
   function unfold() {
+    if (state.paper) return;
     unfolded = [why, numbers.root].filter((part) => !part.open);
     for (const part of unfolded) part.open = true;
     numbers.update();
+    state.paper = true; // the screen's width does not count now
     time.draw(PAPER);
+  }
+
+  /** Print once every picture has arrived; the browser's own command does not wait for those of a server. */
+  async function toPaper() {
+    unfold();
+    const arrived = (image) => Object.assign(image, { loading: "eager" }).decode().catch(() => {});
+    await Promise.all([...root.querySelectorAll("main img")].map(arrived));
+    print();
   }
 
   function fold() {
     for (const part of unfolded) part.open = false;
+    state.paper = false;
     time.draw();
   }
 
