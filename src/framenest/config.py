@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -229,8 +229,10 @@ class MECConfig:
             raise ConfigError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
         return cls().with_settings(PRESETS[name])
 
-    def with_settings(self, settings: Mapping[str, Any]) -> MECConfig:
+    def with_settings(self, settings: Mapping[str, Any], also: Iterable[str] = ()) -> MECConfig:
         """A copy with other values for some fields of its three parts.
+
+        also: names that the caller takes besides; the error for an unknown setting lists them, too.
 
         >>> MECConfig().with_settings({"zoom": 4, "horizon": 64}).discovery.zoom
         4
@@ -242,7 +244,7 @@ class MECConfig:
             mine = {f.name: left.pop(f.name) for f in fields(config) if f.name in left}
             parts[part.name] = replace(config, **mine)
         if left:
-            raise unknown_setting(next(iter(left)))
+            raise _unknown_setting(next(iter(left)), also)
         return MECConfig(**parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -257,10 +259,10 @@ class MECConfig:
         )
 
 
-def unknown_setting(name: str) -> ConfigError:
+def _unknown_setting(name: str, also: Iterable[str]) -> ConfigError:
     """The error for an unknown setting, with the closest known name."""
     configs = (IndexConfig, DiscoveryConfig, RankingConfig)
-    known = [one.name for config in configs for one in fields(config)]
+    known = [*(one.name for config in configs for one in fields(config)), *also]
     near = difflib.get_close_matches(name, known, n=1)
     choose = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
     return ConfigError(f"there is no setting {name!r}; {choose}")

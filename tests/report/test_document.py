@@ -104,7 +104,7 @@ def test_why_a_frame_comes_next(video, scorer):
     for found, preset in ((paper, "paper"), (residual, "residual")):
         ranking = MEC(preset=preset, scorer=scorer).rank(video, "Where?")
         found["because"] = set(document([ranking])["rankings"][0]["rule"]["because"])
-    assert "Mostly because it is far in time from the frames before it." in paper["because"]
+    assert "Chosen mainly because it is far in time from the frames before it." in paper["because"]
     assert any("of its evidence is new; rank " in one for one in residual["because"])
 
 

@@ -1,6 +1,7 @@
 """The report page in a real browser."""
 
 import json
+import re
 
 import pytest
 
@@ -60,10 +61,12 @@ def visit(browser, files):
     """Open a page; at the end of the test it must have said nothing and asked for nothing."""
     opened = []
 
-    def go(name, size=DESKTOP, scheme="light"):
+    def go(name, size=DESKTOP, scheme="light", why=False, at=""):
         watched = Watched(browser, size, scheme)
         opened.append(watched)
-        watched.page.goto((files / name).as_uri())
+        watched.page.goto((files / name).as_uri() + at)
+        if why:
+            unfold(watched.page)
         return watched
 
     yield go
@@ -87,6 +90,22 @@ def shown(page, place=0):
         .locator("button")
         .evaluate_all("all => all.map(t => Number(t.dataset.frame))")
     )
+
+
+def unfold(page):
+    """Open the timeline, and wait until it is as wide as the page gives it."""
+    page.locator(".why > summary").click()
+    page.wait_for_function(
+        """() => {
+            const lane = document.querySelector("svg.lane");
+            return Math.abs(lane.parentNode.clientWidth - lane.clientWidth) < 2;
+        }"""
+    )
+
+
+def large(page):
+    """The dialog that shows a frame."""
+    return page.get_by_role("dialog", name="Frame")
 
 
 def set_budget(page, budget):
@@ -137,7 +156,7 @@ def test_new_frames_are_marked_and_the_others_kept(visit, ranking):
 
 
 def test_pointing_at_a_frame_shows_it_on_the_timeline(visit, ranking):
-    page = visit("one.html").page
+    page = visit("one.html", why=True).page
     tile = page.locator(".tiles button").nth(3)
     tile.scroll_into_view_if_needed()
     tile.hover()
@@ -150,10 +169,10 @@ def test_pointing_at_a_frame_shows_it_on_the_timeline(visit, ranking):
     assert abs(line - expected) < 2
 
 
-def test_pointing_at_the_timeline_shows_the_frame_and_a_click_keeps_it(visit, ranking):
-    watched = visit("one.html")
-    page = watched.page
+def test_pointing_at_the_timeline_shows_the_frame_and_a_click_opens_it(visit, ranking):
+    page = visit("one.html", why=True).page
     prefix = ranking.prefix(8)
+    page.locator("svg.lane").scroll_into_view_if_needed()
     plot = page.locator("svg.lane").bounding_box()
     x = plot["x"] + 6 + float(prefix.seconds[5]) / ranking.video.duration * (plot["width"] - 12)
     page.mouse.move(x, plot["y"] + 40)
@@ -163,10 +182,8 @@ def test_pointing_at_the_timeline_shows_the_frame_and_a_click_keeps_it(visit, ra
     assert abs(near - float(prefix.seconds[5])) < 0.1
     assert page.locator(".card").is_visible()
     page.mouse.click(x, plot["y"] + 40)
-    page.mouse.move(5, 5)
-    assert page.locator(".tiles [aria-selected=true]").get_attribute("data-frame") == str(frame)
     rank = ranking.frames.tolist().index(frame)
-    why = page.locator(".detail").inner_text()
+    why = large(page).inner_text()
     assert f"#{rank + 1}" in why
     assert f"frame {frame}" in why
     for measure, values in {
@@ -176,7 +193,97 @@ def test_pointing_at_the_timeline_shows_the_frame_and_a_click_keeps_it(visit, ra
     }.items():
         assert f"{float(values[rank]):.3f}" in why, measure
     page.keyboard.press("Escape")
-    assert page.locator(".tiles [aria-selected=true]").count() == 0
+    assert not large(page).is_visible()
+
+
+def test_a_frame_opens_large_and_the_arrow_keys_go_on(visit, ranking):
+    page = visit("one.html").page
+    prefix = ranking.prefix(8)
+    page.locator(".tiles button").nth(2).click()
+    box = large(page)
+    assert f"frame {prefix.frames[2]}" in box.inner_text()
+    assert "3 of 8 in time order" in box.inner_text()
+    picture = box.get_by_role("img").bounding_box()
+    assert picture["width"] > 600
+    page.keyboard.press("ArrowRight")
+    assert f"frame {prefix.frames[3]}" in box.inner_text()
+    box.get_by_role("button", name="next frame").click()
+    assert f"frame {prefix.frames[4]}" in box.inner_text()
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowRight")
+    assert f"frame {prefix.frames[7]}" in box.inner_text()
+    assert box.get_by_role("button", name="next frame").get_attribute("aria-disabled") == "true"
+    page.keyboard.press("ArrowLeft")
+    box.locator(".term", has_text="relevance").hover()
+    assert page.locator(".tip").is_visible()  # above the dialog
+    page.keyboard.press("Escape")
+    assert not page.locator(".tip").is_visible()
+    assert box.is_visible()
+    page.keyboard.press("+")
+    assert page.locator(".number").inner_text() == "8"
+    page.keyboard.press("Escape")
+    box.wait_for(state="hidden")
+    focused = f"document.activeElement.dataset.frame === '{prefix.frames[6]}'"
+    page.wait_for_function(focused)  # the tile of the frame that was shown last
+    page.keyboard.press("Enter")
+    page.mouse.click(4, 4)  # beside it
+    box.wait_for(state="hidden")
+
+
+def test_the_frames_come_first(visit, ranking):
+    """Question, budget, frames; the rest is folded."""
+    for size in (DESKTOP, PHONE):
+        page = visit("one.html", size).page
+        tops = [page.locator(part).first.bounding_box()["y"] for part in ("h1", ".budget", ".tiles img")]
+        assert tops == sorted(tops)
+        picture = page.locator(".tiles img").first.bounding_box()
+        assert picture["y"] + picture["height"] < size[1]
+        assert not page.locator(".timeline").is_visible()
+        reasons = document([ranking])["rankings"][0]["rule"]["because"]
+        shown_ = page.locator(".tiles .reason").all_inner_texts()
+        assert sorted(shown_) == sorted(reasons[:8])
+        assert all(re.fullmatch(r"Chosen .*because [^.]+\.", reason) for reason in shown_)
+
+
+def test_the_budget_is_in_the_address(visit, ranking):
+    page = visit("one.html", at="#k=24").page
+    assert len(shown(page)) == 24
+    page.get_by_role("button", name="16", exact=True).click()
+    assert page.url.endswith("one.html#k=16")
+    page.reload()
+    assert len(shown(page)) == 16
+    page.evaluate("location.hash = 'k=32'")
+    page.wait_for_function("document.querySelectorAll('.tiles button').length === 32")
+    for nonsense in ("#k=", "#k=x", "#k=0", "#other"):
+        assert len(shown(visit("one.html", at=nonsense).page)) == 8
+    assert len(shown(visit("one.html", at="#k=9999").page)) == len(ranking)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_paper_has_the_legend_the_film_strip_and_the_whole_timeline(visit, scheme):
+    page = visit("one.html", scheme=scheme).page
+    pictures = page.pdf(format="A4").count(b"/Subtype /Image")
+    film = page.locator(".film img").count()
+    assert pictures >= 8
+    assert film >= 4
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 700, "height": 990})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    for part in (".legend", ".film", ".lane", ".axis", ".cue.evidence", ".making", ".numbers tbody tr"):
+        assert page.locator(part).first.is_visible(), part
+    for part in (".steps", ".menu", ".more", "#budget", ".theme"):
+        assert not page.locator(part).first.is_visible(), part
+    for picture in page.locator(".plot svg, .film").all():
+        box = picture.bounding_box()
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 700
+    text = page.locator(".axis text").first.evaluate("text => text.getBoundingClientRect().height")
+    assert text > 9  # drawn for paper, not made smaller
+    style = page.locator(".legend i").first.evaluate(
+        "e => [getComputedStyle(e).printColorAdjust, getComputedStyle(e).backgroundColor]"
+    )
+    assert style == ["exact", "rgb(190, 60, 30)"]  # of the light colours, whatever the screen has
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not page.locator(".why").evaluate("fold => fold.open")
 
 
 def test_the_parts_of_the_utility_add_up(visit, ranking):
@@ -206,20 +313,21 @@ def test_the_keyboard_alone_reaches_everything(visit, ranking):
     expected = ranking.prefix(16).frames[14]
     assert page.evaluate("document.activeElement.dataset.frame") == str(expected)
     page.keyboard.press("Enter")
-    assert page.locator(".tiles [aria-selected=true]").get_attribute("data-frame") == str(expected)
+    assert f"frame {expected}" in large(page).inner_text()
+    page.keyboard.press("Escape")
     page.keyboard.press("+")
     assert page.locator(".number").inner_text() == "17"
 
 
 def test_words_are_explained_on_hover_and_on_tap(visit):
-    page = visit("one.html").page
+    page = visit("one.html", why=True).page
     tip = page.locator(".tip")
     assert not tip.is_visible()
     page.locator(".row .term", has_text="observability").hover()
     assert "sharp" in tip.inner_text()
     page.mouse.move(5, 5)
     tip.wait_for(state="hidden")
-    touch = visit("one.html", PHONE)
+    touch = visit("one.html", PHONE, why=True)
     page, tip = touch.page, touch.page.locator(".tip")
     page.locator(".row .term", has_text="relevance").click()
     page.mouse.move(5, 5)  # a tap keeps it
@@ -235,8 +343,9 @@ def test_words_are_explained_on_hover_and_on_tap(visit):
 def test_every_word_of_the_page_has_its_explanation(visit):
     """What is printed as the name of a number, anywhere on the page."""
     for name in ("one.html", "several.html"):
-        page = visit(name).page
+        page = visit(name, why=True).page
         page.get_by_text("The numbers").click()
+        page.locator(".tiles button").first.click()
         page.locator(".numbers tbody tr").first.wait_for()
         for place in (".row .name:not(button):not(.zooms)", ".numbers thead th", ".making dt", ".sum caption",
                       ".sum tbody th", ".timings tbody th"):  # fmt: skip
@@ -250,7 +359,6 @@ def test_every_word_of_the_page_has_its_explanation(visit):
 def test_keys_are_told(visit):
     watched = visit("one.html")
     page = watched.page
-    page.locator(".tiles button").first.click()
     page.keyboard.press("?")
     help_ = page.get_by_role("dialog", name="Keys and words")
     assert "Page Down" in help_.inner_text()
@@ -260,7 +368,6 @@ def test_keys_are_told(visit):
     assert page.locator(".number").inner_text() == "8"
     page.keyboard.press("Escape")
     assert not help_.is_visible()
-    assert page.locator(".tiles [aria-selected=true]").count() == 1
     page.get_by_role("button", name="Keys and words").click()
     assert help_.is_visible()
     help_.get_by_role("button", name="Close").click()
@@ -278,6 +385,8 @@ def test_frame_numbers_and_times_are_copied(visit, ranking, clipboard):
     else:
         page.evaluate("window.pasted = () => navigator.clipboard.readText()")
     prefix = ranking.prefix(8)
+    assert not page.get_by_role("button", name="Copy frames").is_visible()
+    page.locator(".menu summary").click()
     page.get_by_role("button", name="Copy frames").click()
     page.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("pasted()") == ", ".join(map(str, prefix.frames.tolist()))
@@ -286,6 +395,12 @@ def test_frame_numbers_and_times_are_copied(visit, ranking, clipboard):
     page.get_by_role("button", name="Copy times").wait_for()
     times = [float(part) for part in page.evaluate("pasted()").split(", ")]
     assert times == pytest.approx(prefix.seconds.tolist(), abs=5.1e-5)
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("button", name="Copy times").is_visible()
+    page.keyboard.press("Enter")  # the focus is back on the menu's button
+    assert page.get_by_role("button", name="Copy times").is_visible()
+    page.locator("h1").click()
+    page.get_by_role("button", name="Copy times").wait_for(state="hidden")
 
 
 def test_16_more_are_the_next_16_ranks(visit, ranking):
@@ -345,7 +460,7 @@ def test_html_in_the_question_is_shown_and_not_run(visit):
 
 
 def test_the_numbers_as_a_table(visit, ranking):
-    page = visit("one.html").page
+    page = visit("one.html", why=True).page
     page.get_by_text("The numbers").click()
     rows = page.locator(".numbers tbody tr")
     rows.first.wait_for()  # the browser tells of the opening a little later
@@ -356,8 +471,7 @@ def test_the_numbers_as_a_table(visit, ranking):
 
 
 def test_several_results_share_one_axis(visit, files):
-    watched = visit("several.html")
-    page = watched.page
+    page = visit("several.html", why=True).page
     results = [load_result(files / f"{name}.json") for name in ("mec", "evidence", "uniform", "top-k")]
     assert page.locator("[data-lane] button").all_inner_texts() == [
         "mec",
@@ -389,7 +503,8 @@ def test_several_results_share_one_axis(visit, files):
 
 
 def test_a_drag_over_the_timeline_looks_closer(visit, ranking):
-    page = visit("one.html").page
+    page = visit("one.html", why=True).page
+    page.locator("svg.lane").scroll_into_view_if_needed()
     box = page.locator("svg.lane").bounding_box()
 
     def ticks():
@@ -406,7 +521,7 @@ def test_a_drag_over_the_timeline_looks_closer(visit, ranking):
     page.mouse.up()
     within = [s for s in ranking.prefix(8).seconds if 3 <= s <= 6]
     assert len(ticks()) == len(within) > 0
-    assert page.locator(".tiles [aria-selected=true]").count() == 0  # a drag is not a click
+    assert not large(page).is_visible()  # a drag is not a click
     page.get_by_role("button", name="Zoom out").click()
     assert len(ticks()) == 8
     page.get_by_role("button", name="Zoom in").press("Enter")
@@ -439,9 +554,11 @@ def test_the_view_in_another_page_takes_its_pictures_and_plays(browser, ranking)
     assert {size for _, size in asked} == {"small", "large"}
     assert {frame for frame, _ in asked} >= set(ranking.frames[:16].tolist())
     page.locator(".tiles button").nth(2).click()
+    assert [int(ranking.prefix(16).frames[2]), "full"] in page.evaluate("asked")
     page.get_by_role("button", name="Play from here").click()
     frame = int(ranking.prefix(16).frames[2])
     assert page.evaluate("played") == [[frame, pytest.approx(ranking.prefix(16).seconds[2], abs=1e-3)]]
+    assert not large(page).is_visible()
     page.evaluate("view.destroy()")
     assert page.locator("#here > *").count() == 0
     assert watched.said == []
@@ -455,31 +572,34 @@ def test_fits_and_is_accessible(visit, size, name, scheme):
         "axe_playwright_python.sync_playwright", reason="needs the extra `test-browser`"
     )
     for page_name in ("one", "several"):
-        watched = visit(f"{page_name}.html", size, scheme)
+        watched = visit(f"{page_name}.html", size, scheme, why=True)
         page = watched.page
         page.get_by_role(
             "button", name="256" if (name, page_name) == ("phone", "one") else "32", exact=True
         ).click()
         page.get_by_text("The numbers").click()
-        page.locator(".tiles button").last.click()
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        found = axe.Axe().run(page).response["violations"]
-        assert [(v["id"], [node["html"] for node in v["nodes"]][:3]) for v in found] == []
+        page.locator(".menu summary").first.click()
+        for open_ in ("", "large"):
+            if open_:
+                page.locator(".tiles button").last.click()
+                watched.screenshot(f"report-{page_name}-{name}-{scheme}-large")
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            found = axe.Axe().run(page).response["violations"]
+            assert [(v["id"], [node["html"] for node in v["nodes"]][:3]) for v in found] == []
         page.keyboard.press("Escape")
         watched.screenshot(f"report-{page_name}-{name}-{scheme}", whole=True)
 
 
-def test_a_tap_on_a_phone_opens_the_detail_and_closes_it(visit):
+def test_on_a_phone_a_frame_is_as_wide_as_the_screen_allows(visit):
     watched = visit("one.html", PHONE)
     page = watched.page
-    assert not page.locator(".detail").is_visible()
     page.locator(".tiles button").nth(2).click()
-    sheet = page.locator(".detail.open").bounding_box()
-    tile = page.locator(".tiles [aria-selected=true]").bounding_box()
-    assert tile["y"] + tile["height"] <= sheet["y"] + 1  # the frame is not under its own detail
-    watched.screenshot("report-detail-phone")
+    picture = large(page).get_by_role("img").bounding_box()
+    assert 0 <= picture["x"] < 30
+    assert picture["width"] > 330
+    watched.screenshot("report-large-phone")
     page.get_by_role("button", name="Close").click()
-    assert not page.locator(".detail").is_visible()
+    assert not large(page).is_visible()
 
 
 def test_the_page_holds_what_the_ranking_says(files, ranking):

@@ -66,7 +66,7 @@ def write_atomic(path: Path, *data: bytes | memoryview) -> None:
             try:
                 _write_and_rename(path, *data)
                 return
-            except FileNotFoundError:  # another process is clearing this folder
+            except (FileNotFoundError, FileExistsError):  # another process is clearing this folder
                 if not left:
                     raise
     except OSError as error:

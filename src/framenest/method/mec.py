@@ -65,7 +65,8 @@ class MEC:
         session: Session | None = None,
         **settings: Any,
     ) -> None:
-        running = {f.name: settings.pop(f.name) for f in fields(ScorerConfig) if f.name in settings}
+        of_scorer = [field.name for field in fields(ScorerConfig)]
+        running = {name: settings.pop(name) for name in of_scorer if name in settings}
         if running:
             scoring = replace(scoring or ScorerConfig(), **running)
         own = scorer != "auto" or progress is not True
@@ -77,7 +78,9 @@ class MEC:
             )
         if preset is not None and config is not None:
             raise ConfigError("a preset is a config; give one or the other")
-        self.config = (config or MECConfig.preset(preset or "paper")).with_settings(settings)
+        self.config = (config or MECConfig.preset(preset or "paper")).with_settings(
+            settings, also=["preset", *of_scorer]
+        )
         self.session = session or Session(
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
         )

@@ -200,7 +200,7 @@ class PaperRule:
         shares = [
             part.values[rank - 1] * part.weights[rank - 1] for part in parts if part.weights is not None
         ]
-        return f"Mostly because {reasons[parts[int(np.argmax(shares))].name]}."
+        return f"Chosen mainly because {reasons[parts[int(np.argmax(shares))].name]}."
 
 
 def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
@@ -384,10 +384,14 @@ class ResidualRule:
         _, event, look = (float(part.values[rank - 1]) for part in parts)
         shown_by = int(terms["shown_by"][rank - 1])
         if not shown_by or 1 - event * look < 0.005:
-            return "No earlier rank shows its evidence."
+            return "Chosen because no earlier rank shows its evidence."
         how = "looks the same" if look < event else "is near in time"
-        new = f"{100 * event * look:.0f} % of its evidence is new"
-        return f"{new}; rank {shown_by}, which {how}, shows the rest."
+        new, other = 100 * event * look, f"rank {shown_by}, which {how},"
+        if new < 50:
+            return (
+                f"Chosen because no other frame has more new evidence; {other} shows {100 - new:.0f} % of it."
+            )
+        return f"Chosen because {new:.0f} % of its evidence is new; {other} shows the rest."
 
 
 RULES: dict[str, PaperRule | ResidualRule] = {"paper": PaperRule(), "residual": ResidualRule()}

@@ -72,6 +72,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "selector": "mec",
         "question": ranking.question,
         "options": list(ranking.options),
+        "look_for": list(ranking.look_for.texts) if ranking.look_for else [],
         "scorer": ranking.scorer,
         "preset": preset,
         "changed": changed,
@@ -163,7 +164,7 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
             }
             for part in parts
         ],
-        "because": ["First, because it has the most evidence.", *later],
+        "because": ["Chosen first because it has the most evidence.", *later],
     }
 
 

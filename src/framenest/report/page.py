@@ -82,17 +82,26 @@ def _data_url(pixels: Pixels, scale: float, quality: int) -> str:
 
 
 _SCRIPTS = (
-    *("marks.js", "terms.js", "budget.js", "axis.js", "rows.js", "timeline.js", "grid.js", "detail.js"),
-    *("facts.js", "copying.js", "help.js", "slider.js", "view.js"),
+    *("marks.js", "terms.js", "budget.js", "axis.js", "rows.js", "timeline.js", "menu.js", "grid.js"),
+    *("lightbox.js", "facts.js", "help.js", "slider.js", "view.js"),
 )
 _STYLES = ("base.css", "timeline.css", "frames.css", "narrow.css")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _START = """
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
 const data = JSON.parse(document.getElementById("document").textContent);
-render(document.getElementById("report"), data, {
-  image: (frame, size) => { const urls = pictures[frame] ?? {}; return urls[size] ?? urls.small ?? null; },
+const budget = () => Number(/^#k=(\\d+)$/.exec(location.hash)?.[1]) || undefined;
+const view = render(document.getElementById("report"), data, {
+  image: (frame, size) => {
+    const urls = pictures[frame] ?? {};
+    return urls[size] ?? urls.large ?? urls.small ?? null;
+  },
+  budget: budget(),
+  changed: (k) => {
+    try { history.replaceState(null, "", `#k=${k}`); } catch {} // inside another page it has no address
+  },
 });
+addEventListener("hashchange", () => view.setBudget(budget() ?? view.state.budget));
 """
 
 

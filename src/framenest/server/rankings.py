@@ -60,8 +60,10 @@ class FrameImages:
             (id_, short, _), (video, _) = next(iter(self._wanted.items()))
             group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH]
             frames = [frame for _, _, frame in group]
+            # An index may have been made from another file of the same content, which may be gone.
+            info = (video.info or {}) | {"path": str(video.path)}
             try:
-                found = await asyncio.to_thread(self._worker.call, "pictures", video.info, frames, short)
+                found = await asyncio.to_thread(self._worker.call, "pictures", info, frames, short)
                 error: Exception = Refusal(404, "this frame cannot be decoded")
             except Exception as failure:
                 found, error = {}, failure

@@ -7,14 +7,9 @@ export function head(data) {
   const asked = [...new Set(rankings.map((r) => r.question))];
   const title = asked.length > 1 ? `${asked.length} questions` : (asked[0] ?? "Without a question");
   const options = asked.length === 1 ? (rankings[0].options ?? []) : [];
-  const rate = `${Number(video.fps.toPrecision(4))} fps${video.constant_rate ? "" : " on average"}`;
-  const facts = [
-    clock(video.duration),
-    plural(video.num_frames, "frame"),
-    rate,
-    `${video.width}×${video.height}`,
-    video.codec,
-  ];
+  const facts = [el("b", {}, video.name), el("span", {}, clock(video.duration))];
+  if (rankings.length > 1) facts.push(el("span", {}, `${rankings.length} results on one time axis`));
+  else if (rankings[0].stats.match) facts.push(matchText(rankings[0].stats.match));
   return el(
     "header",
     { class: "head" },
@@ -26,24 +21,8 @@ export function head(data) {
           options.map((option) => el("li", {}, option)),
         )
       : null,
-    el(
-      "p",
-      { class: "facts" },
-      el("b", {}, video.name),
-      facts.map((fact) => el("span", {}, fact)),
-    ),
-    el("p", { class: "facts" }, made(rankings[0], rankings.length)),
+    el("p", { class: "facts" }, facts),
   );
-}
-
-function made(result, number) {
-  if (number > 1) return [el("span", {}, `${number} results on one time axis`)];
-  const fact = (name, value) => el("span", {}, term(name), ` ${value}`);
-  const told = [fact("scorer", result.scorer)];
-  if (result.kind === "selection") return [fact("selector", result.selector), ...told];
-  told.push(fact("preset", presetText(result)));
-  if (result.stats.match) told.push(matchText(result.stats.match));
-  return [...told, el("span", {}, lookedAtText(result.stats))];
 }
 
 /** As the command line says it. */
@@ -63,10 +42,13 @@ function presetText(result) {
 
 /** How each result was made: what was looked at, what not, where the seconds went. */
 export function making(data) {
+  const { num_frames, fps, constant_rate, width, height, codec } = data.video;
+  const rate = `${Number(fps.toPrecision(4))} fps${constant_rate ? "" : " on average"}`;
   return el(
     "section",
-    { class: "making panel", "aria-label": "How it was made" },
+    { class: "making", "aria-label": "How it was made" },
     el("h2", {}, "How it was made"),
+    el("p", { class: "quiet" }, `The video: ${plural(num_frames, "frame")}, ${rate}, ${width}×${height}, ${codec}.`),
     el(
       "div",
       { class: "cards" },
@@ -83,6 +65,7 @@ function oneMaking(result, data) {
   ];
   if (result.kind === "ranking") {
     rows.push(["preset", presetText(result)]);
+    if (result.look_for?.length) rows.push(["look for", result.look_for.join("; ")]);
     if (stats.match) rows.push(["match", `${stats.match.verdict} (${stats.match.value.toFixed(2)})`]);
     rows.push([
       "looked at",
@@ -149,7 +132,7 @@ export function table(view) {
   });
   const root = el(
     "details",
-    { class: "panel numbers", ontoggle: () => update() },
+    { class: "numbers", ontoggle: () => update() },
     el("summary", {}, "The numbers"),
     body,
   );

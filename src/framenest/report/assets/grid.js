@@ -1,7 +1,7 @@
 // The chosen frames as pictures in time order. One tab stop; arrow keys move inside.
 import { bandName, bandOf, clock, el, picture, rankText } from "./marks.js";
 import { summary } from "./budget.js";
-import { copyButton } from "./copying.js";
+import { copyButton, menu } from "./menu.js";
 import { term } from "./terms.js";
 
 export function grid(view, result, index) {
@@ -9,15 +9,14 @@ export function grid(view, result, index) {
   const said = el("p", { class: "said" });
   const list = el("div", {
     class: "tiles",
-    role: "listbox",
+    role: "group",
     "aria-label": `Chosen frames in time order${several ? `, ${result.label}` : ""}`,
-    "aria-orientation": "horizontal",
   });
   const heading = el("h2", {}, several ? result.label : "Frames in time order");
   const root = el(
     "section",
     { class: "frames panel" },
-    el("header", {}, heading, several ? said : null, legend(result), copies()),
+    el("header", {}, heading, several ? said : null, legend(result), exports()),
     list,
   );
   const { width, height } = view.data.video; // tiles of upright videos are narrower, or they would be very tall
@@ -33,27 +32,28 @@ export function grid(view, result, index) {
       "button",
       {
         type: "button",
-        role: "option",
+        "aria-haspopup": "dialog",
         tabindex: "-1",
         "data-frame": mark.frame,
         onpointerenter: () => view.hover(of(mark.frame)),
         onpointerleave: () => view.hover(null),
         onfocus: () => view.hover(of(mark.frame)),
         onblur: () => view.hover(null),
-        onclick: () => view.pin(of(mark.frame)),
+        onclick: () => view.open(of(mark.frame)),
       },
       el("span", { class: "shot" }),
       el("span", { class: "under" }, el("b"), el("time", {}, clock(mark.seconds))),
+      el("span", { class: "reason" }),
     );
     return element;
   }
-  function copies() {
-    const list = (of) => view.chosen(result).frames.map(of).join(", ");
-    return el(
-      "div",
-      { class: "copies" },
-      copyButton("Copy frames", "The frame numbers, in time order", () => list(({ frame }) => frame)),
-      copyButton("Copy times", "The frames' seconds, in time order", () => list(({ seconds }) => seconds)),
+  function exports() {
+    const all = (of) => view.chosen(result).frames.map(of).join(", ");
+    return menu(
+      "Export",
+      copyButton("Copy frames", "The frame numbers, in time order", () => all(({ frame }) => frame)),
+      copyButton("Copy times", "The frames' seconds, in time order", () => all(({ seconds }) => seconds)),
+      index ? [] : [el("button", { type: "button", onclick: () => view.toPaper() }, "Print, or save as PDF"), view.exports],
     );
   }
   const of = (frame) => ({ ...tiles.get(frame).mark, result: index });
@@ -75,41 +75,43 @@ export function grid(view, result, index) {
       const known = tiles.get(mark.frame);
       const element = known?.element ?? tile(mark);
       if (!known && drawn) element.classList.add("arriving");
-      tiles.set(mark.frame, { element, mark, size });
-      describe(element, mark, size, known?.size);
+      const sharp = known?.size === "large" ? "large" : size; // a sharper picture that is there stays
+      tiles.set(mark.frame, { element, mark, size: sharp });
+      describe(element, mark, sharp, known?.size);
       const next = after ? after.nextSibling : list.firstChild;
       if (next !== element) list.insertBefore(element, next);
       after = element;
     }
     if (!list.querySelector('[tabindex="0"]')) list.firstChild?.setAttribute("tabindex", "0");
     drawn = true;
-    point(view.state.hovered ?? view.state.pinned);
+    point(view.state.hovered ?? view.state.open);
   }
 
   function describe(element, mark, size, before) {
     element.querySelector("b").textContent = mark.rank === null ? "" : `#${mark.rank}`;
     element.classList.remove("added", "kept", ...[0, 1, 2, 3, 4, 5, 6].map((b) => `band${b}`));
     element.classList.add(`band${bandOf(mark.rank)}`, mark.added ? "added" : "kept");
+    const because = (mark.place !== null && result.rule.because[mark.place]) || "";
+    element.querySelector(".reason").textContent = because;
     const words = `${rankText(mark.rank)}, at ${clock(mark.seconds)}, frame ${mark.frame}${mark.added ? ", new in this budget" : ""}`;
-    element.setAttribute("aria-label", words);
-    if (before !== size) element.querySelector(".shot").replaceChildren(picture(view, mark.frame, size, ""));
+    element.setAttribute("aria-label", because ? `${words}. ${because}` : words);
+    const image = element.querySelector("img");
+    if (before === undefined) element.querySelector(".shot").replaceChildren(picture(view, mark.frame, size, ""));
+    else if (before !== size && image) image.src = view.image(mark.frame, size); // shows the old one meanwhile
   }
 
   /** Show a frame among the tiles. */
   function point(mark) {
-    for (const [frame, { element }] of tiles) {
-      element.classList.toggle("pointed", mark?.frame === frame);
-      element.setAttribute(
-        "aria-selected",
-        String(view.state.pinned?.frame === frame && view.state.pinned.result === index),
-      );
-    }
+    for (const [frame, { element }] of tiles) element.classList.toggle("pointed", mark?.frame === frame);
   }
 
-  function reveal(frame) {
-    const found = tiles.get(frame)?.element;
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    found?.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+  /** Move the focus to a frame, if it is on one of these. */
+  function focus(frame) {
+    const [from, to] = [document.activeElement, tiles.get(frame)?.element];
+    if (!to || from === to || !list.contains(from)) return;
+    from.setAttribute("tabindex", "-1");
+    to.setAttribute("tabindex", "0");
+    to.focus();
   }
 
   list.addEventListener("keydown", (event) => {
@@ -122,12 +124,10 @@ export function grid(view, result, index) {
       event.key === "Home" ? 0 : event.key === "End" ? all.length - 1 : step ? place + step : null;
     if (target === null || !all[target]) return;
     event.preventDefault();
-    all[place].setAttribute("tabindex", "-1");
-    all[target].setAttribute("tabindex", "0");
-    all[target].focus();
+    focus(Number(all[target].dataset.frame));
   });
 
-  return { root, update, point, reveal };
+  return { root, update, point, focus };
 }
 
 function legend(result) {

@@ -3,19 +3,15 @@ import { el } from "./marks.js";
 import { TERMS } from "./terms.js";
 
 /** {root, open()} */
-export function help(plays, data) {
+export function help(data) {
   const keys = [
     [["+", "−"], "one frame more or less"],
     [["←", "→"], "on the slider: one frame more or less; in the frames: the next frame"],
     [["Page Up", "Page Down"], "on the slider: the next budget with a button"],
     [["Home", "End"], "the smallest or largest budget; the first or last frame"],
-    [["Enter"], "pin a frame"],
-    [["Esc"], "let it go"],
+    [["Enter"], "show a frame large; then ← and → show the others"],
+    [["Esc"], "close it"],
     [["?"], "this"],
-  ];
-  const gestures = [
-    ["Drag", "over the timeline to zoom in"],
-    ...(plays ? [["Double click", "on a frame to play the video from there"]] : []),
   ];
   const root = el(
     "dialog",
@@ -36,7 +32,8 @@ export function help(plays, data) {
           ),
           el("dd", {}, what),
         ]),
-        gestures.map(([name, what]) => [el("dt", {}, name), el("dd", {}, what)]),
+        el("dt", {}, "Drag"),
+        el("dd", {}, "over the timeline to zoom in"),
       ),
       el("h2", {}, "Words"),
       el(

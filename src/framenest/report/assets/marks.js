@@ -35,8 +35,10 @@ export function el(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
 
+/** An SVG element; a whole picture keeps its proportions where paper makes it smaller. */
 export function svg(name, attributes = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+  const viewBox = name === "svg" ? `0 0 ${attributes.width} ${attributes.height}` : null;
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), { viewBox, ...attributes }, children);
 }
 
 function filled(element, attributes, children) {

@@ -9,6 +9,7 @@ export const TERMS = {
   selector: "What chose the frames. mec makes one ranking; most others choose anew for every budget.",
   scorer: "The model that says how well a frame matches the question.",
   preset: "A named set of settings, followed by the settings that differ from it.",
+  "look for": "What to look for beside the question, described as it would be seen.",
   match: "How strongly anything in the video matches the question: strong, weak or none.",
   budgets: "The budgets that this file holds.",
   probe: "A frame scored for every question. Probes are spread evenly over the video.",
@@ -64,6 +65,7 @@ export function tips(view) {
     root.textContent = found.dataset.about;
     root.hidden = false;
     found.setAttribute("aria-describedby", "tip");
+    (found.closest("dialog") ?? view).append(root); // a dialog covers everything outside it
     const box = found.getBoundingClientRect();
     place = box.top;
     const left = Math.min(box.left, innerWidth - root.offsetWidth - 8);

@@ -1,4 +1,4 @@
-// The timeline: rows on one axis, with pointing, keeping and zooming.
+// The timeline: rows on one axis, with pointing and zooming.
 import { clock, el, picture, rankText } from "./marks.js";
 import { drawAxis, scale, span } from "./axis.js";
 import { LANE, curves, lane, lookedAt, markDots, noCues, row, strip } from "./rows.js";
@@ -15,7 +15,7 @@ export function timeline(view) {
   const card = el("div", { class: "card", hidden: true, "aria-hidden": "true" });
   const root = el(
     "section",
-    { class: "timeline panel", "aria-label": "Timeline" },
+    { class: "timeline", "aria-label": "Timeline" },
     rows,
     crosshair,
     brush,
@@ -27,9 +27,10 @@ export function timeline(view) {
   let pressed = null; // where a drag began
   let dragged = false;
 
-  function draw() {
-    const narrow = root.clientWidth < 620;
-    at = scale(seconds, Math.max(120, root.clientWidth - (narrow ? 24 : 24 + NAMES)));
+  /** wide: pixels of the whole, if not what the page gives it. */
+  function draw(wide = root.clientWidth) {
+    const narrow = wide < 620;
+    at = scale(seconds, Math.max(120, wide - (narrow ? 24 : 24 + NAMES)));
     const current = view.data.rankings[view.state.current];
     lanes = view.data.rankings.map((result, i) => lane(view, result, i, at));
     rows.replaceChildren(
@@ -48,7 +49,7 @@ export function timeline(view) {
   function update() {
     for (const made of lanes) made.update();
     for (const dots of rows.querySelectorAll("[data-dots]")) markDots(view, dots, at);
-    point(view.state.hovered ?? view.state.pinned);
+    point(view.state.hovered ?? view.state.open);
   }
 
   /** Show a frame on all rows: the line through them, its ticks. */
@@ -83,9 +84,9 @@ export function timeline(view) {
     draw();
   }
 
-  /** By a factor, around the frame that is kept, or the middle. */
+  /** By a factor, around the middle. */
   function zoomBy(factor) {
-    const middle = view.state.pinned?.seconds ?? (seconds[0] + seconds[1]) / 2;
+    const middle = (seconds[0] + seconds[1]) / 2;
     const half = ((seconds[1] - seconds[0]) * factor) / 2;
     zoomTo(middle - half, middle + half);
     rows.querySelector(factor < 1 ? ".zoom-in" : ".zoom-out").focus();
@@ -145,7 +146,7 @@ export function timeline(view) {
   rows.addEventListener("dblclick", (event) => event.target.closest("button") ?? zoomTo(...whole));
   rows.addEventListener("click", (event) => {
     const mark = dragged ? null : find(event);
-    if (mark && !event.target.closest("button")) view.pin(mark, { reveal: true });
+    if (mark && !event.target.closest("button")) view.open(mark);
   });
 
   function drawBrush(x) {
@@ -167,6 +168,6 @@ export function timeline(view) {
     card.style.top = `${lanes[mark.result].row.offsetTop + LANE + 26}px`;
   }
 
-  new ResizeObserver(draw).observe(root);
+  new ResizeObserver(() => view.state.paper || draw()).observe(root);
   return { root, draw, update, point };
 }

@@ -1,17 +1,17 @@
 // The report view. One call draws it all:
 //
-//   const view = render(root, data, { image, play, budget, changed });
+//   const view = render(root, data, { image, play, budget, changed, exports });
 //
 //   root    an element with the class "framenest"; its content is replaced
 //   data    what framenest.report.document() gives: {format, video, rankings}; docs/report.md describes it
-//   image   (frame, size) → URL of a picture, size "small" or "large"; null where there is none
-//   play    optional (frame, seconds) → plays the video there; adds a button to the frame's detail, and a
-//           double click on a frame calls it too
+//   image   (frame, size) → URL of a picture, size "small", "large" or "full"; null where there is none
+//   play    optional (frame, seconds) → plays the video there; adds a button to a frame that is shown large
 //   budget  optional first budget; 8 unless told
 //   changed optional (budget) → called whenever another budget is shown
+//   exports optional elements for the menu Export
 //
 //   view.setBudget(16)    moves the slider
-//   view.state            {budget, current, pinned, hovered}; read only
+//   view.state            {budget, current, open, hovered}; read only
 //   view.destroy()        empties the root and takes the listeners away
 //
 // Nothing is fetched here but what `image` names, and no text of the data becomes markup.
@@ -20,51 +20,50 @@ import { chosen, longest } from "./budget.js";
 import { budgetBar } from "./slider.js";
 import { timeline } from "./timeline.js";
 import { grid } from "./grid.js";
-import { detail } from "./detail.js";
+import { lightbox } from "./lightbox.js";
 import { head, making, table } from "./facts.js";
 import { help } from "./help.js";
 import { tips } from "./terms.js";
 
 const MORE = 16;
+const PAPER = 700; // pixels that the timeline is wide on paper, before it is fitted to it
 
-export function render(root, data, { image, play = null, budget = 8, changed = () => {} }) {
+export function render(root, data, { image, play = null, budget = 8, changed = () => {}, exports = [] }) {
   const length = longest(data);
-  const state = { budget: Math.min(budget, length), than: null, current: 0, pinned: null, hovered: null };
+  const state = { budget: Math.min(budget, length), than: null, current: 0, open: null, hovered: null, paper: false };
   const shownOf = (result) => chosen(result, state.budget, state.than);
-  const view = { data, image, play, state, chosen: shownOf, hover, pin, look, setBudget, destroy };
+  const view = { data, image, play: play && playFrom, exports, state, chosen: shownOf, hover, open, look, toPaper, setBudget, destroy };
 
   const time = timeline(view);
   const grids = data.rankings.map((result, i) => grid(view, result, i));
-  const why = detail(view);
+  const large = lightbox(view);
   const numbers = table(view);
-  const guide = help(Boolean(play), data);
+  const guide = help(data);
   const bar = budgetBar(view, guide.open);
   const tip = tips(root);
   const more = moreButton();
+  const title = el("summary", {}, "Why these frames", el("small", {}, "the timeline, the curves, and how the ranking was made"));
+  const why = el("details", { class: "why panel" }, title, time.root, making(data), numbers.root);
+  let unfolded = []; // for printing
 
   root.replaceChildren(
     head(data),
     bar.root,
     el(
-      "div",
-      { class: "columns" },
-      el(
-        "main",
-        {},
-        time.root,
-        grids.map((g) => g.root),
-        more.root,
-        making(data),
-        numbers.root,
-      ),
-      why.root,
+      "main",
+      {},
+      grids.map((g) => g.root),
+      more.root,
+      why,
     ),
     el("footer", {}, "Made by Framenest: one ranking, and every budget is a prefix of it. ", themeButton()),
     guide.root,
+    large.root,
     tip.root,
   );
-  if (play) root.addEventListener("dblclick", played);
   document.addEventListener("keydown", keys);
+  addEventListener("beforeprint", unfold);
+  addEventListener("afterprint", fold);
   bar.update();
   more.update();
   grids.forEach((g) => g.update());
@@ -76,7 +75,7 @@ export function render(root, data, { image, play = null, budget = 8, changed = (
     const wanted = Math.min(Math.max(1, Math.round(k)), length);
     if (wanted === state.budget && than === state.than) return;
     Object.assign(state, { budget: wanted, than });
-    if (state.pinned && !holds(state.pinned)) state.pinned = null;
+    if (state.open && !holds(state.open)) state.open = null;
     state.hovered = null;
     bar.update();
     more.update();
@@ -112,14 +111,13 @@ export function render(root, data, { image, play = null, budget = 8, changed = (
     show();
   }
 
-  /** Keep a frame in the detail; again, or null, lets it go. */
-  function pin(mark, { reveal = false } = {}) {
-    const same = mark && state.pinned?.frame === mark.frame && state.pinned.result === mark.result;
-    state.pinned = same ? null : mark;
+  /** Show a frame large; null closes it, and the focus goes to its tile. */
+  function open(mark) {
+    const last = state.open;
+    Object.assign(state, { open: mark, hovered: null });
     if (mark && mark.result !== state.current) look(mark.result);
     show();
-    const covers = getComputedStyle(why.root).position === "fixed"; // on small screens the detail lies over the frames
-    if (state.pinned && (reveal || covers)) grids[mark.result].reveal(mark.frame);
+    if (!mark && last) grids[last.result].focus(last.frame);
   }
 
   /** Show the cues of another result. */
@@ -129,38 +127,55 @@ export function render(root, data, { image, play = null, budget = 8, changed = (
   }
 
   function show() {
-    const mark = state.hovered ?? state.pinned;
+    const mark = state.hovered ?? state.open;
     time.point(mark);
     grids.forEach((g) => g.point(mark));
-    why.show(mark ?? first());
+    large.show(state.open);
   }
 
-  /** What the detail shows while nothing is pointed at: the best frame. */
-  function first() {
-    const marks = shownOf(data.rankings[state.current]).frames;
-    const best = marks.find((mark) => mark.rank === 1) ?? marks[0];
-    return best ? { ...best, result: state.current } : null;
+  function playFrom({ frame, seconds }) {
+    open(null); // nothing outside a dialog can be used
+    play(frame, seconds);
   }
 
   function keys(event) {
+    if (event.key === "Escape" && tip.hide()) return event.preventDefault();
     const typing = event.target.closest?.("input:not([type=range]), textarea, select");
-    if (event.ctrlKey || event.metaKey || event.altKey || typing || guide.root.open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || typing || root.querySelector("dialog[open]")) return;
     const step = { "+": 1, "=": 1, "-": -1 }[event.key];
     if (step) setBudget(state.budget + step);
     else if (event.key === "?") guide.open();
-    else if (event.key === "Escape" && !tip.hide() && state.pinned) pin(null);
   }
 
-  function played(event) {
-    const frame = Number(event.target.closest?.("[data-frame]")?.dataset.frame);
-    const mark = data.rankings.flatMap((r) => shownOf(r).frames).find((m) => m.frame === frame);
-    if (mark) play(mark.frame, mark.seconds);
+  /** Paper has no folds, and its own width. */
+  function unfold() {
+    if (state.paper) return;
+    unfolded = [why, numbers.root].filter((part) => !part.open);
+    for (const part of unfolded) part.open = true;
+    numbers.update();
+    state.paper = true; // the screen's width does not count now
+    time.draw(PAPER);
+  }
+
+  /** Print once every picture has arrived; the browser's own command does not wait for those of a server. */
+  async function toPaper() {
+    unfold();
+    const arrived = (image) => Object.assign(image, { loading: "eager" }).decode().catch(() => {});
+    await Promise.all([...root.querySelectorAll("main img")].map(arrived));
+    print();
+  }
+
+  function fold() {
+    for (const part of unfolded) part.open = false;
+    state.paper = false;
+    time.draw();
   }
 
   function destroy() {
     document.removeEventListener("keydown", keys);
+    removeEventListener("beforeprint", unfold);
+    removeEventListener("afterprint", fold);
     tip.destroy();
-    root.removeEventListener("dblclick", played);
     root.replaceChildren();
   }
   return view;

@@ -80,29 +80,47 @@ const STATES = {
 };
 
 /**
- * The videos: show(videos, files, jobs) draws them. on: {choose(video), index(video or file), remove(video)},
- * each may be a promise.
+ * The videos: show(videos, files, jobs) draws them. on: {choose(video or file), index(video or file),
+ * indexAll(videos and files), remove(video)}, each may be a promise.
  */
 export function library(details, on) {
   const update = rowsOf(details.querySelector("ul"), (item) => (item.path ? fileRow(item, on) : videoRow(item.video, on)));
-  return (videos, files, jobs) => {
+  const [filter, all] = [details.querySelector("#filter"), details.querySelector("#index-all")];
+  let waiting = []; // what "index all" would index
+  let last = [[], [], []];
+  filter.addEventListener("input", () => show(...last));
+  all.addEventListener("click", () => on.indexAll(waiting));
+  return show;
+
+  function show(...now) {
+    last = now;
+    const [videos, files, jobs] = now;
     const others = unregistered(files, videos);
+    const wanted = (name) => name.toLowerCase().includes(filter.value.trim().toLowerCase());
+    const [found, more] = [videos.filter(({ name }) => wanted(name)), others.filter(({ path }) => wanted(path))];
+    waiting = [...found.filter(({ state }) => state === "new"), ...more];
+    all.hidden = waiting.length < 2;
+    write(all, `Index all ${waiting.length}`);
     details.querySelector("#counted").textContent = [
       videos.length ? String(videos.length) : "none yet",
       others.length ? `${plural(others.length, "more file")} in the folder` : "",
     ].filter(Boolean).join(", ");
     const jobOf = (video) => jobs.find((job) => job.video === video.id && job.state === "running");
     update([
-      ...videos.map((video) => [`id:${video.id}`, { video, job: jobOf(video) }]),
-      ...others.map((file) => [`path:${file.path}`, file]),
+      ...found.map((video) => [`id:${video.id}`, { video, job: jobOf(video) }]),
+      ...more.map((file) => [`path:${file.path}`, file]),
     ]);
-  };
+  }
 }
+
+/** A frame from its first third; the first ones are often black. */
+const thumbnail = ({ id, num_frames }) => `/videos/${id}/frames/${Math.floor(num_frames / 3)}?size=90`;
 
 function fileRow(file, on) {
   const root = el("li", {},
     el("div", { class: "line" },
-      el("span", { class: "name" }, file.path),
+      el("span", { class: "thumb" }),
+      el("button", { type: "button", class: "name", onclick: () => on.choose(file) }, file.path),
       el("span", { class: "long" }),
       el("span", { class: "state new" }, STATES.new),
       el("span", { class: "buttons" }, button("Index", () => on.index(file), { "aria-label": `Index ${file.path}` }))));
@@ -112,6 +130,7 @@ function fileRow(file, on) {
 function videoRow(first, on) {
   let video = first;
   const name = el("button", { type: "button", class: "name", onclick: () => on.choose(video) }, video.name);
+  const thumb = el("span", { class: "thumb" });
   const long = el("span", { class: "long" });
   const state = el("span");
   const asked = button("", () => toggle(), { "aria-expanded": "false" });
@@ -121,7 +140,7 @@ function videoRow(first, on) {
   const sure = el("div", { class: "sure", hidden: true });
   const questions = el("ul", { class: "questions", hidden: true, "aria-label": `Questions on ${video.name}` });
   const root = el("li", {},
-    el("div", { class: "line" }, name, long, state, el("span", { class: "buttons" }, asked, again, remove)),
+    el("div", { class: "line" }, thumb, name, long, state, el("span", { class: "buttons" }, asked, again, remove)),
     why, sure, questions);
   let listed = null; // how many questions are in the list
 
@@ -150,7 +169,10 @@ function videoRow(first, on) {
     update({ video: now, job }) {
       video = now;
       const share = job ? progressOf(job).share : null;
-      write(long, video.duration === null ? "" : clock(video.duration, true));
+      const there = video.num_frames && video.state === "ready";
+      if (there && !thumb.firstChild) thumb.append(el("img", { src: thumbnail(video), alt: "", loading: "lazy" }));
+      const added = new Date(1000 * video.created).toLocaleDateString([], { dateStyle: "medium" });
+      write(long, `${video.duration === null ? "" : `${clock(video.duration, true)} · `}${added}`);
       write(state, STATES[video.state] + (video.state === "indexing" && share !== null ? ` ${Math.round(100 * share)} %` : ""));
       state.className = `state ${video.state}`;
       write(asked, plural(video.questions, "question"));

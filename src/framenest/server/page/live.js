@@ -7,7 +7,7 @@ import { clock, el, render } from "./view.js";
 const at = (id) => document.getElementById(id);
 const form = at("ask");
 const intro = [...at("report").children];
-const SIZES = { small: 180, large: 480 };
+const SIZES = { small: 180, large: 480, full: 1080 }; // pixels of the short side
 const BUSY = 1000; // milliseconds between looks at the queue while something is in it
 const IDLE = 15_000;
 let view = null;
@@ -17,12 +17,14 @@ let working = null; // the job that Cancel would cancel
 let known = { videos: [], files: [] };
 let active = []; // jobs that wait or run, oldest first
 let looks = 0; // counts how often somebody wanted to look at the queue
+let answers = false; // whether the server has a model that answers
 let wake = () => {}; // ends the pause between two looks
 
 const showQueue = queue(at("queue"), (job) => attempt(() => cancel(job)));
 const showVideos = library(at("videos"), {
-  choose: (video, entry) => attempt((still) => pick(video, entry, still)),
+  choose: (item, entry) => attempt((still) => pick(item, entry, still)),
   index: (item) => attempt((still) => begin(item, still)),
+  indexAll: (items) => attempt(() => beginAll(items)),
   remove: (video) => attempt(() => remove(video)),
 });
 
@@ -42,11 +44,6 @@ async function start() {
     if (job) attempt(() => cancel(job));
   });
   at("answer").addEventListener("click", answer);
-  at("download").addEventListener("click", () => keep("", "file"));
-  at("export").addEventListener("click", () => {
-    const [k, style] = [view.state.budget, at("style").value];
-    keep(`-${k}-${style}`, `messages?k=${k}&style=${style}`);
-  });
   addEventListener("hashchange", () => attempt(fromAddress));
   try {
     await list();
@@ -59,7 +56,7 @@ async function start() {
   const health = await call("GET", "/health");
   at("status").textContent = `scorer ${health.scorer}`;
   at("sign-out").hidden = !health.token;
-  at("answering").hidden = !health.answers;
+  answers = health.answers;
   form.hidden = false;
   at("videos").hidden = false;
   at("videos").open = !location.hash;
@@ -170,6 +167,7 @@ async function register(path) {
 }
 
 async function choose(still) {
+  leave();
   if (!at("video").value) return;
   await indexed(await chosenVideo(), still);
 }
@@ -181,16 +179,22 @@ async function take(still) {
   const made = await upload(file, tell);
   at("file").value = "";
   await list(`id:${made.video.id}`);
+  leave();
   look();
   await indexed(made.video.id, still);
 }
 
-/** A video of the list becomes the chosen one; so does an earlier question that has no ranking. */
-async function pick(video, entry, still) {
-  at("video").value = `id:${video.id}`;
+/** A video or file of the list becomes the chosen one; so does an earlier question that has no ranking. */
+async function pick(item, entry, still) {
+  at("video").value = item.path ? `path:${item.path}` : `id:${item.id}`;
   if (entry) fill(entry);
   at("question").focus();
-  await indexed(video.id, still);
+  await choose(still);
+}
+
+/** The result of another video goes when one is chosen; the browser's Back brings it back. */
+function leave() {
+  if (shown && at("video").value !== `id:${shown.video}`) clear((address) => history.pushState(null, "", address));
 }
 
 /** Index a video of the list, or a file of the folder. */
@@ -201,9 +205,26 @@ async function begin(item, still) {
   look();
 }
 
+/** Index what the list shows and is not indexed yet; a file that is refused does not stop the others. */
+async function beginAll(items) {
+  const refused = [];
+  for (const { id, path, name } of items) {
+    try {
+      await (path ? call("POST", "/videos", { path }) : call("POST", `/videos/${id}/index`));
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      refused.push(`${path ?? name}: ${error.message}`);
+      if (error.status === 429) break; // the queue is full
+    }
+    look();
+  }
+  await list(at("video").value);
+  if (refused.length) throw new Refused(0, refused.join("\n"));
+}
+
 async function remove(video) {
   await call("DELETE", `/videos/${video.id}`);
-  if (shown?.video === video.id) clear();
+  if (shown?.video === video.id) clear((address) => history.replaceState(null, "", address));
   await list(at("video").value);
   look();
 }
@@ -231,9 +252,10 @@ async function indexed(video, still) {
 async function ask(still) {
   const question = at("question").value.trim();
   if (!question) throw new Refused(0, "type a question first");
-  const options = at("options").value.split("\n").map((line) => line.trim()).filter(Boolean);
+  const lines = (id) => at(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
+  const [options, look_for, preset] = [lines("options"), lines("look-for"), at("preset").value];
   const video = await chosenVideo();
-  const asked = await call("POST", "/rankings", { video, question, options });
+  const asked = await call("POST", "/rankings", { video, question, options, look_for, preset });
   look();
   if (asked.job) await over(asked.job, (job, first) => still() && work(job, first));
   look();
@@ -245,14 +267,22 @@ async function ask(still) {
 /** The ranking and the budget that the address names, so that a link or a reload brings them back. */
 async function fromAddress(still) {
   const [id, k] = location.hash.slice(1).split("&k=");
-  if (id && id !== shown?.ranking) await show(id, Number(k) || null, still);
-  else if (id && Number(k)) view.setBudget(Number(k));
+  if (id && id === shown?.ranking) return Number(k) && view.setBudget(Number(k));
+  try {
+    if (id) await show(id, Number(k) || null, still);
+    else clear();
+  } catch (error) {
+    if (still()) clear(); // what it shows is not what the address names
+    throw error;
+  }
 }
 
-function fill({ question, options }) {
+function fill({ question, options, preset }, look_for = []) {
   at("question").value = question ?? "";
   at("options").value = options.join("\n");
-  at("choices").open = options.length > 0;
+  at("look-for").value = look_for.join("\n");
+  at("preset").value = [...at("preset").options].some(({ value }) => value === preset) ? preset : "residual";
+  at("choices").open = options.length + look_for.length > 0;
 }
 
 async function show(id, budget, still) {
@@ -262,20 +292,20 @@ async function show(id, budget, still) {
   view?.destroy();
   const play = player(at("player"), `/videos/${facts.video}/file`, data.video);
   shown = { ranking: id, video: facts.video, name: data.video.name, play };
-  fill(facts);
+  fill(facts, data.rankings[0].look_for);
   await list(`id:${facts.video}`);
   view = render(at("report"), data, {
     image: (frame, size) => `/videos/${facts.video}/frames/${frame}?size=${SIZES[size]}`,
     play,
     budget: first,
     changed: remember,
+    exports: exports(),
   });
   remember(view.state.budget);
   at("videos").open = false;
-  at("result").hidden = false;
+  at("answering").hidden = !answers;
   at("answer").disabled = !facts.question;
   at("answered").hidden = true;
-  at("saved").textContent = "";
   document.title = `${facts.question ?? data.video.name} · Framenest`;
 }
 
@@ -295,14 +325,15 @@ function lastBudget(set) {
   }
 }
 
-/** Back to the empty page. */
-function clear() {
-  view.destroy();
+/** Back to the empty page; `go` sets the address, which stays without it. */
+function clear(go = () => {}) {
+  view?.destroy();
   [view, shown] = [null, null];
   at("report").replaceChildren(...intro);
   at("player").querySelector("button").click();
-  at("result").hidden = true;
-  history.replaceState(null, "", "/");
+  at("answering").hidden = true;
+  at("videos").open = true;
+  go("/");
   document.title = "Framenest";
 }
 
@@ -338,16 +369,37 @@ function linked({ answer: text, cited }, play) {
   return [...parts, letters.slice(from).join("")];
 }
 
-/** Save something of the ranking as a file. */
-async function keep(ending, what) {
-  const name = `${shown.name.replace(/^.*\//, "").replace(/\.[^.]*$/, "")}${ending}.json`;
-  at("saved").textContent = "making it…";
-  try {
-    await save(`/rankings/${shown.ranking}/${what}`, name);
-    at("saved").textContent = name;
-  } catch (error) {
-    at("saved").textContent = error.message;
-  }
+const STYLES = {
+  openai: "OpenAI-compatible servers",
+  "vllm-video": "vLLM, as one video",
+  qwen: "Qwen3-VL and Qwen3.5",
+  "hf-video": "transformers, as one video",
+  internvl: "InternVL",
+  "llava-onevision": "LLaVA-OneVision-2",
+};
+
+/** What the menu Export offers beside the view's own: the ranking, and its frames as messages. */
+function exports() {
+  const style = el("select", { id: "style" }, Object.entries(STYLES).map(([value, name]) => el("option", { value }, name)));
+  const saved = el("span", { class: "quiet", role: "status" });
+  const button = (name, onclick) => el("button", { type: "button", onclick }, name);
+  const keep = async (ending, what) => {
+    const name = `${shown.name.replace(/^.*\//, "").replace(/\.[^.]*$/, "")}${ending}.json`;
+    saved.textContent = "making it…";
+    try {
+      await save(`/rankings/${shown.ranking}/${what}`, name);
+      saved.textContent = `saved ${name}`;
+    } catch (error) {
+      saved.textContent = error.message;
+    }
+  };
+  const messages = () => keep(`-${view.state.budget}-${style.value}`, `messages?k=${view.state.budget}&style=${style.value}`);
+  return [
+    button("Download the ranking", () => keep("", "file")),
+    el("label", {}, "The frames as messages for", style),
+    button("Download the messages", messages),
+    saved,
+  ];
 }
 
 /** Show how far a job is, or the one that it waits for; null hides it. */
