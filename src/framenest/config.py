@@ -272,8 +272,10 @@ def _weights(start: float, end: float, diversity: float = 0.2) -> dict[str, Any]
     return {"evidence_weight_start": start, "evidence_weight_end": end, "diversity_weight": diversity}
 
 
+DEFAULT_PRESET = "residual"
+"""What everything made for use ranks by; what reproduces the paper ranks by "paper"."""
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
+    "paper": {"rule": "paper"},
     "residual": {"rule": "residual"},
     "static-weights": _weights(0.6, 0.6),
     "evidence-only": _weights(1.0, 1.0, diversity=0.0),

@@ -16,7 +16,7 @@ from command_line import FAST, on_a_terminal, run
 from framenest import MECConfig, Ranking
 from framenest.cli import app
 from framenest.cli import main as cli_main
-from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
+from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, RankingConfig
 from framenest.selectors import mec_config
 from media import numbered_picture, numbered_video
 
@@ -90,8 +90,9 @@ def test_every_config_field_is_named_in_help_and_reaches_the_config(capsys, clip
 
 def test_presets_are_the_choices_of_the_option():
     option = next(p for p in app.commands["rank"].params if p.name == "preset")
-    assert option.default == "paper"
-    assert MECConfig.preset(option.default) == MECConfig()
+    assert list(option.type.choices) == list(PRESETS)
+    assert option.default == "residual"
+    assert MECConfig.preset("paper") == MECConfig()
 
 
 def test_a_folder_of_images(capsys, tmp_path):
@@ -225,7 +226,7 @@ def test_an_unexpected_error_is_one_line_too(capsys, clip, monkeypatch):
     def broken(*_):
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr("framenest.method.ordering.greedy", broken)
+    monkeypatch.setattr("framenest.method.ordering.residual", broken)
     code, _, err = run(capsys, "rank", clip, "--no-question", *FAST)
     assert code == 2
     assert err == "error: unexpected RuntimeError: first line second line (--debug shows where)\n"

@@ -150,3 +150,16 @@ def test_a_preset_and_a_config_together_are_refused():
         MEC(MECConfig(), preset="residual", scorer=None)
     with pytest.raises(ConfigError, match="event_longest = 2 is not allowed; it must be more than event_sho"):
         RankingConfig(event_longest=2)
+
+
+def test_frames_that_show_nothing_come_last():
+    """Black frames with the noise of compression, and one-colour cards, though the scorer likes them best."""
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (60, 36, 64, 3)).astype(np.uint8)
+    pictures[10:20] = rng.integers(0, 3, (10, 36, 64, 3))
+    pictures[40:45] = (30, 60, 200)
+    scores = {frame: 1.0 if frame in {*range(10, 20), *range(40, 45)} else 0.5 for frame in range(60)}
+    mec = MEC(scorer=TableScorer(scores), preset="residual", base_probes=60, extra_probes=0)
+    ranking = mec.rank(pictures, "Where?", fps=2)
+    assert set(ranking.frames[-15:].tolist()) == {*range(10, 20), *range(40, 45)}
+    assert len(MEC(scorer=TableScorer(scores), preset="residual").rank(pictures * 0, "Where?", fps=2)) == 60

@@ -21,6 +21,7 @@ from framenest.cli.option_groups import (
 from framenest.cli.options import Budgets, OutputFile, SelectorName, argument, option
 from framenest.cli.printing import NO_MATCH, AnswerPrinter, print_asked
 from framenest.cli.terminal import confirm, note, print_json
+from framenest.config import DEFAULT_PRESET, MECConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.ask import rewrite as write_descriptions
@@ -139,7 +140,7 @@ def _select(
     If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
     selector that the user names is always used.
     """
-    selector = load_selector(name or MecSelector.name, session)
+    selector = load_selector(name or MecSelector.name, session, MECConfig.preset(DEFAULT_PRESET))
     if not isinstance(selector, MecSelector):
         if look_for is not None:
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")

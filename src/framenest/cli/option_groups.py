@@ -27,6 +27,7 @@ from framenest.cli.options import (
 )
 from framenest.cli.terminal import err, note, set_quiet
 from framenest.config import (
+    DEFAULT_PRESET,
     PRESETS,
     DiscoveryConfig,
     IndexConfig,
@@ -206,9 +207,10 @@ class MethodOptions:
 
     panel: ClassVar = METHOD_PANEL
     preset: str = option(
-        "The paper's configuration or one of its ablations.",
+        "residual shows each event once before it shows one twice. paper is the paper's rule, bit for bit; "
+        "the others are its ablations.",
         type=click.Choice(list(PRESETS)),
-        default="paper",
+        default=DEFAULT_PRESET,
     )
     horizon: int | None = config_option(RankingConfig, "horizon")
     probes: ProbingOptions

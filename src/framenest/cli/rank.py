@@ -32,6 +32,7 @@ from framenest.cli.options import (
 from framenest.cli.printing import note_if_short, print_facts, print_prefix, print_ranks
 from framenest.cli.ranking_server import RankingServer
 from framenest.cli.terminal import confirm, note, out, print_json, quiet, table
+from framenest.config import DEFAULT_PRESET, MECConfig
 from framenest.errors import ConfigError
 from framenest.evaluation.recall import largest_gap
 from framenest.method.discovery import LookFor
@@ -183,7 +184,7 @@ def select(
         raise ConfigError("-o writes the selection of one selector; give one at a time")
     with common.bars() as bars:
         session = scorer.session(common, bars, selectors)
-        ready = [load_selector(name, session) for name in selectors]
+        ready = [load_selector(name, session, MECConfig.preset(DEFAULT_PRESET)) for name in selectors]
         opened = video_options.open(video, common)
         made = [selector.select(opened, question, budgets) for selector in ready]
     own = [one.name for one in ready]

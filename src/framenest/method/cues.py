@@ -20,6 +20,8 @@ GRID = 2.0**24
 float64, and no similarity depends on the BLAS, its threads or the order of summation."""
 
 BLACK = 1e-12
+ONE_COLOUR = 8
+"""Range of each channel, of 255, up to which a thumbnail shows nothing; compression leaves some noise."""
 AT_ONCE = 4096
 """Up to this many candidates, all similarities are computed at once: 128 MiB."""
 GROUP = 16
@@ -47,6 +49,15 @@ def encode(thumbnails: Pixels) -> NDArray[np.float32]:
     flat = np.full_like(vectors, 1 / np.sqrt(vectors.shape[1]))
     unit = np.where(norms < BLACK, flat, vectors / np.maximum(norms, BLACK))
     return (np.floor(unit * GRID + 0.5) / GRID).astype(np.float32)
+
+
+def blank(thumbnails: Pixels) -> NDArray[np.bool_]:
+    """(n,) whether thumbnails (n, h, w, 3) show nothing: black, or one colour.
+
+    >>> blank(np.full((1, 18, 32, 3), 40, np.uint8)).tolist()
+    [True]
+    """
+    return np.asarray(np.ptp(thumbnails, axis=(1, 2)).max(axis=1) <= ONE_COLOUR)
 
 
 def change(

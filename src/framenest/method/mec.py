@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import keep
-from framenest.config import DiscoveryConfig, MECConfig, ScorerConfig
+from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig
 from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
-from framenest.method.cues import change, encode, observability
+from framenest.method.cues import blank, change, encode, observability
 from framenest.method.discovery import LookFor, noisy_or, refine
 from framenest.method.index import SparseIndex, choose_probes, index_key, stored_index, window
 from framenest.method.ordering import RULES
@@ -155,7 +155,7 @@ class MEC:
 
             # Section 3.4: the order.
             with session.timing("order"):
-                ordered = RULES[config.ranking.rule].order(pool, found.appearance)
+                ordered = RULES[config.ranking.rule].order(pool, found.appearance, found.blank)
         stats = Stats(
             candidates=len(pool),
             probes=len(index),
@@ -258,12 +258,13 @@ def _texts(
 
 @dataclass(frozen=True)
 class _Scored:
-    """Frames with their cues, the relevance of each text by itself, and their appearance."""
+    """Frames with their cues, the relevance of each text by itself, and how they look."""
 
     frames: NDArray[np.int64]
     cues: dict[str, NDArray[np.float32]]
     matches: dict[str, NDArray[np.float32]]
     appearance: NDArray[np.float32]
+    blank: NDArray[np.bool_]
 
     @classmethod
     def join(cls, probes: _Scored, zoomed: _Scored) -> _Scored:
@@ -278,6 +279,7 @@ class _Scored:
                 for text, one in probes.matches.items()
             },
             np.concatenate([probes.appearance, zoomed.appearance])[order],
+            np.concatenate([probes.blank, zoomed.blank])[order],
         )
 
 
@@ -330,7 +332,7 @@ class _Scoring:
             every_passage = seen is self._probes
             cues["speech"] = self.speech.cue(seconds, self._question, every_passage=every_passage)
         by_text = {text: match for text, match in zip(self._texts, matches, strict=True) if text is not None}
-        return _Scored(seen.frames, cues, by_text, appearance)
+        return _Scored(seen.frames, cues, by_text, appearance, blank(seen.thumbnails))
 
     def reranked(self, scored: _Scored) -> _Scored:
         """The same with the relevance of a second pass over the best; unchanged without a reranker."""
@@ -353,6 +355,7 @@ def rank(
     options: Sequence[str] = (),
     look_for: LookFor | Sequence[str] = (),
     fps: float | None = None,
+    preset: str = DEFAULT_PRESET,
     **settings: Any,
 ) -> Prefix:
     """Choose the k frames of a video that answer a question, in one call.
@@ -360,7 +363,8 @@ def rank(
     Args:
         video, question, options, look_for, fps: as for `MEC.rank`.
         k: how many frames.
-        settings: arguments of `MEC`: preset="residual", scorer="tags", max_gap=2, …
+        preset: "paper" is the paper's rule, which `MEC()` has by default.
+        settings: other arguments of `MEC`: scorer="tags", max_gap=2, …
 
     Returns:
         The frames in time order. For other budgets and further questions keep a `MEC` and the `Ranking`
@@ -372,7 +376,7 @@ def rank(
     >>> rank("kiln.mp4", "What happens after firing?", 2, scorer="table:scores.csv").frames
     array([152, 159])
     """
-    mec = MEC(**settings)
+    mec = MEC(preset=preset, **settings)
     opened = mec.session.open(video, fps)
     check_horizon([k], opened, mec.config)
     return mec.rank(opened, question, options=options, look_for=look_for).prefix(k)

@@ -168,8 +168,11 @@ class PaperRule:
         UTILITY,
     )
 
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
-        """Rank the candidates of a pool by its settings. appearance: (n, d) unit vectors."""
+    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: NDArray[np.bool_]) -> Order:
+        """Rank the candidates of a pool by its settings.
+
+        appearance: (n, d) unit vectors. blank: (n,) frames that show nothing.
+        """
         return greedy(pool.frames, pool.evidence, appearance, pool.num_frames, pool.config.ranking)
 
     def parts(
@@ -224,6 +227,8 @@ def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
 
 LEAST = 1e-6
 """Relevance below this counts as this, so that the depth of a dip is defined."""
+AFTER_ALL = -1e6
+"""Added to the utility of frames that show nothing."""
 IDENTICAL_LOOK = 0.9
 """The probability that two identical images show the same thing."""
 
@@ -270,6 +275,7 @@ def residual(
     evidence: NDArray[np.float32],
     appearance: NDArray[np.float32],
     config: RankingConfig,
+    blank: NDArray[np.bool_] | None = None,
 ) -> Order:
     """Rank the candidates by the evidence that no earlier rank shows.
 
@@ -279,6 +285,7 @@ def residual(
         evidence: (n,) E.
         appearance: (n, d) unit vectors.
         config: the horizon and the constants of the rule.
+        blank: (n,) frames that show nothing; they come after all others, if there are others.
 
     Returns:
         The order, M = min(horizon, n) long, and by rank: `same_event` and `same_look`, the shares of it
@@ -293,7 +300,10 @@ def residual(
     longest = max(config.event_longest, config.scene_longest)
     first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
     end = np.searchsorted(seconds, seconds + longest, side="right").tolist()
-    new_event, new_look, taken = np.ones(size), np.ones(size), np.zeros(size)
+    new_event, new_look = np.ones(size), np.ones(size)
+    taken = np.zeros(size)
+    if blank is not None and not blank.all():
+        taken[blank] = AFTER_ALL
     order = np.empty(horizon, dtype=np.int64)
     event_left, look_left, utilities = np.empty(horizon), np.empty(horizon), np.empty(horizon)
     shares = np.zeros((horizon, size))
@@ -355,8 +365,9 @@ class ResidualRule:
         UTILITY,
     )
 
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32]) -> Order:
-        return residual(pool.seconds, pool.cues["relevance"], pool.evidence, appearance, pool.config.ranking)
+    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: NDArray[np.bool_]) -> Order:
+        relevance, config = pool.cues["relevance"], pool.config.ranking
+        return residual(pool.seconds, relevance, pool.evidence, appearance, config, blank)
 
     def parts(
         self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig

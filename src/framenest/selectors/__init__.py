@@ -39,7 +39,7 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
         spec: a name of `selector_names()`; `mec:SETTINGS`, MEC with a preset, settings, or both
             (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); or `file:PATH`, frames chosen before.
         session: the open videos, the scorer and the store that the selector uses.
-        config: what SETTINGS of `mec` change; by default the paper's configuration.
+        config: what settings of `mec` change; a preset replaces it. By default the paper's configuration.
 
     Returns:
         A selector with `select(video, question, budgets)`.
@@ -99,8 +99,9 @@ def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
     >>> mec_config("no-zoom+horizon=64").ranking.horizon
     64
     """
-    made = config or MECConfig()
-    for part in filter(None, settings.split("+")):
+    parts = [part for part in settings.split("+") if part]
+    made = MECConfig() if config is None or any(part in PRESETS for part in parts) else config
+    for part in parts:
         name, given, value = part.partition("=")
         if given:
             made = made.with_settings({name: setting_value(value)})
