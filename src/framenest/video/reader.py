@@ -38,7 +38,7 @@ class Player:
         self._recent: dict[int, av.VideoFrame] = {}
 
     def frames(self, wanted: Sequence[int]) -> Iterator[tuple[int, av.VideoFrame]]:
-        """(number, frame) for ascending frame numbers; leaves out frames that do not come out."""
+        """(number, frame) for ascending frame numbers; skips frames that do not decode."""
         needed = {int(self._timeline.packet[number]): number for number in wanted}
         if self._opened is None or min(needed) <= self._fed - _RECENT:
             self.close()
@@ -82,7 +82,7 @@ class Reader:
             self._opened = None
 
     def pictures(self, run: Run) -> Iterator[tuple[int, list[Pixels]]]:
-        """(number, scaled pictures) of the run's frames, ascending; leaves out frames that fail."""
+        """(number, scaled pictures) of the run's frames, ascending; skips frames that do not decode."""
         for number, frame in self._read(run):
             with damage_as_video_error(self._source.path):
                 try:
@@ -94,9 +94,9 @@ class Reader:
     def _read(self, run: Run) -> Iterator[tuple[int, av.VideoFrame]]:
         """(number, frame) of the run's frames, ascending.
 
-        After damaged data a decoder conceals errors with whatever it held before. From there on the frames
-        are those of a decoder that began at the beginning and skipped nothing: what a player shows. A frame
-        that does not come out is tried again from earlier key packets.
+        After damaged data a decoder conceals errors with whatever it held before. From there on this
+        yields the frames of a sequential decode from the beginning, as a player shows them. A frame that does
+        not decode is retried from earlier key packets.
         """
         start, frames = run
         waiting = [*frames]
@@ -122,7 +122,7 @@ class Reader:
                 yield number, found
 
     def _retry(self, start: int, number: int) -> av.VideoFrame | None:
-        """Decode a frame that did not come out: without skipping, then from earlier key packets."""
+        """Retry a frame that did not decode: without skipping, then from earlier key packets."""
         earlier = self._timeline.previous_key(start)
         before = self._timeline.previous_key(earlier)
         for place in dict.fromkeys((start, earlier, before, 0)):
@@ -135,7 +135,7 @@ class Reader:
     ) -> Iterator[tuple[int, av.VideoFrame]]:
         """Decode from the key packet `start`, which comes next, to the last packet that is needed.
 
-        Packets carry their number as timestamp, so a decoded frame tells which packet it came from, whatever
+        Packets carry their number as timestamp, so a decoded frame can be traced to its packet, whatever
         the file's own timestamps are. With `skip`, the decoder skips unwanted frames that no other frame
         refers to.
         """
@@ -198,10 +198,10 @@ class Reader:
         return False
 
     def _find(self, packet: int) -> Packet | None:
-        """Read on to a known packet; None if it does not come, or is another one than it should be.
+        """Read on to a known packet; None if it is missing or a packet does not match the timeline.
 
-        Some containers make up timestamps and positions after a seek, so the size of every packet on the
-        way is compared with the timeline.
+        Some containers invent timestamps and positions after a seek, so this compares the size of every
+        packet on the way with the timeline.
         """
         timeline, number = self._timeline, None
         positions = bool(timeline.pos.min() >= 0)
