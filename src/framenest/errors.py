@@ -18,7 +18,7 @@ _SOURCES = Path(__file__).parents[2]
 def install_hint(extra: str) -> str:
     """The command that installs an extra here, such as "run: pip install 'framenest[tags]'".
 
-    It repeats how Framenest was installed (PEP 610): from an index, a folder, a repository or a file.
+    It uses the source that Framenest was installed from (PEP 610): an index, folder, repository or file.
     """
     try:
         written = metadata.distribution("framenest").read_text("direct_url.json")
@@ -109,7 +109,7 @@ class StoreError(FramenestError):
 
 
 class CacheWarning(UserWarning):
-    """Part of the cache failed; work goes on without it."""
+    """Part of the cache failed; work continues without it."""
 
 
 class ScorerWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""evaluate qa: ask a model a benchmark's questions, resumable; and plan what that takes."""
+"""evaluate qa: ask a model a benchmark's questions, resumable; and plan a run."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _hours(results: QaResults, run: str, row: Row, jobs: int) -> float | None:
 class QaRun:
     """One run over a benchmark: selects and decodes in this thread, asks in `jobs` others.
 
-    Answers are appended to `results` as they arrive, and are not asked for again. A question that fails, or
+    Answers are appended to `results` as they arrive, and a resumed run skips them. A question that fails, or
     whose video, frame list or subtitles cannot be used, is recorded with its error and retried by the next
     run. After 20 failures in a row, not counting videos, the run stops with the last error.
     """
@@ -160,7 +160,7 @@ class QaRun:
     def __call__(
         self, questions: Sequence[BenchmarkQuestion], selectors: Sequence[str], budgets: Sequence[int]
     ) -> None:
-        """Ask what has no answer yet. A selector is not asked at budgets beyond its horizon."""
+        """Ask every question that has no answer yet. Skips budgets beyond a selector's horizon."""
         run = self.results.begin(asdict(self.settings))
         served = {selector: served_budgets(selector, budgets) for selector in selectors}
         todo = []

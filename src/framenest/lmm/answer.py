@@ -89,7 +89,7 @@ class Splitter:
         self._kind: Kind | None = None  # not known yet
         self._held = ""
         self.given: dict[Kind, str] = {"reasoning": "", "answer": ""}
-        """What the listener has got."""
+        """The pieces passed to `on_text` so far."""
 
     def reasoning(self, piece: str) -> None:
         """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
@@ -121,11 +121,11 @@ class Splitter:
     def end(self, *, cut_off: bool = False) -> tuple[str, str]:
         """The whole reasoning and answer.
 
-        cut_off: the model ran out of tokens, so what was held back until now is reasoning.
+        cut_off: the model ran out of tokens, so the text held back until now is reasoning.
         """
         self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
         self._held = ""
-        inside, _, answer = self.given["answer"].rpartition(CLOSE)  # a chat template had opened the tag
+        inside, _, answer = self.given["answer"].rpartition(CLOSE)  # the chat template opened the tag
         return (self.given["reasoning"] + inside).strip(), answer.strip()
 
     def _give(self, kind: Kind, piece: str) -> None:

@@ -47,7 +47,7 @@ def image_cells(
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """What a style builds a request from."""
+    """The inputs from which a style builds a request."""
 
     prefix: Prefix
     images: list[Image.Image]
