@@ -67,7 +67,7 @@ class ConfigError(FramenestError):
 
 
 class BadSetting(ConfigError):
-    """One setting is out of range: its name, the value given, and what is allowed."""
+    """One setting is out of range: its name, the given value, and the allowed ones."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} = {value!r} is not allowed; it must be {allowed}")

@@ -127,7 +127,7 @@ class WorkerLost(FramenestError):
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What one worker process may take; None for no limit.
+    """Limits of one worker process; None for no limit.
 
     seconds: for one call, or since its last heartbeat. memory: private bytes of the process; needs /proc.
     """

@@ -1,4 +1,4 @@
-"""Transcripts: what is said in a video, from a subtitle file or a text track inside the video."""
+"""Transcripts: the speech in a video, from a subtitle file or a text track inside the video."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import DAMAGE, fraction
 
 AUTO, NONE = "auto", "none"
-"""Values of the setting `subtitles`: whatever is found, or no transcript."""
+"""Values of the setting `subtitles`: search for a transcript, or use none."""
 
 LASTS = 5.0
 """Seconds that a line without an end lasts, unless the next one begins earlier."""

@@ -29,9 +29,9 @@ PATIENCE = 20  # failures in a row that stop a run
 
 @dataclass(frozen=True)
 class QaSettings:
-    """What a run depends on, beside its selectors and budgets. Another setting makes another run.
+    """The settings that define a run, besides selectors and budgets. Another setting makes another run.
 
-    dataset: the benchmark. annotations: the name of its file, which tells MLVU's dev set from its test set.
+    dataset: the benchmark. annotations: the name of its file, which distinguishes MLVU's dev and test sets.
     model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name and revision;
     None if no selector needs one. query: as `QueryText` reads it. style, pairing, limits, tell_times: as for
     `messages`. subtitles: whether they are sent.

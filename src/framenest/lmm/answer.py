@@ -1,4 +1,4 @@
-"""Answer: a model's reply, its reasoning, and what they cost."""
+"""Answer: a model's reply, its reasoning, and their cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPEN, CLOSE = "<think>", "</think>"
 
 @dataclass(frozen=True)
 class Usage:
-    """What one answer cost. Tokens are None if the server did not count them."""
+    """The cost of one answer. Tokens are None if the server did not count them."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -35,7 +35,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model answered."""
+    """A model's reply."""
 
     text: str
     """The answer without its reasoning."""

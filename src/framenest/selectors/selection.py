@@ -35,7 +35,7 @@ class Selection:
         selector: the selector's name.
         scorer: name and version of the scorer; "none" if no frame was scored.
         prefixes: one Prefix per budget, ascending.
-        stats: `candidates`, frames looked at; `runs` of the rule; `wall_seconds`; more by selector.
+        stats: `candidates`, the frames scored; `runs` of the rule; `wall_seconds`; more by selector.
 
     Example:
         >>> from framenest.selectors import load_selector

@@ -188,7 +188,7 @@ def _wants_cuda(device: str) -> bool:
 
 
 def _check_nvdec(source: Source, codec: str) -> None:
-    """Refuse what the GPU cannot decode: nothing falls back to the CPU silently."""
+    """Refuse a video that the GPU cannot decode; never fall back to the CPU silently."""
     cause = ""
     try:
         with closing(source.open()) as opened:
@@ -200,7 +200,7 @@ def _check_nvdec(source: Source, codec: str) -> None:
 
 
 Results = queue.Queue[Picture | BaseException | None]
-"""The pictures of one run, then None; or an exception in the place of a picture."""
+"""The pictures of one run, then None; or an exception instead of a picture."""
 
 
 def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> Iterator[Picture]:

@@ -13,7 +13,7 @@ from framenest.video.scale import Scaler
 from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
 from framenest.video.timeline import Ints, Timeline
 
-_RECENT = 24  # packets after which a frame must have come out
+_RECENT = 24  # packets after which a decoder must have returned a frame
 _REORDER = 16  # frames that a decoder may hold back to put them in order
 _SEEK_SAVES = 32  # packets; reading over fewer is cheaper than a seek
 
@@ -73,7 +73,7 @@ class Reader:
         self._packets: Iterator[Packet] = iter(())
         self._next = 0  # number of the next packet
         self._seeks = timeline.seekable
-        self._came = 0  # frames that came out of the decoder
+        self._came = 0  # frames that the decoder has returned
 
     def close(self) -> None:
         self._player.close()
@@ -103,7 +103,7 @@ class Reader:
         held: dict[int, tuple[int, av.VideoFrame]] = {}
 
         def settled(number: int) -> bool:
-            """Damage shows when the damaged frame comes out, which can be after frames that refer to it."""
+            """Damage shows only when the damaged frame is returned, maybe after frames that refer to it."""
             return number in held and self._came - held[number][0] >= _REORDER
 
         opened = self._move(start)
@@ -141,18 +141,18 @@ class Reader:
         """
         needed = self._timeline.packet[frames]
         last, wanted = int(needed.max()), set(needed.tolist())
-        started = bool(self._timeline.frame[start] < 0)  # a discarded key frame never comes out
+        started = bool(self._timeline.frame[start] < 0)  # a decoder never returns a discarded key frame
         opened.damaged = False
         for frame in self._frames(opened, last, wanted if skip else None):
             self._came += 1
             started |= frame.pts == start
             if frame.pts in wanted:
-                opened.damaged |= not started  # the key frame did not come out
+                opened.damaged |= not started  # the decoder did not return the key frame
                 wanted.discard(frame.pts)
                 yield int(self._timeline.frame[frame.pts]), frame
 
     def _frames(self, opened: Opened, last: int, keep: set[int] | None) -> Iterator[av.VideoFrame]:
-        """Every frame that comes out. keep: packets whose frames must not be skipped; None for all."""
+        """Every frame that the decoder returns. keep: packets with frames not to skip; None for all."""
         context = opened.context
         context.flush_buffers()
         for packet in self._packets:

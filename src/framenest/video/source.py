@@ -116,7 +116,7 @@ def check_file(path: str) -> None:
 
 DAMAGE = (FFmpegError, EOFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
           RuntimeError)  # fmt: skip
-"""What PyAV raises on damaged data: FFmpeg's errors, and its own, such as IndexError for packets of a stream
+"""Errors that PyAV raises on damaged data: FFmpeg's, and its own, such as IndexError for packets of a stream
 that was not there when the file was opened, or OverflowError for absurd times."""
 
 
