@@ -181,7 +181,7 @@ class RankingConfig(CheckedSettings):
 
 @dataclass(frozen=True)
 class ScorerConfig(CheckedSettings):
-    """How the scorer runs: reranking, OCR, transcript. Outputs record every setting that changes scores."""
+    """How the scorer runs; reranking, OCR, transcript. Outputs record the settings that change scores."""
 
     device: str = setting(
         "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto takes a GPU if there is one.", DEVICES

@@ -187,7 +187,7 @@ class RemoteScorer:
             raise
         except ray.exceptions.GetTimeoutError:
             raise WorkerLost(f"no answer from an encoder in {self._patience:g} s", "TimeLimit") from None
-        except ray.exceptions.RayActorError as error:  # lost with its node, retries included
+        except ray.exceptions.RayActorError as error:  # lost with its node, after all retries
             raise WorkerLost(f"its encoder was lost ({type(error).__name__})") from None
         finally:
             self._waited, self._since = self.waited, None
@@ -262,7 +262,7 @@ def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
         answer: list[ItemOutcome] | WorkerLost = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from error
-    except ray.exceptions.RayError as error:  # the worker or its node was lost, retries included
+    except ray.exceptions.RayError as error:  # the worker or its node was lost, after all retries
         return WorkerLost(f"lost {RETRIES + 1} times ({type(error).__name__})")
     return answer
 
