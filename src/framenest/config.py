@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from framenest.errors import BadSetting, ConfigError
 
 Allowed = tuple[str, Callable[[Any], bool]]
-"""What a setting may be: in words, and as a check."""
+"""The allowed values of a setting: a description and a check."""
 
 
 def setting(default: Any, text: str, allowed: Allowed, *, whose: str = "default") -> Any:
@@ -106,8 +106,8 @@ class IndexConfig(CheckedSettings):
     blur_kernel: int = paper(9, "Lb: length of the reblurring kernel of the sharpness measure.", ODD)
     exposure_mean: float = paper(0.5, "μ: the best exposed intensity.", UNIT)
     exposure_sigma: float = paper(0.2, "σ: how far from it still counts as well exposed.", POSITIVE)
-    start: float = paper(0.0, "Start of the part to look at: seconds or [HH:]MM:SS.", SECONDS)
-    end: float | None = paper(None, "End of the part to look at.", ANY)
+    start: float = paper(0.0, "Start of the part to rank: seconds or [HH:]MM:SS.", SECONDS)
+    end: float | None = paper(None, "End of the part to rank.", ANY)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,7 +127,7 @@ class DiscoveryConfig(CheckedSettings):
     anchors: int = paper(1, "Anchors in each active segment (the paper has 1).", whole(1))
     zoom: int = paper(2, "Lz: new frames on each side of an anchor.", whole(0))
     relevance_text: RelevanceText = setting(
-        "question", "What frames are scored against.", one_of(RelevanceText)
+        "question", "The text that frames are scored against.", one_of(RelevanceText)
     )
     text_weight: float = setting(0.25, "λt: weight of on-screen text, with --ocr.", NOT_NEGATIVE)
     speech_weight: float = setting(0.6, "λs: weight of the transcript, with --subtitles.", NOT_NEGATIVE)
@@ -158,10 +158,10 @@ class RankingConfig(CheckedSettings):
     event_shortest: float = setting(3.0, "a: the shortest event, in seconds.", POSITIVE)
     event_longest: float = setting(60.0, "b: the longest event, in seconds.", POSITIVE)
     scene_shortest: float = setting(
-        40.0, "a where relevance does not dip between two frames, in seconds.", POSITIVE
+        40.0, "a, if relevance does not dip between two frames, in seconds.", POSITIVE
     )
     scene_longest: float = setting(
-        240.0, "b where relevance does not dip between two frames, in seconds.", POSITIVE
+        240.0, "b, if relevance does not dip between two frames, in seconds.", POSITIVE
     )
     same_look_from: float = setting(
         0.995, "s₀: visual similarity from which two frames may show the same thing.", BELOW_1
@@ -181,7 +181,7 @@ class RankingConfig(CheckedSettings):
 
 @dataclass(frozen=True)
 class ScorerConfig(CheckedSettings):
-    """How the scorer runs, and what is added to it. Outputs record what changes its scores."""
+    """How the scorer runs; reranking, OCR, transcript. Outputs record the settings that change scores."""
 
     device: str = setting(
         "auto", "cpu, cuda, or several: cuda:0,cuda:1. auto takes a GPU if there is one.", DEVICES
@@ -232,7 +232,7 @@ class MECConfig:
     def with_settings(self, settings: Mapping[str, Any], also: Iterable[str] = ()) -> MECConfig:
         """A copy with other values for some fields of its three parts.
 
-        also: names that the caller takes besides; the error for an unknown setting lists them, too.
+        also: other names that the caller accepts; the error for an unknown setting lists them too.
 
         >>> MECConfig().with_settings({"zoom": 4, "horizon": 64}).discovery.zoom
         4
@@ -273,7 +273,7 @@ def _weights(start: float, end: float, diversity: float = 0.2) -> dict[str, Any]
 
 
 DEFAULT_PRESET = "residual"
-"""What everything made for use ranks by; what reproduces the paper ranks by "paper"."""
+"""The preset of commands, the page and `fn.rank`; code that reproduces the paper uses "paper"."""
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"rule": "paper"},
     "residual": {"rule": "residual"},

@@ -18,7 +18,7 @@ _SOURCES = Path(__file__).parents[2]
 def install_hint(extra: str) -> str:
     """The command that installs an extra here, such as "run: pip install 'framenest[tags]'".
 
-    It repeats how Framenest was installed (PEP 610): from an index, a folder, a repository or a file.
+    It uses the source that Framenest was installed from (PEP 610): an index, folder, repository or file.
     """
     try:
         written = metadata.distribution("framenest").read_text("direct_url.json")
@@ -67,7 +67,7 @@ class ConfigError(FramenestError):
 
 
 class BadSetting(ConfigError):
-    """One setting is out of range: its name, the value given, and what is allowed."""
+    """One setting is out of range: its name, the given value, and the allowed ones."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} = {value!r} is not allowed; it must be {allowed}")
@@ -109,7 +109,7 @@ class StoreError(FramenestError):
 
 
 class CacheWarning(UserWarning):
-    """Part of the cache failed; work goes on without it."""
+    """Part of the cache failed; work continues without it."""
 
 
 class ScorerWarning(UserWarning):

@@ -18,9 +18,9 @@ Pixels = NDArray[np.uint8]
 Resample = Literal["area", "bilinear", "bicubic"]
 
 MOST_PIXELS = 2**27
-"""Of one frame: a little more than 16K video has. As RGB that is 400 MB."""
+"""Pixels of one frame: slightly more than 16K video has. As RGB that is 400 MB."""
 MOST_ELONGATED = 50
-"""The most that one side may be times the other. Frames are scaled by their short side, so without this
+"""The largest ratio of the long side to the short. Frames are scaled by their short side, so without this
 limit a small file could claim any amount of memory."""
 
 
@@ -77,7 +77,7 @@ class VideoInfo:
     def check_frames(
         self, frames: Sequence[int], seconds: Sequence[float], where: str = "", of: str = "frames"
     ) -> None:
-        """Raise BadField unless a file's list, in its field `where`, is ascending frames with their times."""
+        """Raise BadField unless the field `where` of a file lists ascending frames with their times."""
         at = f"{where}." if where else ""
         if frames and max(frames) >= self.num_frames:
             raise BadField(f"{at}frames must be below {self.num_frames}, the frames of the video")
@@ -89,7 +89,7 @@ class VideoInfo:
 
 
 def check_length(values: Sequence[Any], count: int, where: str, of: str = "frames") -> None:
-    """Raise BadField if a list of a file has not one value for each of `count` frames."""
+    """Raise BadField unless a list in a file has one value for each of `count` frames."""
     if len(values) != count:
         raise BadField(f"{where} has {len(values)} values for {count} {of}")
 

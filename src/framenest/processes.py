@@ -26,7 +26,7 @@ from framenest.text import bytes_of
 
 
 def cores() -> int:
-    """CPU cores that this process may use, FRAMENEST_THREADS at most."""
+    """CPU cores that this process may use, at most FRAMENEST_THREADS."""
     given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most = os.environ.get("FRAMENEST_THREADS", "")
     return min(given, max(1, int(most))) if most.isdecimal() else given
@@ -53,7 +53,7 @@ def machine_memory() -> int:
 
 
 def memory_share(processes: int) -> int | None:
-    """Bytes that each of so many processes may hold; a quarter of the memory is left for everything else.
+    """Bytes that each of this many processes may use, leaving a quarter of the memory for everything else.
 
     None if the machine's memory is unknown.
     """
@@ -61,7 +61,7 @@ def memory_share(processes: int) -> int | None:
 
 
 def has_gpu() -> bool:
-    """Whether torch would find a CUDA GPU. Asks the driver: importing torch to ask would take seconds."""
+    """Whether torch would find a CUDA GPU. Queries the driver, since importing torch takes seconds."""
     torch = importlib.util.find_spec("torch")
     if torch is None or torch.origin is None:
         return gpu_memory() > 0
@@ -84,7 +84,7 @@ def gpu_memory() -> int:
 
 
 def _driver() -> Any | None:
-    """NVIDIA's driver, ready for questions."""
+    """NVIDIA's driver library, initialised; None if there is none."""
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
@@ -93,13 +93,13 @@ def _driver() -> Any | None:
 
 
 FEATURES_VARIABLE = "FRAMENEST_FEATURES_LIMIT"
-"""How many bytes the features of all videos may take in a cache directory."""
+"""The limit, in bytes, for the features of all videos in a cache directory."""
 DOWNLOAD_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
 """The largest video that is downloaded whole."""
 
 
 def limit_in(variable: str) -> int | None:
-    """The bytes that an environment variable allows; None if it is not set, ConfigError if it is no size."""
+    """The bytes that an environment variable allows; None if it is unset, ConfigError if it is not a size."""
     text = os.environ.get(variable, "")
     try:
         return bytes_of(text) if text else None
@@ -109,7 +109,7 @@ def limit_in(variable: str) -> int | None:
 
 CANCEL = "cancel"
 START_RETRIES = 3
-"""How often a worker that is lost while it loads is started again."""
+"""How often a worker that dies while it loads is restarted."""
 log = logging.getLogger("framenest")
 
 
@@ -127,7 +127,7 @@ class WorkerLost(FramenestError):
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What one worker process may take; None for no limit.
+    """Limits of one worker process; None for no limit.
 
     seconds: for one call, or since its last heartbeat. memory: private bytes of the process; needs /proc.
     """
@@ -151,15 +151,16 @@ class ProcessLimits:
 
 
 Report = Callable[..., None]
-"""What work in a worker tells its parent: report("heartbeat") or report("progress", stage, done, total)."""
+"""How a worker reports to its parent: report("heartbeat") or report("progress", stage, done, total)."""
 
 
 class WorkerProcess:
     """A supervised process that answers one call at a time. Not thread-safe.
 
-    load(report, *arguments) runs in the process and returns the function that answers calls. Its time is not
-    counted, its memory is. threads: sets FRAMENEST_THREADS and OMP_NUM_THREADS there. The process ignores
-    SIGINT, ends with its parent and has a pipe of its own: killed at any moment, it leaves no queue locked.
+    load(report, *arguments) runs in the process and returns the function that answers calls. Loading counts
+    against the memory limit, not the time limit. threads: sets FRAMENEST_THREADS and OMP_NUM_THREADS there.
+    The process ignores SIGINT, ends with its parent and has a pipe of its own: killed at any moment, it
+    leaves no queue locked.
     """
 
     def __init__(
@@ -271,7 +272,7 @@ def _serve(
     threads: int | None,
     niceness: int,
 ) -> None:
-    """The worker's side: load, then answer calls until the parent is gone."""
+    """The worker's side: load, then answer calls until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(OSError):  # if memory runs out, the system ends this process first
@@ -302,17 +303,17 @@ def _serve(
         send("ready")
         while True:
             call = pipe.recv()
-            if call == CANCEL:  # it came after the end of the call
+            if call == CANCEL:  # it arrived after the call ended
                 continue
             try:
                 message = ("done", answer(*call))
-            except Exception as error:  # a defect ends the call, not the worker
+            except Exception as error:  # a bug ends the call, not the worker
                 message = ("error", _portable(error))
             send(*message)
 
 
 def _portable(error: Exception) -> Exception:
-    """The error in a form that can be pickled: its message alone, and a class that the parent knows."""
+    """The error in a picklable form: its message, and a class that the parent can import."""
     if isinstance(error, Cancelled):
         return error
     if not isinstance(error, FramenestError):

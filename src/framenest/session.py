@@ -29,7 +29,7 @@ from framenest.video.opening import open_video
 MEMORY = 4 * 2**30
 """Bytes of open videos, indexes and features that a session keeps in memory."""
 MOST_KEPT = 512
-"""Items in memory, however small."""
+"""The most items in memory, however small."""
 
 Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 Kept = TypeVar("Kept")
@@ -120,16 +120,14 @@ class Session:
 
         Raises:
             ConfigError: the question is empty.
-            ScorerError: there is a question, and no scorer.
+            ScorerError: there is a question but no scorer.
         """
         if question is None:
             return None
         if not question.strip():
-            raise ConfigError(
-                "the question is empty; pass None (--no-question) for a ranking that follows no question"
-            )
+            raise ConfigError("the question is empty; pass None (--no-question) to rank without a question")
         if self.scorer is None:
-            raise ScorerError("a question needs a scorer, and none was given (scorer=None)")
+            raise ScorerError("a question needs a scorer, but none was given (scorer=None)")
         return self.scorer
 
     def open(self, video: Video, fps: float | None = None) -> Decoder:
@@ -204,7 +202,8 @@ class Session:
         except FramenestError as error:
             if self.scoring.subtitles != AUTO:
                 raise
-            return replace(found, notes=(*found.notes, f"what is said is not weighed: {error}")), None
+            note = f"the transcript is not used for ranking: {error}"
+            return replace(found, notes=(*found.notes, note)), None
 
     def said(self, video: Video, question: str, count: int = 5) -> list[Passage]:
         """The passages of a video's transcript that answer a question best.

@@ -1,4 +1,4 @@
-"""Transcripts: what is said in a video, from a subtitle file or a text track inside the video."""
+"""Transcripts: the speech in a video, from a subtitle file or a text track inside the video."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import DAMAGE, fraction
 
 AUTO, NONE = "auto", "none"
-"""Values of the setting `subtitles`: whatever is found, or no transcript."""
+"""Values of the setting `subtitles`: search for a transcript, or use none."""
 
 LASTS = 5.0
 """Seconds that a line without an end lasts, unless the next one begins earlier."""
 NEXT = 0.05
 """Seconds between captions that follow each other directly, as rolling captions do."""
 REACH = 1.0
-"""Seconds before and after a passage in which it still counts, less and less: half at the end."""
+"""A passage also counts this many seconds before and after it, falling to half."""
 
 SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")
-"""In the order in which they are looked for beside a video."""
+"""Suffixes of subtitle files beside a video, in order of preference."""
 LARGEST = 64 * 2**20
 """Bytes of a subtitle file."""
 TRACK_FORMAT = 1
@@ -92,10 +92,10 @@ class Transcript:
             last = clock(max(0.0, *(line.start for line in timed)))
             problems.append(
                 f"{source}: {len(timed) - len(here)} of {len(timed)} lines are not in this video of "
-                f"{clock(duration)} (the last begins at {last}); is it the transcript of another?"
+                f"{clock(duration)} (the last begins at {last}); is it the transcript of another video?"
             )
         if not given:
-            problems.append(f"{source}: no lines in it")
+            problems.append(f"{source}: no lines found")
         return cls(source, tuple(_unrolled(here)), tuple(problems))
 
     def within(self, start: float, end: float) -> Transcript:

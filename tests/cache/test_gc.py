@@ -40,14 +40,14 @@ def test_by_age(store):
 def test_by_size_the_longest_unused_go_first(store):
     store.get("features/4400")  # used just now
     done = collect(store, max_bytes=17_000)
-    assert done.removed["above the size"] == 2
+    assert done.removed["over the size limit"] == 2
     assert done.kept <= 17_000
     assert names(store) == ["1100", "4400"]
 
 
 def test_a_dry_run_removes_nothing(store):
     done = collect(store, older_than=2.5 * DAY, max_bytes=9000, dry_run=True)
-    assert dict(+done.removed) == {"unused for too long": 2, "above the size": 1}
+    assert dict(+done.removed) == {"unused for too long": 2, "over the size limit": 1}
     assert len(names(store)) == 4
 
 

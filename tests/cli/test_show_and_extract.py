@@ -65,7 +65,7 @@ def test_extract_refuses_a_changed_video(capsys, tmp_path, table):
     assert not (tmp_path / "out").exists()
     video.unlink()
     code, _, err = run(capsys, "extract", output, "-k", "2", "--to", tmp_path / "out")
-    assert (code, "say where the video is now with --video" in err) == (2, True)
+    assert (code, "if it has moved, give its path with --video" in err) == (2, True)
 
 
 def test_extract_finds_a_moved_video(capsys, tmp_path):

@@ -62,7 +62,7 @@ def test_wrong_lists_are_refused_in_one_line(tmp_path):
     with pytest.raises(StoreError, match="cannot be read"):
         find_videos([str(tmp_path / "none.txt")])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="no videos in there"):
+    with pytest.raises(ConfigError, match="no videos found"):
         find_videos([str(tmp_path / "empty")])
 
 

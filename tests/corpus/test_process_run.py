@@ -105,7 +105,7 @@ def test_a_worker_that_can_never_start_does_not_end_the_run_of_the_others(videos
     found = outcomes_by_name(job, index_groups([str(path) for path in videos.glob("*.mp4")]), jobs=2)
     assert sorted(outcome.status for outcome in found.values()) == ["done"] * 6
     assert (
-        "a worker could not start: the worker was killed by SIGKILL; the others go on without it"
+        "a worker could not start: the worker was killed by SIGKILL; the others continue without it"
         in caplog.text
     )
 

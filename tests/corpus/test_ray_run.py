@@ -135,7 +135,7 @@ def test_pictures_that_kill_an_encoder_or_hang_in_it_fail_their_video_alone(vide
         "white.mp4": "WorkerDied",
         "black.mp4": "TimeLimit",
     }
-    assert "white.mp4: the scorer broke down on its frames 0 to " in failed["white.mp4"][1]
+    assert "white.mp4: the scorer failed on its frames 0 to " in failed["white.mp4"][1]
     assert "killed by SIGSEGV" in failed["white.mp4"][1]
     assert sum(row[2] == "done" for row in result["outcomes"]) == 8
 

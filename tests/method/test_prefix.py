@@ -81,7 +81,7 @@ def test_a_video_that_moved(tmp_path, clip):
     there = here.rename(tmp_path / "there.mp4")
     with pytest.raises(
         fn.VideoError,
-        match=r"here.mp4: no such file; say where the video is now with --video \(in Python video=\)",
+        match=r"here.mp4: no such file; if it has moved, give its path with --video \(in Python video=\)",
     ):
         prefix.read()
     assert prefix.read(video=there).frames.tolist() == prefix.frames.tolist()

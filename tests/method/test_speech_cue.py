@@ -94,11 +94,11 @@ def test_a_scorer_that_sees_nothing_is_not_believed_where_something_is_said(plac
 
 
 def test_without_the_sentence_encoder(place):
-    """Found by itself a transcript is kept and the note says why it is not weighed; given, it is an error."""
+    """Found by itself a transcript is kept and the note says why it is not used; given, it is an error."""
     (place / "kiln.srt").write_text(SRT)
     ranking = ranked(place, subtitles="auto")
     assert "speech" not in ranking.cues
-    assert "what is said is not weighed: " in ranking.transcript.notes[-1]
+    assert "the transcript is not used for ranking: " in ranking.transcript.notes[-1]
     assert "framenest models fetch tags" in ranking.transcript.notes[-1]
     with pytest.raises(ScorerError, match="framenest models fetch tags"):
         ranked(place, subtitles=str(place / "kiln.srt"))

@@ -176,7 +176,7 @@ def test_the_limits_reach_the_work(clip, tmp_path, monkeypatch, capsys):
 
     code, err = run()
     assert code == 0
-    limit = f"all features may take 9.8 KiB in the cache (${FEATURES_VARIABLE} sets more)"
+    limit = f"all features may take 9.8 KiB in the cache (${FEATURES_VARIABLE} raises the limit)"
     assert f"not kept: {limit}" in err
     assert not kept_bytes(tmp_path / "store")
     monkeypatch.delenv(FEATURES_VARIABLE)

@@ -159,7 +159,7 @@ def test_a_still_picture_or_a_pattern_of_names_is_no_video(tmp_path):
     """FFmpeg reads `%d` in a name as a series of files."""
     for name in ("1.png", "%d.png"):
         Image.new("RGB", (64, 64)).save(tmp_path / name)
-        with pytest.raises(VideoError, match="format that is not opened"):
+        with pytest.raises(VideoError, match="format that Framenest does not open"):
             open_video(tmp_path / name)
 
 

@@ -1,1 +1,1 @@
-"""Where indexes, features and timelines are kept between runs."""
+"""The cache that keeps indexes, features and timelines between runs."""

@@ -1,8 +1,8 @@
 """The file format of cache entries and saved indexes: arrays, a JSON header and a checksum.
 
-It is a safetensors file. Cache entries also hold their key, so that a misplaced file is noticed, and all but
+It is a safetensors file. Cache entries also hold their key, so that a misplaced file is detected. All but
 features are compressed: that saves 44 % of the bytes per video without a scorer, 34 % with `tags`
-(benchmarks/storage.py). Features are mapped into memory instead.
+(benchmarks/storage.py). Features are memory-mapped instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from framenest.errors import StoreError
 from framenest.frames import Array
 
 ENTRY_FORMAT = "3"
-"""Entries of another format count as absent."""
+"""Entries of another format count as missing."""
 # Array types by their safetensors names.
 _TYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
@@ -33,7 +33,7 @@ _NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
 
 
 class DamagedFile(Exception):
-    """The bytes are not what was written, or not what was asked for."""
+    """The checksum does not match, or the entry belongs to another key."""
 
 
 class OtherFormat(Exception):
@@ -46,10 +46,10 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, key: str | N
     Args:
         header: JSON values.
         arrays: Boolean, integer or float arrays of any shape.
-        key: The key of a cache entry; None for a file of its own.
+        key: The key of a cache entry; None for a standalone file.
 
     Raises:
-        StoreError: An array of another type.
+        StoreError: An array has another type.
 
     >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
     >>> header["format"], arrays["x"].tolist()
@@ -90,7 +90,7 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
     Uncompressed arrays are views of `data`: those of a memory map stay on disk until they are used.
 
     Raises:
-        DamagedFile: A byte has changed, or it is not the entry of `key`.
+        DamagedFile: A byte has changed, or the entry belongs to another key.
         OtherFormat: The entry was written by another version.
     """
     try:
@@ -99,7 +99,7 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
         metadata = described.pop("__metadata__")
         text, checksum = metadata["header"], metadata["checksum"]
         if start + max((one["data_offsets"][1] for one in described.values()), default=0) != len(data):
-            raise ValueError("its length is not what its header says")
+            raise ValueError("its length does not match its header")
         arrays = {name: _view(data, start, one) for name, one in described.items()}
         for name, recipe in json.loads(metadata.get("packed", "{}")).items():
             arrays[name] = _decompress(arrays[name], *recipe)
@@ -111,7 +111,7 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
     if checksum != _checksum(bound, text, arrays):
         raise DamagedFile("its checksum does not match")
     if key is not None and bound.get("key") != key:
-        raise DamagedFile(f"it is the entry of {bound.get('key')}, in the place of this one")
+        raise DamagedFile(f"it holds the entry {bound.get('key')} instead")
     header: dict[str, Any] = json.loads(text)
     return header, arrays
 
@@ -119,8 +119,8 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
 def _compress(array: Array) -> tuple[NDArray[np.uint8], tuple[str, tuple[int, ...], str]]:
     """The array deflated after a filter, and the arguments that `_decompress` needs.
 
-    Images (n, h, w, c) become differences along the width. Of other arrays the first bytes of all numbers
-    come first, then the second bytes, and so on.
+    Images (n, h, w, c) become differences along the width. In other arrays, the first bytes of all
+    numbers come first, then the second bytes, and so on.
     """
     if array.dtype == np.uint8 and array.ndim == 4:
         kind, filtered = "across", np.diff(array, axis=2, prepend=np.uint8(0))
@@ -133,7 +133,7 @@ def _compress(array: Array) -> tuple[NDArray[np.uint8], tuple[str, tuple[int, ..
 
 def _decompress(deflated: NDArray[np.uint8], dtype: str, shape: tuple[int, ...], kind: str) -> Array:
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    data = zlib.decompressobj().decompress(deflated.tobytes(), size + 1)  # a bomb stops here
+    data = zlib.decompressobj().decompress(deflated.tobytes(), size + 1)  # bounds a decompression bomb
     if len(data) != size or kind not in ("across", "bytes"):
         raise ValueError(f"{len(data)} bytes of {size}, filter {kind!r}")
     flat = np.frombuffer(data, np.uint8)
@@ -148,7 +148,7 @@ def _view(data: bytes | mmap.mmap, start: int, described: Mapping[str, Any]) -> 
     dtype, shape = np.dtype(_TYPES[described["dtype"]]), described["shape"]
     count = math.prod(shape)
     if end - first != count * dtype.itemsize:
-        raise ValueError("an array's size is not what its shape says")
+        raise ValueError("an array's size does not match its shape")
     if not count:
         return np.zeros(shape, dtype)
     return np.frombuffer(data, dtype, count, start + first).reshape(shape)

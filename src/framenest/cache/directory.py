@@ -1,4 +1,4 @@
-"""DirectoryStore, the cache on disk, and ManagedStore, what it shares with RemoteStore."""
+"""DirectoryStore, the cache on disk, and ManagedStore, its base class and RemoteStore's."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ PART = ".part"
 ABANDONED = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
 TOUCHED = 60.0
-"""Seconds before reading an entry sets its modification time again, which tells when it was last used."""
+"""A read updates an entry's modification time, the time of its last use, once per this many seconds."""
 MAPPED = 2**20
-"""Bytes from which on an entry is mapped into memory instead of read."""
+"""Entries of at least this many bytes are memory-mapped instead of read."""
 
 
 class DamagedEntry(CacheWarning):
@@ -80,7 +80,7 @@ class StoreEntry:
 class ManagedStore(ABC):
     """A store of files that can be listed and cleaned, for `framenest index` and `framenest cache`.
 
-    Subclasses say how a file is read, written, listed and removed; its path is relative to `location`.
+    Subclasses read, write, list and remove files, by paths relative to `location`.
     """
 
     location: str
@@ -109,7 +109,7 @@ class ManagedStore(ABC):
                 yield StoreEntry(key, size, idle)
 
     def check(self, key: str) -> str | None:
-        """What is wrong with the value of a key; None if its checksum matches."""
+        """Say what is wrong with a key's value; None if its checksum matches."""
         try:
             data = None if key.startswith(DOWNLOADS) else self._read(entry_name(key), use=False)
             if data is not None:
@@ -125,7 +125,7 @@ class ManagedStore(ABC):
         return self._remove(entry_name(key))
 
     def sweep(self, *, dry_run: bool = False) -> tuple[int, int]:
-        """Remove what killed processes left behind; returns the number of files and their bytes."""
+        """Remove leftovers of killed processes; returns the number of files and their bytes."""
         count, freed = 0, 0
         for path, size, idle in self._list():
             name = path.rpartition("/")[2]
@@ -154,7 +154,7 @@ class ManagedStore(ABC):
 
     @abstractmethod
     def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
-        """The content of a file, None if it does not exist. `use`: whether this counts as using it."""
+        """The content of a file, None if it does not exist. `use`: whether this counts as a use (LRU)."""
 
     @abstractmethod
     def _write(self, path: str, pieces: list[bytes | memoryview]) -> None:
@@ -172,9 +172,9 @@ class ManagedStore(ABC):
 class DirectoryStore(ManagedStore):
     """One file per key below a directory, in 256 folders per kind; many processes may share it.
 
-    Writes are atomic. No process waits for another, and a killed one leaves no lock behind. A file that is
-    mapped into some process's memory is in use, and is not removed. The directory also holds what only this
-    machine needs: fingerprints of its files, downloaded videos, model files.
+    Writes are atomic. No process waits for another, and a killed one leaves no lock behind. A file that a
+    process has mapped into memory is in use and is not removed. The directory also holds data of this
+    machine alone: fingerprints of its files, downloaded videos, model files.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from framenest.text import size_text
 
 @dataclass
 class Verified:
-    """What `verify` found: number and bytes of entries by kind, and what is wrong with damaged ones."""
+    """The result of `verify`: number and bytes of entries by kind, and the error of each damaged one."""
 
     entries: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
@@ -27,7 +27,7 @@ class Verified:
 
 @dataclass
 class Collected:
-    """What `collect` removed: entries by reason, bytes freed and kept, and entries that were in use."""
+    """The result of `collect`: evicted entries by reason, bytes freed and kept, and entries in use."""
 
     removed: Counter[str] = field(default_factory=Counter)
     freed: int = 0
@@ -36,7 +36,7 @@ class Collected:
 
 
 def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> Verified:
-    """Read every entry and check its checksum."""
+    """Read every entry and verify its checksum."""
     found = Verified()
     entries = list(store.entries())
     for done, entry in enumerate(entries, start=1):
@@ -59,7 +59,7 @@ def collect(
 ) -> Collected:
     """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
 
-    Entries in use stay. Temporary files of killed processes always go.
+    Entries in use stay. Temporary files of killed processes are always removed.
 
     >>> from framenest.cache.remote import RemoteStore
     >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept
@@ -80,17 +80,17 @@ def evict(
     max_bytes: float | None = None,
     dry_run: bool = False,
 ) -> Collected:
-    """Evict some of these entries, as `collect` does."""
+    """Evict entries from this list, as `collect` does."""
     planned = sum(entry.size for entry in entries)
     done = Collected(kept=planned)
     for entry in sorted(entries, key=lambda entry: -entry.idle):
         if older_than is not None and entry.idle >= older_than:
             reason = "unused for too long"
         elif max_bytes is not None and planned > max_bytes:
-            reason = "above the size"
+            reason = "over the size limit"
         else:
             continue
-        planned -= entry.size  # even if it is in use: no younger entry is evicted in its place
+        planned -= entry.size  # even if it is in use: no more recent entry is evicted instead
         if dry_run or store.remove(entry.key):
             done.removed[reason] += 1
             done.freed += entry.size
@@ -115,12 +115,12 @@ class EvictedFeatures(CacheWarning):
 class FeaturesLimit:
     """Limits the features in a cache directory. At a URL, or in your own store, there is no limit.
 
-    The limit is $FRAMENEST_FEATURES_LIMIT at the time this is made, or 20 GiB and at most half of the space
-    that would be free without features. Entries in use stay, and so do those used after `since` (seconds
-    since the epoch), if it is set.
+    The limit is $FRAMENEST_FEATURES_LIMIT, read at construction. By default it is 20 GiB, and at most half
+    of the space that would be free without features. Entries in use stay, and so do those used after `since`
+    (seconds since the epoch), if it is set.
 
     >>> FeaturesLimit(DirectoryStore("cache")).refusal(2**40)
-    'all features may take 20.00 GiB in the cache ($FRAMENEST_FEATURES_LIMIT sets more)'
+    'all features may take 20.00 GiB in the cache ($FRAMENEST_FEATURES_LIMIT raises the limit)'
     """
 
     def __init__(self, store: Store) -> None:
@@ -135,15 +135,15 @@ class FeaturesLimit:
             return None
         most, free = LIMIT if self._given is None else self._given, _free(self._store.root)
         if size > most:
-            more = f"(${FEATURES_VARIABLE} sets more)"
+            more = f"(${FEATURES_VARIABLE} raises the limit)"
             return f"all features may take {size_text(most)} in the cache {more}"
         if self._given is None and size > free * FREE_SHARE:
-            half = "features take at most half of what is free ($FRAMENEST_FEATURES_LIMIT sets more)"
+            half = "features may take half of that ($FRAMENEST_FEATURES_LIMIT raises the limit)"
             return f"{size_text(int(free))} are free in the cache, and {half}"
         return None
 
     def written(self, size: int) -> None:
-        """Count bytes that were written; from time to time, evict what exceeds the limit."""
+        """Count written bytes; from time to time, evict features over the limit."""
         self._unseen += size
         if self._store is None or self._unseen < self._step:
             return
@@ -157,7 +157,7 @@ class FeaturesLimit:
         old = [entry for entry in entries if self.since is None or entry.idle > young]
         done = evict(self._store, old, max_bytes=most - (taken - sum(entry.size for entry in old)))
         left = taken - done.freed
-        allowed = f"all features together may take {size_text(most)} ($FRAMENEST_FEATURES_LIMIT sets more)"
+        allowed = f"all features together may take {size_text(most)} (${FEATURES_VARIABLE} raises the limit)"
         if done.freed:
             text = f"{size_text(done.freed)} of the least recently used features were evicted from the cache"
             warnings.warn(f"{text}: {allowed}", EvictedFeatures, stacklevel=2)

@@ -21,8 +21,8 @@ _TRIES = 10
 def share(file: BinaryIO | Any) -> None:
     """Mark an open file as in use until its last descriptor, a memory map's included, is closed.
 
-    The lock is advisory and shared: it stops only `remove_unused`, and the system drops it when the process
-    ends, however it ends.
+    The lock is advisory and shared: it stops only `remove_unused`, and the system releases it when the
+    process ends, however it ends.
     """
     if fcntl is not None:
         with suppress(OSError):  # being removed, or a file system without locks
@@ -53,7 +53,7 @@ def remove_unused(path: Path) -> bool:
 
 
 def write_atomic(path: Path, *data: bytes | memoryview) -> None:
-    """Write a file, given in pieces, so that readers see the old content or the whole new one.
+    """Write a file, given in pieces, atomically: readers see the old content or all of the new.
 
     A symbolic link stays a link; a device or pipe is written to directly.
     """

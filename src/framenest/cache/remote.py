@@ -23,7 +23,7 @@ _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "crea
 
 
 class RemoteStore(ManagedStore):
-    """Entries at a URL that many machines share; all else stays in each machine's own cache directory.
+    """Entries at a URL that many machines share; everything else stays in each machine's cache directory.
 
     >>> store = RemoteStore("memory://library")
     >>> store.put("index/ab12", {"format": 1}, {})
@@ -119,7 +119,7 @@ def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any,
 
 
 def _written(info: Mapping[str, Any]) -> float:
-    """When an object was written, in seconds since the epoch; infinity if the file system does not tell."""
+    """When an object was written, in seconds since the epoch; infinity if unknown."""
     value = next((info[name] for name in _TIMES if info.get(name) is not None), None)
     value = datetime.fromisoformat(value) if isinstance(value, str) else value
     if isinstance(value, datetime):

@@ -1,1 +1,1 @@
-"""Many videos: what to do, workers that do it, and a report of what could not be done."""
+"""Batches of many videos: manifests, workers, and a report of failures."""

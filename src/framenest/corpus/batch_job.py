@@ -1,4 +1,4 @@
-"""BatchJob: what is done with each video, in a worker process here or on a cluster."""
+"""BatchJob: the work on each video, in a local worker process or on a cluster."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class WorkItem:
 
 
 Group = tuple[WorkItem, ...]
-"""Items of one video, done by one worker in order."""
+"""Items of one video, which one worker processes in order."""
 
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """How an item ended. `seconds` of work; `duration` of the video; `text` for a person."""
+    """How an item ended. `seconds` of work; `duration` of the video; `text` for the user."""
 
     item: WorkItem
     status: str
@@ -55,13 +55,13 @@ class ItemOutcome:
     error: str = ""
     """The class of the error, such as VideoError, TimeLimit, MemoryLimit or WorkerDied."""
     stops: bool = False
-    """The store takes nothing more, so the run should stop."""
+    """The store accepts no more writes, so the run should stop."""
     notes: tuple[str, ...] = ()
-    """Warnings for a person."""
+    """Warnings for the user."""
 
 
 def retry_or_fail(group: Group, lost: WorkerLost, todo: deque[Group]) -> list[ItemOutcome]:
-    """What happens to a group whose worker was lost: its items come again one by one; a single item fails."""
+    """Handle a group whose worker was lost: retry its items one by one; a single item fails."""
     if len(group) > 1:
         todo.extend((item,) for item in group)
         return []
@@ -108,7 +108,7 @@ class BatchJob:
 
 
 class Work:
-    """Does groups of items; keeps the scorer loaded, and no video open between groups."""
+    """Processes groups of items; keeps the scorer loaded, but no video open between groups."""
 
     def __init__(self, job: BatchJob, store: ManagedStore, scorer: Scorer | None) -> None:
         self.job = job
@@ -124,7 +124,7 @@ class Work:
         progress: Progress = lambda *_: None,
         done: Callable[[], None] = lambda: None,
     ) -> list[ItemOutcome]:
-        """The outcome of each item; only errors that are no fault of a video are raised.
+        """The outcome of each item; raises only errors that no video caused.
 
         done: the heartbeat, called after each item.
         """
@@ -147,7 +147,9 @@ class Work:
                     warnings.simplefilter("always", category)
                 self._session.features_limit.since = self.job.began if item.target is None else None
                 if item.target is None:
-                    warnings.simplefilter("error", UnwritableCache)  # an index that is not kept is not done
+                    warnings.simplefilter(
+                        "error", UnwritableCache
+                    )  # an index that is not stored is not finished
                 decoder = open_video(
                     item.video,
                     fps=self.job.fps,
@@ -159,9 +161,9 @@ class Work:
                 status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)
                 finish_writes()
         except UnwritableCache as error:
-            full = not isinstance(self.store, RemoteStore)  # at an address, the next one may be kept
+            full = not isinstance(self.store, RemoteStore)  # at a URL, the next write may succeed
             return failed(item, StoreError.__name__, str(error), stops=full)
-        except WorkerLost as lost:  # a scorer elsewhere broke down on this video's frames
+        except WorkerLost as lost:  # a remote scorer crashed on this video's frames
             return failed(item, lost.kind, f"{item.video}: {lost}")
         except FramenestError as error:
             return failed(item, type(error).__name__, str(error))
@@ -169,7 +171,7 @@ class Work:
             raise
         except MemoryError:
             return failed(item, MemoryError.__name__, f"{item.video}: not enough memory for this video")
-        except Exception as error:  # a defect of ours or of a library must not stop the run
+        except Exception as error:  # a bug here or in a library must not stop the run
             return failed(item, type(error).__name__, f"{item.video}: unexpected {error!r}")
         ours = [w for w in caught if issubclass(w.category, (CacheWarning, ScorerWarning))]
         warned = dict.fromkeys(str(warning.message) for warning in ours)
@@ -179,7 +181,7 @@ class Work:
         return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
     def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
-        """An index is finished if its checkpoint exists, and the entries that the checkpoint names."""
+        """An index is finished if its checkpoint and all entries named in the checkpoint exist."""
         config = self.job.config.index
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
         checkpoint = f"finished/{digest(keys)}"
@@ -197,7 +199,7 @@ class Work:
         text += f"; {len(said.lines):,} lines of {said.source}" if said is not None and said.lines else ""
         missing = [key for key in keys if not self.store.has(key)]
         if missing:
-            raise StoreError(f"{decoder.info.path}: {missing[0]} was not kept")
+            raise StoreError(f"{decoder.info.path}: {missing[0]} was not stored")
         every = (features_key(decoder, self.scorer, config.thumbnail, part) for part in count())
         parts = [*takewhile(self.store.has, every)]
         self.store.put(checkpoint, {"keys": [keys[0], *parts], "text": text}, {})
@@ -205,7 +207,7 @@ class Work:
 
 
 def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
-    """A ranking is finished if its file is of this video, question, scorer and configuration."""
+    """A ranking is finished if its file matches this video, question, scorer and configuration."""
     target = Path(str(item.target))
     if target.exists():
         try:

@@ -24,7 +24,7 @@ def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
     for source in sources:
         here = list(_videos(source, pictures))
         if not here:
-            raise ConfigError(f"{source}: no videos in there")
+            raise ConfigError(f"{source}: no videos found")
         found.update(dict.fromkeys(here))
     return list(found)
 
@@ -82,7 +82,7 @@ def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: b
     """(video, question) rows as groups, one per video, so that a video is opened once.
 
     A row without a question is ranked without one; `options` may list the answers. Rankings go to `folder`.
-    Their names tell video and question and depend on `settings`: other settings give other files.
+    Their names include the video, the question and a hash of `settings`: other settings give other files.
     """
     groups: dict[str, list[WorkItem]] = {}
     for row in _rows(file):

@@ -1,4 +1,4 @@
-"""A batch in worker processes on this machine: whatever happens in one, only the video it was at is lost."""
+"""Run a batch in worker processes on this machine; a crash loses only the video in progress."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger("framenest")
 POLL = 0.2
 """Seconds between two checks of the limits on time and memory."""
 GRACE = 10.0
-"""Seconds that workers have to keep what they have done if the run is interrupted."""
+"""Seconds that workers get to save their work when the run is interrupted."""
 Watch = Callable[[str, str, int, int], None]
-"""Called with (video, stage, done, total) as work on a video goes on; total is 0 when it begins."""
+"""Called with (video, stage, done, total) as work on a video progresses; total is 0 when it begins."""
 
 
 def run_in_processes(
@@ -29,11 +29,11 @@ def run_in_processes(
     limits: ProcessLimits,
     watch: Watch = lambda *_: None,
 ) -> Iterator[list[ItemOutcome]]:
-    """Do all groups in `jobs` processes; outcomes come as they end.
+    """Process all groups in `jobs` worker processes; yields outcomes as groups finish.
 
-    If a worker dies or is stopped, its group is done again item by item; a single item then fails. A worker
-    that cannot be started, not even again, is given up, and the others go on; the run ends if none is left.
-    If the run is interrupted, workers keep what they have done of their videos.
+    If a worker dies or is stopped, its group is retried item by item; a single item then fails. If a worker
+    still fails to start after its retries, the others continue without it; the run ends if none is left.
+    If the run is interrupted, workers save the work done so far.
     """
     threads = max(1, cores() // jobs)
     idle = [WorkerProcess(_open, job, limits=limits, threads=threads) for _ in range(jobs)]
@@ -57,7 +57,7 @@ def run_in_processes(
                         yield retry_or_fail(group, lost, todo)
                     elif idle or busy:
                         todo.append(group)
-                        log.warning("%s; the others go on without it", lost)
+                        log.warning("%s; the others continue without it", lost)
                     else:
                         raise FramenestError(f"{lost}; give fewer --jobs, or more --memory") from lost
                     continue
@@ -76,7 +76,7 @@ def run_in_processes(
 
 
 def _let_go(workers: list[WorkerProcess]) -> None:
-    """Wait until cancelled workers have kept what they have done."""
+    """Wait until cancelled workers have saved their work."""
     end = time.monotonic() + GRACE
     while workers and time.monotonic() < end:
         wait([source for worker in workers for source in worker.wakes], POLL)

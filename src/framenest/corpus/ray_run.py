@@ -31,18 +31,18 @@ from framenest.text import one_line
 from framenest.video.source import is_remote
 
 LARGEST_BATCH = 64
-"""The most frames that are encoded together."""
+"""The most frames in one batch."""
 PATIENCE = 8
-"""Times the limit of one call that a video waits for an encoder: images of others may hang there first."""
+"""A video waits for an encoder this many times the limit of one call: others may hang there first."""
 
 _Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
 
 
 class BatchingEncoder:
-    """An actor around a scorer. Requests that come while it encodes wait and are then encoded together.
+    """An actor around a scorer. Requests that arrive while it encodes are queued, then batched.
 
-    The scorer runs in its own process, so images that crash it or on which it hangs do not end the actor.
-    What was encoded together is then encoded one by one, so that only the video to blame fails.
+    The scorer runs in its own process, so images that crash or hang it do not end the actor. The batch
+    is then retried one request at a time, so that only the video at fault fails.
     """
 
     def __init__(self, job: BatchJob, limits: ProcessLimits) -> None:
@@ -53,7 +53,7 @@ class BatchingEncoder:
         self._one = asyncio.Lock()  # a scorer does one thing at a time
 
     async def encode(self, frames: FrameBatch) -> Encoded:
-        """As Scorer.encode, together with what others asked for meanwhile."""
+        """Like Scorer.encode, batched with the other queued requests."""
         future: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
         self._waiting.append((frames, future))
         if self._task is None or self._task.done():
@@ -61,9 +61,9 @@ class BatchingEncoder:
         return await future
 
     async def ask(self, *call: Any) -> Any:
-        """What a function returns in the scorer's process, given the scorer and these arguments.
+        """Call a function in the scorer's process with the scorer and these arguments; return its result.
 
-        Raises WorkerLost if the process broke down.
+        Raises WorkerLost if the process dies or exceeds a limit.
         """
         async with self._one:
             return await asyncio.to_thread(self._wait, *call)
@@ -84,7 +84,7 @@ class BatchingEncoder:
         except Exception as error:
             if len(requests) == 1:
                 requests[0][1].set_exception(_blame(error, requests[0][0]))
-            else:  # so that only the one to blame fails
+            else:  # so that only the one at fault fails
                 for request in requests:
                     await self._answer([request])
             return
@@ -111,7 +111,7 @@ def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> C
 
 
 def traits(scorer: Scorer) -> dict[str, Any]:
-    """What RemoteScorer must know of a scorer."""
+    """The attributes of a scorer that RemoteScorer copies."""
     return {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
 
 
@@ -123,16 +123,16 @@ def _encode(scorer: Scorer, batches: list[FrameBatch]) -> list[Encoded]:
 
 
 def match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
-    """As Scorer.match; reference: None if it is `encoded`, which is then not sent twice."""
+    """Like Scorer.match; reference: None if it is `encoded`, which is then not sent twice."""
     return scorer.match(encoded, question, reference=encoded if reference is None else reference)
 
 
 def _blame(error: Exception, frames: FrameBatch) -> Exception:
-    """The error, with the frames that the scorer broke down on."""
+    """The error, with the frames on which the scorer failed."""
     if not isinstance(error, WorkerLost) or error.kind == "StartFailed" or not len(frames):
         return error
     first, last = frames.frames[0], frames.frames[-1]
-    return WorkerLost(f"the scorer broke down on its frames {first} to {last} ({error})", error.kind)
+    return WorkerLost(f"the scorer failed on its frames {first} to {last} ({error})", error.kind)
 
 
 def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
@@ -140,7 +140,7 @@ def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
 
 
 class RemoteScorer:
-    """A Scorer whose work BatchingEncoder actors do, in turn. Small and picklable.
+    """A Scorer that sends its work to BatchingEncoder actors in turn. Small and picklable.
 
     traits: of the scorer. patience: seconds to wait for an answer; None waits forever.
     """
@@ -187,7 +187,7 @@ class RemoteScorer:
             raise
         except ray.exceptions.GetTimeoutError:
             raise WorkerLost(f"no answer from an encoder in {self._patience:g} s", "TimeLimit") from None
-        except ray.exceptions.RayActorError as error:  # lost with its node, again and again
+        except ray.exceptions.RayActorError as error:  # lost with its node, after all retries
             raise WorkerLost(f"its encoder was lost ({type(error).__name__})") from None
         finally:
             self._waited, self._since = self.waited, None
@@ -196,7 +196,7 @@ class RemoteScorer:
 RETRIES = 5
 """How often a task, or a request to an encoder, is retried when its worker or node is lost."""
 WAITING_AT_ONCE = 64
-"""Requests that one encoder has waiting at most; they are joined into batches."""
+"""The most requests that one encoder queues; it joins them into batches."""
 
 
 def run_on_ray(
@@ -208,10 +208,10 @@ def run_on_ray(
     jobs: int | None = None,
     encoders: int | None = None,
 ) -> Iterator[list[ItemOutcome]]:
-    """Do all groups on a Ray cluster; outcomes come as they end.
+    """Process all groups on a Ray cluster; yields outcomes as groups finish.
 
     address: as ray.init takes it; None starts a cluster on this machine with `jobs` processors. On a
-    cluster, `jobs` bounds the videos in work. encoders: actors that run the scorer for all tasks; by
+    cluster, `jobs` bounds the videos in progress. encoders: actors that run the scorer for all tasks; by
     default one per GPU, and none without GPUs: then every task runs the scorer itself.
     """
     try:
@@ -262,13 +262,13 @@ def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
         answer: list[ItemOutcome] | WorkerLost = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from error
-    except ray.exceptions.RayError as error:  # the worker or its node was lost, again and again
+    except ray.exceptions.RayError as error:  # the worker or its node was lost, after all retries
         return WorkerLost(f"lost {RETRIES + 1} times ({type(error).__name__})")
     return answer
 
 
 def _absolute(group: Group) -> Group:
-    """Workers have working directories of their own."""
+    """Make paths absolute, since workers have their own working directories."""
     return tuple(
         item if is_remote(item.video) else replace(item, video=str(Path(item.video).absolute()))
         for item in group
@@ -305,10 +305,10 @@ def _ours(error: Any) -> FramenestError:
 def _do(
     job: BatchJob, group: Group, limits: ProcessLimits, scorer: RemoteScorer | None
 ) -> list[ItemOutcome] | WorkerLost:
-    """A task: the outcomes of a group, or why it had to be stopped.
+    """A task: the outcomes of a group, or the reason why it was stopped.
 
-    The work runs in a thread. Time that it waits for an encoder, which has its own limits, is not counted.
-    Work over a limit ends this process, after the answer: Ray retries elsewhere what comes to it meanwhile.
+    The work runs in a thread. Time spent waiting for an encoder, which has its own limits, is not counted.
+    After work over a limit, this process returns its answer and ends; Ray retries its next task elsewhere.
     """
     os.environ["FRAMENEST_THREADS"] = "1"  # a task has one processor
     work, mine = _open(job, scorer)

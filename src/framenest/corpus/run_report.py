@@ -29,7 +29,7 @@ class RunReport:
     hours: float = 0.0
     """Hours of video that this run processed itself."""
     stopped: str = ""
-    """Why the run must stop; empty while it may go on."""
+    """Why the run must stop; empty while it may continue."""
     _store_failures: int = 0
     _began: float = field(default_factory=time.monotonic)
 
@@ -76,7 +76,7 @@ class RunReport:
 
 
 def write_rankings(folder: Path, groups: Iterable[Group]) -> Path:
-    """Which file holds which ranking: one JSON object a line, `ranking` null if there is none."""
+    """Which file holds which ranking: one JSON object per line, `ranking` null if there is none."""
     lines = []
     for item in (item for group in groups for item in group):
         target = Path(str(item.target))

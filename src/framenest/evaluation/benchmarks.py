@@ -21,7 +21,7 @@ from framenest.video.source import VIDEO_SUFFIXES
 
 
 class QueryText:
-    """What selectors score relevance for: `question` or `question+options`, with exceptions by selector.
+    """The text that selectors score: `question` or `question+options`, with exceptions by selector.
 
     The paper uses the same question text for all; WFS-SB's released code also scores the options:
 
@@ -125,7 +125,7 @@ class BenchmarkQuestion:
         return f"{self.asked}\n{DIRECTLY}"
 
     def query(self, text: QueryText, selector: str) -> str:
-        """What a selector scores relevance for. A file of frame lists is looked up by the question alone."""
+        """The text that a selector scores. A file of frame lists is searched by the question alone."""
         if text.kind(selector) == "question" or selector.startswith(FILE):
             return self.question
         return with_options(self.question, self.options)

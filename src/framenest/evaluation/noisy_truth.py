@@ -62,7 +62,7 @@ class NoisyTruthScorer:
     def learn(self, intervals: Intervals, seed: int = 0) -> None:
         """Switch to another question's truth, and to the noise of this seed.
 
-        This changes the scorer in place, because a session keeps it together with what it encoded.
+        This changes the scorer in place, because a session keeps it together with its features.
         """
         self._intervals, self._seed = intervals, seed
 

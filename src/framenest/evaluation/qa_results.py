@@ -1,4 +1,4 @@
-"""The results file of `evaluate qa`, and the tables made of it."""
+"""The results file of `evaluate qa`, and the tables made from it."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class ScoredAnswers:
         return measure(marks) if marks else None
 
     def pairs(self, budget: int | None = None, dataset: str | None = None) -> list[tuple[str, str]]:
-        """(way, selector) of which there are records."""
+        """(way, selector) for which there are records."""
         selectors = dict.fromkeys(selector for _, selector, *_ in self._answers)
         every = ((way, selector) for way in self.settings for selector in selectors)
         return [(way, selector) for way, selector in every if self.records(way, selector, budget, dataset)]

@@ -1,4 +1,4 @@
-"""evaluate qa: ask a model a benchmark's questions, resumable; and plan what that takes."""
+"""evaluate qa: ask a model a benchmark's questions, resumable; and plan a run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PATIENCE = 20  # failures in a row that stop a run
 
 @dataclass(frozen=True)
 class QaSettings:
-    """What a run depends on, beside its selectors and budgets. Another setting makes another run.
+    """The settings that define a run, besides selectors and budgets. Another setting makes another run.
 
-    dataset: the benchmark. annotations: the name of its file, which tells MLVU's dev set from its test set.
+    dataset: the benchmark. annotations: the name of its file, which distinguishes MLVU's dev and test sets.
     model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name and revision;
     None if no selector needs one. query: as `QueryText` reads it. style, pairing, limits, tell_times: as for
     `messages`. subtitles: whether they are sent.
@@ -132,7 +132,7 @@ def _hours(results: QaResults, run: str, row: Row, jobs: int) -> float | None:
 class QaRun:
     """One run over a benchmark: selects and decodes in this thread, asks in `jobs` others.
 
-    Answers are appended to `results` as they arrive, and are not asked for again. A question that fails, or
+    Answers are appended to `results` as they arrive, and a resumed run skips them. A question that fails, or
     whose video, frame list or subtitles cannot be used, is recorded with its error and retried by the next
     run. After 20 failures in a row, not counting videos, the run stops with the last error.
     """
@@ -160,7 +160,7 @@ class QaRun:
     def __call__(
         self, questions: Sequence[BenchmarkQuestion], selectors: Sequence[str], budgets: Sequence[int]
     ) -> None:
-        """Ask what has no answer yet. A selector is not asked at budgets beyond its horizon."""
+        """Ask every question that has no answer yet. Skips budgets beyond a selector's horizon."""
         run = self.results.begin(asdict(self.settings))
         served = {selector: served_budgets(selector, budgets) for selector in selectors}
         todo = []

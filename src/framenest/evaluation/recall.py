@@ -73,7 +73,7 @@ def most_similar(appearance: NDArray[np.floating[Any]]) -> Floats:
 
 
 def near_duplicates(nearest: Floats) -> float:
-    """Share of the frames that look the same as another. nearest: (K,) from `most_similar`."""
+    """Share of the frames that look the same as another frame. nearest: (K,) from `most_similar`."""
     return float((nearest > SAME_LOOK).mean())
 
 

@@ -98,7 +98,7 @@ class SelectionCache:
         return made
 
     def session(self, video: str) -> Session:
-        """The session, without what it held of another video."""
+        """The session; first drops other videos from memory."""
         if video != self._video:
             self._session.forget()
             self._video = video

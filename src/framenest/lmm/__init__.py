@@ -1,4 +1,4 @@
-"""From a prefix to an answer: messages in the shape of each kind of model, and asking.
+"""From a prefix to an answer: messages in the style of each model, and a client that asks it.
 
 messages(prefix, question, style=…) makes a Request, for a server (`framenest.lmm.client` sends it) or for a
 transformers processor.

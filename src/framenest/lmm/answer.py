@@ -1,4 +1,4 @@
-"""Answer: a model's reply, its reasoning, and what they cost."""
+"""Answer: a model's reply, its reasoning, and their cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPEN, CLOSE = "<think>", "</think>"
 
 @dataclass(frozen=True)
 class Usage:
-    """What one answer cost. Tokens are None if the server did not count them."""
+    """The cost of one answer. Tokens are None if the server did not count them."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -35,7 +35,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model answered."""
+    """A model's reply."""
 
     text: str
     """The answer without its reasoning."""
@@ -89,7 +89,7 @@ class Splitter:
         self._kind: Kind | None = None  # not known yet
         self._held = ""
         self.given: dict[Kind, str] = {"reasoning": "", "answer": ""}
-        """What the listener has got."""
+        """The pieces passed to `on_text` so far."""
 
     def reasoning(self, piece: str) -> None:
         """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
@@ -121,11 +121,11 @@ class Splitter:
     def end(self, *, cut_off: bool = False) -> tuple[str, str]:
         """The whole reasoning and answer.
 
-        cut_off: the model ran out of tokens, so what was held back until now is reasoning.
+        cut_off: the model ran out of tokens, so the text held back until now is reasoning.
         """
         self._give(self._kind or ("reasoning" if cut_off else "answer"), self._held)
         self._held = ""
-        inside, _, answer = self.given["answer"].rpartition(CLOSE)  # a chat template had opened the tag
+        inside, _, answer = self.given["answer"].rpartition(CLOSE)  # the chat template opened the tag
         return (self.given["reasoning"] + inside).strip(), answer.strip()
 
     def _give(self, kind: Kind, piece: str) -> None:

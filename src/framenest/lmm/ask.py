@@ -1,4 +1,4 @@
-"""Asking a model: for what to look for, then with frames, and with more if it asks for them."""
+"""Ask a model: first what to look for, then the question with frames, and with more if it cannot tell."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def ask(
         if not stuck:
             break
     seconds = steps[-1].prefix.seconds.tolist()
-    told = told_seconds(pairing, seconds) if fuses else seconds  # of a pair the model reads one time
+    told = told_seconds(pairing, seconds) if fuses else seconds  # the model reads one time per pair
     return Asked(question, steps, cited(steps[-1].answer.text, told))
 
 
@@ -194,7 +194,7 @@ def rewrite(answerer: Answerer, video: VideoInfo, question: str, options: Sequen
 
     Args:
         answerer: a `Client`, or anything with its `answer`.
-        video: the video that the question is about; nothing of it is sent.
+        video: the video that the question is about; no part of it is sent.
         question: what will be asked.
         options: the question's options.
 

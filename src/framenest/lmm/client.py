@@ -1,4 +1,4 @@
-"""Client of OpenAI-compatible servers. Every error is a ModelError of one line that says what to do."""
+"""Client of OpenAI-compatible servers. Every error is a one-line ModelError that says what to do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReadDeadline(threading.local):
     """
 
     until = math.inf
-    """The reading of `monotonic` after which reads time out."""
+    """The `monotonic` time after which reads time out."""
 
     def watch(self, request: Any) -> None:
         """Request hook of an httpx client: bounds the connections that the request opens."""
@@ -116,7 +116,7 @@ class Client:
         self._temperature, self._extra = temperature, dict(extra_body or {})
         if thinking is not None:
             self._extra["chat_template_kwargs"] = {"enable_thinking": thinking}
-        self._refused: set[str] = set()  # optional fields that this server does not know
+        self._refused: set[str] = set()  # optional fields that this server rejects
         self._client = openai.OpenAI(
             base_url=base_url,
             api_key=self._key or _NO_KEY,
@@ -192,7 +192,7 @@ class Client:
                 counted, model = chunk.usage or counted, chunk.model or model
                 for choice in chunk.choices[:1]:
                     message = choice.delta if streams else choice.message
-                    # Reasoning that a server sends beside the answer has either of two names.
+                    # Servers that send reasoning in a separate field use one of two names.
                     thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", "")
                     if thought or message.content:
                         self._deadline.until = monotonic() + self._timeout
@@ -329,7 +329,7 @@ class Client:
         return None
 
     def _too_long(self, said: str, request: Request) -> ModelError:
-        """Say how many frames would fit, by the server's numbers or else by the estimate."""
+        """Say how many frames would fit, by the server's numbers if it gives them, else by the estimate."""
         count, tokens = len(request.prefix), request.tokens
         found = re.search(_LIMIT, said, re.I)
         limit = int(found[1]) if found else self._models_or_none().get(self.model)

@@ -47,7 +47,7 @@ def image_cells(
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """What a style builds a request from."""
+    """The inputs from which a style builds a request."""
 
     prefix: Prefix
     images: list[Image.Image]
@@ -61,7 +61,7 @@ class Draft:
     frame_pixels: int | None
     """As in `ImageLimits`."""
     beside: Sequence[str]
-    """The text after each frame: what is said near it, or an empty string."""
+    """The text after each frame: transcript lines near it, or an empty string."""
 
     @property
     def markers(self) -> list[str]:
@@ -140,7 +140,7 @@ def _placeholders(draft: Draft) -> Parts:
 
 
 def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
-    """For each frame its time as text, the image, and what is said."""
+    """For each frame its time as text, the image, and transcript lines."""
     content: list[Message] = []
     for marker, image, said in zip(draft.markers, images, draft.beside, strict=True):
         if draft.tell_times:
@@ -150,7 +150,7 @@ def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
 
 
 def _after_video(draft: Draft, video: Message) -> list[Message]:
-    """One video, then all text: times, what is said, the question."""
+    """One video, then all text: times, transcript lines, the question."""
     taken = times.times_sentence(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
     said = [f"{when} {text}\n" for when, text in zip(draft.markers, draft.beside, strict=True) if text]
     text = (taken if draft.tell_times else "") + "".join(said) + draft.text

@@ -1,4 +1,4 @@
-"""The text of a request, and what a model's answer says about the frames."""
+"""The text of a request, and the frames that a model's answer cites."""
 
 from __future__ import annotations
 

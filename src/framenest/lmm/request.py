@@ -1,4 +1,4 @@
-"""Request: the chat messages for a model, sent by a client or passed to a processor; and its file."""
+"""Request: the chat messages for a model, sent by a client or passed to a processor; and its file format."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Request:
         markers: the times that the model will read, as written, in order.
         extra_body: fields beside the messages, for a server.
         images: for a processor; empty for a server.
-        processor: what a processor must know about the images.
+        processor: the processor's other arguments about the images.
         pairing: which frames the model fuses and what that costs, in words; None if it fuses none.
         quality: JPEG quality, 1 to 100.
 

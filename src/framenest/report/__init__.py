@@ -1,4 +1,4 @@
-"""Pictures of rankings."""
+"""Reports, figures and contact sheets of rankings."""
 
 from framenest.report.contact_sheet import contact_sheet
 

@@ -22,7 +22,7 @@ REPORT_FORMAT = 1
 Result = Ranking | Selection
 NO_SCORER = "none"
 STATS = ("candidates", "probes", "zoom", "largest_gap_seconds", "decoded", "wall_seconds", "seconds", "match")
-"""What the page shows of a result's stats."""
+"""The stats of a result that the page shows."""
 LONGEST_NAME = 48
 """Characters of a description that are shown beside its curve."""
 
@@ -32,7 +32,7 @@ def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[st
 
     Args:
         results: at least one, all of the same video.
-        names: labels for results that differ in nothing.
+        names: labels for otherwise identical results.
 
     Returns:
         A JSON object; docs/report.md describes it.

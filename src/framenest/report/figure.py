@@ -36,7 +36,7 @@ def budgets_of(result: Result) -> list[Prefix]:
         sizes = [k for k, prefix in sorted(result.prefixes.items()) if k <= BUDGETS[-1] and len(prefix)]
         if not sizes:
             raise ConfigError(
-                f"a figure shows up to {BUDGETS[-1]} frames; this selection has none for so small a budget"
+                f"a figure shows up to {BUDGETS[-1]} frames; this selection has no budget that small"
             )
     else:
         sizes = [k for k in BUDGETS if k < len(result)]
@@ -45,7 +45,7 @@ def budgets_of(result: Result) -> list[Prefix]:
 
 
 def kept_and_new(before: Prefix | None, now: Prefix) -> list[str]:
-    """What a budget keeps of the smaller one before it, and what it adds."""
+    """How many frames a budget keeps from the smaller one before it, and how many it adds."""
     if before is None:
         return [f"{len(now)} frames"]
     kept = len(np.intersect1d(before.frames, now.frames))

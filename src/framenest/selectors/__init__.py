@@ -1,4 +1,4 @@
-"""Frame selectors behind one protocol: MEC, its rivals, and yours.
+"""Frame selectors behind one protocol: MEC, its rivals, and your own.
 
 A selector is made with a Session and follows `selection.Selector`. All are found through the entry-point
 group `framenest.selectors`, Framenest's own included.
@@ -39,7 +39,7 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
         spec: a name of `selector_names()`; `mec:SETTINGS`, MEC with a preset, settings, or both
             (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); or `file:PATH`, frames chosen before.
         session: the open videos, the scorer and the store that the selector uses.
-        config: what settings of `mec` change; a preset replaces it. By default the paper's configuration.
+        config: the configuration that settings of `mec` change; a preset replaces it. By default the paper's.
 
     Returns:
         A selector with `select(video, question, budgets)`.

@@ -61,7 +61,7 @@ class BuiltInSelector(ABC):
 
 
 class MecSelector(BuiltInSelector):
-    """MEC with the paper's settings unless told otherwise: ranked once, every budget a prefix."""
+    """MEC, by default with the paper's settings: ranked once, every budget a prefix."""
 
     name = "mec"
 
@@ -106,7 +106,7 @@ class UniformSelector(BuiltInSelector):
 
 @dataclass(frozen=True, eq=False)
 class ScoredCandidates:
-    """Candidates that decoded, with what a rule may use.
+    """Candidates that decoded, with the data that a rule may use.
 
     Attributes:
         frames: (n,) int64, ascending.

@@ -1,4 +1,4 @@
-"""Selection and Selector: one list of frames per budget, and what chooses them."""
+"""Selection, one list of frames per budget; and Selector, the protocol that makes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELECTION_FORMAT = 2
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What a selector chose for a question.
+    """The frames that a selector chose for a question.
 
     Attributes:
         video: the video, with its fingerprint.
@@ -35,7 +35,7 @@ class Selection:
         selector: the selector's name.
         scorer: name and version of the scorer; "none" if no frame was scored.
         prefixes: one Prefix per budget, ascending.
-        stats: `candidates`, frames looked at; `runs` of the rule; `wall_seconds`; more by selector.
+        stats: `candidates`, the frames scored; `runs` of the rule; `wall_seconds`; more by selector.
 
     Example:
         >>> from framenest.selectors import load_selector

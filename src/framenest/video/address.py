@@ -30,7 +30,7 @@ _CHUNK = 2**20
 
 
 def find(url: str, stream: int | None, local: DirectoryStore, *, playlists: bool = False) -> Source:
-    """Look up a video at a URL. One that must be downloaded goes to the local directory."""
+    """Look up a video at a URL. A download, if needed, goes to the local directory."""
     if url.lower().startswith(("http://", "https://")):
         return _http(url, stream, local, playlists)
     system, path = file_system(url, VideoError)
@@ -79,7 +79,7 @@ def _download(url: str, answer: Any, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART, delete=False) as part:
             try:
-                share(part)  # so that the garbage collector leaves it alone
+                share(part)  # so that `cache gc` leaves it alone
                 while chunk := answer.read(_CHUNK):
                     if part.tell() + len(chunk) > most:
                         raise VideoError(
@@ -90,7 +90,7 @@ def _download(url: str, answer: Any, target: Path) -> None:
                 part.flush()
                 size = part.tell()
                 if promised is not None and size != int(promised):
-                    raise VideoError(f"{url}: the connection broke off after {size} of {promised} bytes")
+                    raise VideoError(f"{url}: the connection closed after {size} of {promised} bytes")
                 Path(part.name).replace(target)
             except BaseException:
                 Path(part.name).unlink(missing_ok=True)

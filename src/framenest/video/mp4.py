@@ -76,7 +76,7 @@ def check_sample_counts(path: str, file: BinaryIO) -> None:
             raise VideoError(f"{path}: its header has more than {_MOST_BOXES:,} parts")
         if samples > FREE_SAMPLES and needed > length:
             raise VideoError(
-                f"{path}: its header claims {samples:,} samples, and its {size_text(length)} cannot hold them"
+                f"{path}: its header claims {samples:,} samples, more than its {size_text(length)} can hold"
             )
 
 

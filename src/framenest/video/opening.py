@@ -1,4 +1,4 @@
-"""Opening anything that is a video: a file, a URL, a folder of images, an array, a Decoder.
+"""Open any kind of video: a file, a URL, a folder of images, an array, a Decoder.
 
 Files and URLs are opened by a decoder class from the entry-point group `framenest.decoders`, Framenest's own
 included. Its classmethod `open(path, argument, *, stream, allow_playlists, store)` returns a
@@ -41,7 +41,7 @@ def open_video(
         fps: frames per second of a folder or an array.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
         decoder: NAME or NAME:ARGUMENT of the decoder for files and URLs: "pyav", "pyav:cuda" (NVIDIA's video
-            engine), or one that another package brings.
+            engine), or one that another package registers.
         allow_playlists: also open files that name other files or URLs (HLS, DASH, ffconcat). Fingerprinting
             a playlist means reading everything that it names. A playlist at a URL may name only URLs.
         store: where timelines are cached; the user's cache by default. Hashes of files and downloads
@@ -134,7 +134,7 @@ def reopen(
             must_not_fetch_unasked(known)
         if not is_remote(where) and not Path(where).exists():
             raise VideoError(
-                f"{where}: no such file; say where the video is now with --video (in Python video=)"
+                f"{where}: no such file; if it has moved, give its path with --video (in Python video=)"
             )
         needs_fps = Path(where).is_dir()
     fps = known.fps if needs_fps else None

@@ -33,7 +33,7 @@ MAX_BYTES = 64 * 2**20
 """Bytes of pixels in one batch, unless a single frame has more."""
 
 HELD_BYTES = 32 * 2**20
-"""Bytes of pictures that one run may be ahead of the consumer; at least one picture."""
+"""Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
 NVDEC_READERS = 8
 """Readers on one GPU; an H200 has seven video engines, most GPUs fewer."""
 _MEMORY, _SHARE = 2**30, 1 / 16
@@ -183,12 +183,12 @@ def _wants_cuda(device: str) -> bool:
     if int(av.__version__.split(".")[0]) < 18:
         raise ConfigError(f"decoder pyav:cuda needs PyAV 18, not {av.__version__}; {_REMEDY}")
     if not gpu_memory():
-        raise ConfigError(f"decoder pyav:cuda needs an NVIDIA GPU, and the driver reports none; {_REMEDY}")
+        raise ConfigError(f"decoder pyav:cuda needs an NVIDIA GPU, but the driver reports none; {_REMEDY}")
     return True
 
 
 def _check_nvdec(source: Source, codec: str) -> None:
-    """Refuse what the GPU cannot decode: nothing falls back to the CPU silently."""
+    """Refuse a video that the GPU cannot decode; never fall back to the CPU silently."""
     cause = ""
     try:
         with closing(source.open()) as opened:
@@ -200,14 +200,14 @@ def _check_nvdec(source: Source, codec: str) -> None:
 
 
 Results = queue.Queue[Picture | BaseException | None]
-"""The pictures of one run, then None; or an exception in the place of a picture."""
+"""The pictures of one run, then None; or an exception instead of a picture."""
 
 
 def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> Iterator[Picture]:
     """Decode runs in one thread per reader, and yield their pictures in order; closes the readers.
 
     An exception in a thread is raised here, at the picture that it concerns. `depth` is the number of
-    pictures that a run may be ahead of the consumer.
+    pictures that a run may buffer for the consumer.
     """
     todo: queue.SimpleQueue[tuple[Run, Results] | None] = queue.SimpleQueue()
     stopped = threading.Event()

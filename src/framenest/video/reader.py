@@ -13,7 +13,7 @@ from framenest.video.scale import Scaler
 from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
 from framenest.video.timeline import Ints, Timeline
 
-_RECENT = 24  # packets after which a frame must have come out
+_RECENT = 24  # packets after which a decoder must have returned a frame
 _REORDER = 16  # frames that a decoder may hold back to put them in order
 _SEEK_SAVES = 32  # packets; reading over fewer is cheaper than a seek
 
@@ -38,7 +38,7 @@ class Player:
         self._recent: dict[int, av.VideoFrame] = {}
 
     def frames(self, wanted: Sequence[int]) -> Iterator[tuple[int, av.VideoFrame]]:
-        """(number, frame) for ascending frame numbers; leaves out frames that do not come out."""
+        """(number, frame) for ascending frame numbers; skips frames that do not decode."""
         needed = {int(self._timeline.packet[number]): number for number in wanted}
         if self._opened is None or min(needed) <= self._fed - _RECENT:
             self.close()
@@ -73,7 +73,7 @@ class Reader:
         self._packets: Iterator[Packet] = iter(())
         self._next = 0  # number of the next packet
         self._seeks = timeline.seekable
-        self._came = 0  # frames that came out of the decoder
+        self._came = 0  # frames that the decoder has returned
 
     def close(self) -> None:
         self._player.close()
@@ -82,7 +82,7 @@ class Reader:
             self._opened = None
 
     def pictures(self, run: Run) -> Iterator[tuple[int, list[Pixels]]]:
-        """(number, scaled pictures) of the run's frames, ascending; leaves out frames that fail."""
+        """(number, scaled pictures) of the run's frames, ascending; skips frames that do not decode."""
         for number, frame in self._read(run):
             with damage_as_video_error(self._source.path):
                 try:
@@ -94,16 +94,16 @@ class Reader:
     def _read(self, run: Run) -> Iterator[tuple[int, av.VideoFrame]]:
         """(number, frame) of the run's frames, ascending.
 
-        After damaged data a decoder conceals errors with whatever it held before. From there on the frames
-        are those of a decoder that began at the beginning and skipped nothing: what a player shows. A frame
-        that does not come out is tried again from earlier key packets.
+        After damaged data a decoder conceals errors with whatever it held before. From there on this
+        yields the frames of a sequential decode from the beginning, as a player shows them. A frame that does
+        not decode is retried from earlier key packets.
         """
         start, frames = run
         waiting = [*frames]
         held: dict[int, tuple[int, av.VideoFrame]] = {}
 
         def settled(number: int) -> bool:
-            """Damage shows when the damaged frame comes out, which can be after frames that refer to it."""
+            """Damage shows only when the damaged frame is returned, maybe after frames that refer to it."""
             return number in held and self._came - held[number][0] >= _REORDER
 
         opened = self._move(start)
@@ -122,7 +122,7 @@ class Reader:
                 yield number, found
 
     def _retry(self, start: int, number: int) -> av.VideoFrame | None:
-        """Decode a frame that did not come out: without skipping, then from earlier key packets."""
+        """Retry a frame that did not decode: without skipping, then from earlier key packets."""
         earlier = self._timeline.previous_key(start)
         before = self._timeline.previous_key(earlier)
         for place in dict.fromkeys((start, earlier, before, 0)):
@@ -135,24 +135,24 @@ class Reader:
     ) -> Iterator[tuple[int, av.VideoFrame]]:
         """Decode from the key packet `start`, which comes next, to the last packet that is needed.
 
-        Packets carry their number as timestamp, so a decoded frame tells which packet it came from, whatever
+        Packets carry their number as timestamp, so a decoded frame can be traced to its packet, whatever
         the file's own timestamps are. With `skip`, the decoder skips unwanted frames that no other frame
         refers to.
         """
         needed = self._timeline.packet[frames]
         last, wanted = int(needed.max()), set(needed.tolist())
-        started = bool(self._timeline.frame[start] < 0)  # a discarded key frame never comes out
+        started = bool(self._timeline.frame[start] < 0)  # a decoder never returns a discarded key frame
         opened.damaged = False
         for frame in self._frames(opened, last, wanted if skip else None):
             self._came += 1
             started |= frame.pts == start
             if frame.pts in wanted:
-                opened.damaged |= not started  # the key frame did not come out
+                opened.damaged |= not started  # the decoder did not return the key frame
                 wanted.discard(frame.pts)
                 yield int(self._timeline.frame[frame.pts]), frame
 
     def _frames(self, opened: Opened, last: int, keep: set[int] | None) -> Iterator[av.VideoFrame]:
-        """Every frame that comes out. keep: packets whose frames must not be skipped; None for all."""
+        """Every frame that the decoder returns. keep: packets with frames not to skip; None for all."""
         context = opened.context
         context.flush_buffers()
         for packet in self._packets:
@@ -198,10 +198,10 @@ class Reader:
         return False
 
     def _find(self, packet: int) -> Packet | None:
-        """Read on to a known packet; None if it does not come, or is another one than it should be.
+        """Read on to a known packet; None if it is missing or a packet does not match the timeline.
 
-        Some containers make up timestamps and positions after a seek, so the size of every packet on the
-        way is compared with the timeline.
+        Some containers invent timestamps and positions after a seek, so this compares the size of every
+        packet on the way with the timeline.
         """
         timeline, number = self._timeline, None
         positions = bool(timeline.pos.min() >= 0)

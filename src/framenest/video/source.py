@@ -1,4 +1,4 @@
-"""Source: a video file that can be opened again and again, and which formats are opened at all."""
+"""Source: a video file that can be reopened, and the allowlist of formats."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def check_file(path: str) -> None:
 
 DAMAGE = (FFmpegError, EOFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
           RuntimeError)  # fmt: skip
-"""What PyAV raises on damaged data: FFmpeg's errors, and its own, such as IndexError for packets of a stream
+"""Errors that PyAV raises on damaged data: FFmpeg's, and its own, such as IndexError for packets of a stream
 that was not there when the file was opened, or OverflowError for absurd times."""
 
 
@@ -137,7 +137,7 @@ def damage_as_video_error(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Source:
-    """One stream of a video file, which can be opened again and again.
+    """One stream of a video file, which can be reopened.
 
     Attributes:
         path: the user's name for the video.
@@ -148,7 +148,7 @@ class Source:
         playlists: whether it may be a playlist.
         in_use: keeps a downloaded file locked.
         cuda: decode on NVIDIA's video engine (NVDEC); frames stay in GPU memory until they are scaled.
-        x264_build: the build of x264 that FFmpeg must know of; empty if it finds out by itself.
+        x264_build: the x264 build to pass to FFmpeg; empty if FFmpeg detects it.
     """
 
     path: str
@@ -243,11 +243,11 @@ class Source:
         except OSError:
             head = b""
         if not begins_a_playlist(head):
-            if isinstance(error, av.error.ArgumentError):  # FFmpeg's answer to a format that is not allowed
-                return "not a video, or in a format that is not opened"
+            if isinstance(error, av.error.ArgumentError):  # FFmpeg's error for a format outside the allowlist
+                return "not a video, or in a format that Framenest does not open"
             return f"not a video that FFmpeg can read ({error.strerror})"
         if self.playlists:
-            return "a playlist; those are opened only from files and http(s) URLs"
+            return "a playlist; Framenest opens playlists only from files and http(s) URLs"
         return "a playlist, which names other files; --allow-playlists (allow_playlists=True) opens them"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
@@ -350,7 +350,7 @@ X264_BUILD = re.compile(rb"x264 - core (\d+)")
 def build_message(source: Source, context: av.VideoCodecContext) -> bytes:
     """The words in a 4:4:4 H.264 stream that name the build of x264; empty for other streams.
 
-    FFmpeg decodes old builds differently, and forgets the build at every seek unless it is told.
+    FFmpeg decodes files of old builds differently, but forgets the build at every seek.
     """
     if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
         return b""

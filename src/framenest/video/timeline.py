@@ -1,4 +1,4 @@
-"""The timeline: every frame's number and presentation time; and what else a decoder must know of a video."""
+"""The timeline: every frame's number and presentation time; and the other facts that a decoder needs."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
     table = np.fromiter(rows, _ROW)
     length = opened.container.size
     if length is not None and int((table["pos"] + table["size"]).max()) > length:
-        return None  # truncated: only the packets show how far it goes
+        return None  # truncated: only the packets show where it ends
     try:
         with source.file() as file:
             offsets, header_bytes = composition_offsets(file, stream.id, len(table))
@@ -217,7 +217,7 @@ _ARRAYS = ("pts", "dts", "pos", "size", "key", "packet", "ticks")
 
 
 def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read what a decoder must know of a video, as a store keeps it.
+    """Read the facts that a decoder needs about a video, in the form that a store keeps.
 
     Returns:
         A header of JSON values: "video" (VideoInfo without path and fingerprint), "turn" (Orientation),
@@ -279,7 +279,11 @@ def _loss(start: float, duration: float, opened: Opened) -> list[str]:
     else:
         return []
     missing = seconds - duration > margin + 0.01 * seconds
-    return [f"the header promises {seconds:.1f} s of video, {duration:.1f} s are there"] if missing else []
+    return (
+        [f"the header promises {seconds:.1f} s of video, but the file has {duration:.1f} s"]
+        if missing
+        else []
+    )
 
 
 def _other_streams(source: Source, opened: Opened) -> list[str]:
