@@ -9,9 +9,19 @@ from framenest import models as model_files
 from framenest.cache import eviction
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
-from framenest.cli.option_groups import Common
+from framenest.cli.option_groups import AS_JSON, Common
 from framenest.cli.options import Duration, Name, Size, argument, option
-from framenest.cli.terminal import confirm, note, out, quiet, say, say_labelled, table
+from framenest.cli.terminal import (
+    confirm,
+    note,
+    out,
+    print_json,
+    print_table,
+    quiet,
+    say,
+    say_labelled,
+    table,
+)
 from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.models.downloads import ModelFile, damaged
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
@@ -21,7 +31,7 @@ from framenest.text import size_text
 @click.group(invoke_without_command=True)
 @click.pass_context
 @options.from_parameters
-def models(context: click.Context, *, common: Common) -> None:
+def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -> None:
     """List the scorers, what they need and whether their weights are here; fetch weights.
 
     \b
@@ -35,11 +45,16 @@ def models(context: click.Context, *, common: Common) -> None:
     texts = tuple(heading for heading in headings if heading != "size")
     listed = table(*headings, left=texts, wrap=("what", "runs on", "state"))
     for name, entry in model_files.CATALOGUE.items():
+        cells = (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
+        if as_json:
+            print_json(dict(zip(headings, cells, strict=True)))
         size = size_text(entry.size) if entry.size else "–"
-        listed.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, common.local))
+        listed.add_row(*cells[:3], size, *map(escape, cells[4:]))
+    if as_json:
+        return
     for name, package in third_party().items():
         listed.add_row(name, f"from {package}", "–", "–", "–", "–")
-    out.print(listed)
+    print_table(listed)
     if quiet():
         return
     out.print("[dim]no weights, or damaged:[/] framenest models fetch NAME")
@@ -52,13 +67,14 @@ def models(context: click.Context, *, common: Common) -> None:
         note(str(error))
 
 
-def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
+def model_state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
+    """Whether a scorer can run here: ready, no weights, damaged, or the extra it needs."""
     if not entry.installed():
-        return f"needs \\[{entry.extra}]"
+        return f"needs [{entry.extra}]"
     broken = entry.damaged(cache)
     if broken:
-        return f"[red]damaged:[/] {escape(broken[0].path.name)}"
-    return "[green]ready[/]" if entry.here(cache) else "no weights"
+        return f"damaged: {broken[0].path.name}"
+    return "ready" if entry.here(cache) else "no weights"
 
 
 @options.command(models)
@@ -91,7 +107,7 @@ def fetch(
 
 KINDS = (
     "index", "features", "timeline", "transcripts", "finished", "fingerprints", "remote", "selections",
-    "lmms-eval", "lmms-eval-tasks",
+    "lmms-eval", "lmms-eval-tasks", "noted",
 )  # fmt: skip
 MODEL_KINDS = ("models", "text")
 
@@ -108,12 +124,16 @@ def where(*, common: Common) -> None:
 
 
 @options.command(cache)
-def size(*, common: Common) -> None:
+def size(*, as_json: bool = AS_JSON, common: Common) -> None:
     """Print the number and size of files of each kind."""
+    if as_json:
+        counted = common.cache.size().items()
+        print_json({kind: {"files": files, "bytes": total} for kind, (files, total) in counted})
+        return
     rows = table("kind", "files", "size", left=["kind"])
     for kind, (files, total) in common.cache.size().items():
         rows.add_row(kind, f"{files:,}", size_text(total))
-    out.print(rows)
+    print_table(rows)
 
 
 @options.command(cache)
