@@ -33,8 +33,6 @@ EXTRAS = {
 }  # fmt: skip
 """A module that each extra without a scorer installs."""
 OK, MISSING, FAILED = "ok", "–", "failed"
-Finding = tuple[str, str, str]
-"""What was looked at, its state (– if it is missing, but optional), what was found."""
 
 
 @options.command()
@@ -46,7 +44,7 @@ def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
     """
     findings = list(_findings(common))
     if as_json:
-        print_json([dict(zip(("what", "state", "found"), finding, strict=True)) for finding in findings])
+        print_json([{"what": what, "state": state, "found": found} for what, state, found in findings])
     else:
         rows = facts_grid()
         rows.add_column(overflow="fold")
@@ -57,7 +55,8 @@ def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
     return int(any(state == FAILED for _, state, _ in findings))
 
 
-def _findings(common: Common) -> Iterator[Finding]:
+def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
+    """What was looked at, its state, and what was found or what to do."""
     yield "Framenest", OK, f"{framenest.__version__}, Python {platform.python_version()}"
     for extra, module in EXTRAS.items():
         here = importlib.util.find_spec(module) is not None

@@ -35,7 +35,7 @@ from framenest.cli.options import (
     check_writable_folder,
     option,
 )
-from framenest.cli.printing import TOP, print_prefix, print_ranking, ranking_json
+from framenest.cli.printing import TOP, print_prefix, print_ranking
 from framenest.cli.terminal import confirm, note, out, print_json, say
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
@@ -74,10 +74,7 @@ def show(
             _print_ranking_csv(result, len(result) if budget is None else len(result.prefix(budget)))
             return
         prefixes = [result.prefix(min(TOP, len(result)) if budget is None else budget)]
-        if as_json:
-            print_json(ranking_json(result, prefixes))
-        else:
-            print_ranking(result, prefixes, scores=why)
+        print_ranking(result, prefixes, scores=why, as_json=as_json)
         return
     prefixes = list(result.prefixes.values()) if budget is None else [result.prefix(budget)]
     if as_csv:

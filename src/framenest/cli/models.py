@@ -11,17 +11,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.option_groups import AS_JSON, Common
 from framenest.cli.options import Duration, Name, Size, argument, option
-from framenest.cli.terminal import (
-    confirm,
-    note,
-    out,
-    print_json,
-    print_table,
-    quiet,
-    say,
-    say_labelled,
-    table,
-)
+from framenest.cli.terminal import confirm, note, print_json, print_table, quiet, say, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.models.downloads import ModelFile, damaged
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
@@ -57,10 +47,8 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
     print_table(listed)
     if quiet():
         return
-    out.print("[dim]no weights, or damaged:[/] framenest models fetch NAME")
-    out.print(
-        f"[dim]needs \\[extra]:[/] {escape(install_hint('extra').removeprefix('run: '))}", soft_wrap=True
-    )
+    say_labelled("no weights, or damaged:", "framenest models fetch NAME")
+    say_labelled("needs [extra]:", install_hint("extra").removeprefix("run: "))
     try:
         say_labelled("--scorer auto is now", choose(common.local)[1])
     except ScorerError as error:
@@ -200,7 +188,7 @@ def gc(
     would = "would be " if dry_run else ""
     for reason, count in done.removed.items():
         if count:
-            out.print(f"{count:,} {would}removed: {reason}")
+            say(f"{count:,} {would}removed: {reason}")
     used = f"; {done.in_use:,} in use were kept" if done.in_use else ""
     freed, kept = size_text(done.freed), size_text(done.kept)
     say(f"{freed} {would}freed, {kept} kept in {common.cache.location}{used}")

@@ -17,6 +17,7 @@ from framenest.cli.terminal import (
     facts_grid,
     note,
     out,
+    print_json,
     print_table,
     quiet,
     say,
@@ -99,67 +100,51 @@ WIDE_GAP = 5.0
 """Seconds between probes above which to suggest --max-gap."""
 
 
-def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool) -> None:
+def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool, as_json: bool) -> None:
     """Print a row for each rank of the largest prefix, and the times of each; with --quiet only the times.
 
-    scores: also print what was looked at, and the scores of each rank.
+    scores: also print what was looked at, and the scores of each rank. as_json: print one JSON object.
     """
+    ranks = _ranks(ranking, max(map(len, prefixes)))
+    if as_json:
+        facts = {name: getattr(ranking, name) for name in ("question", "scorer")}
+        match = None if ranking.stats.match is None else ranking.stats.match.verdict
+        budgets = {prefix.budget: prefix.seconds.tolist() for prefix in prefixes}
+        print_json({"video": ranking.video.path, **facts, "match": match, "ranks": ranks, "budgets": budgets})
+        return
     if not quiet():
-        count = max(map(len, prefixes))
         _print_facts(ranking, whole=scores)
         rows = table("rank", "time", "reason", left=["reason"], wrap=["reason"])
-        for row in ranking_rows(ranking, count):
+        for row in ranks:
             rows.add_row(str(row["rank"]), clock(row["seconds"]), escape(row["reason"]))
         print_table(rows)
         if scores:
-            _print_scores(ranking, count)
+            _print_scores(ranking, len(ranks))
     for prefix in prefixes:
         print_prefix(prefix)
 
 
-def ranking_rows(ranking: Ranking, count: int) -> list[dict[str, Any]]:
-    """The first ranks for --json: rank, seconds, frame, reason and evidence.
-
-    A reason is what was said at the frame, if it matches the question, and why the rule chose it.
-    """
+def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
+    """The first ranks. A reason is what was said, if it matches the question, then why the rule chose it."""
     because = [re.sub(r"^Chosen (\w+ )?because |\.$", "", sentence) for sentence in reasons(ranking)]
-    heard = ranking.cues.get("speech", np.zeros(len(ranking)))
-    said = [
-        f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”" if heard[i] >= HEARD else ""
-        for i in range(count)
-    ]
-    return [
-        {
-            "rank": i + 1,
-            "seconds": float(ranking.seconds[i]),
-            "frame": int(ranking.frames[i]),
-            "reason": " · ".join(filter(None, (said[i], *because[i : i + 1]))),
-            "evidence": round(float(ranking.evidence[i]), 4),
-        }
-        for i in range(count)
-    ]
-
-
-def ranking_json(ranking: Ranking, prefixes: Sequence[Prefix]) -> dict[str, Any]:
-    """What `print_ranking` prints, for --json."""
-    return {
-        "video": ranking.video.path,
-        "question": ranking.question,
-        "scorer": ranking.scorer,
-        "match": None if ranking.stats.match is None else ranking.stats.match.verdict,
-        "ranks": ranking_rows(ranking, max(map(len, prefixes))),
-        "budgets": {str(prefix.budget): prefix.seconds.tolist() for prefix in prefixes},
-    }
+    rows = []
+    for i in range(count):
+        said = ""
+        if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
+            said = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
+        frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
+        reason = " · ".join(filter(None, (said, *because[i : i + 1])))
+        rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
+    return rows
 
 
 def _print_facts(ranking: Ranking, *, whole: bool) -> None:
     """Print the video, the question, the scorer and the match; if `whole`, what was looked at, too."""
     video, stats = ranking.video, ranking.stats
     facts = facts_grid()
-    rate = f"{video.num_frames:,} frames, {video.fps:.4g} fps" + (
-        "" if video.constant_rate else " on average"
-    )
-    size = f"{clock(video.duration)}, {f'{rate}, ' if whole else ''}{video.width}×{video.height}"
+    rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
+    frames = f"{video.num_frames:,} frames, {rate}, " if whole else ""
+    size = f"{clock(video.duration)}, {frames}{video.width}×{video.height}"
     facts.add_row("video", escape(f"{short_path(video.path)} ({size})"))
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     if ranking.look_for is not None:
@@ -176,9 +161,9 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
         read = f"; text read on {stats.read} of them" if stats.read is not None else ""
         facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
         facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s between two probes")
-        frames = {"encode": stats.decoded, "match": stats.candidates}
+        done = {"encode": stats.decoded, "match": stats.candidates}
         spent = ", ".join(
-            f"{stage} {value:.2f}" + (f" ({frames[stage] / value:.0f} frames/s)" if frames.get(stage) else "")
+            f"{stage} {value:.2f}" + (f" ({done[stage] / value:.0f} frames/s)" if done.get(stage) else "")
             for stage, value in stats.seconds.items()
             if value >= 0.005
         )

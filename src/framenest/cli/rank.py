@@ -33,7 +33,7 @@ from framenest.cli.options import (
     check_writable,
     option,
 )
-from framenest.cli.printing import TOP, note_if_short, print_prefix, print_ranking, ranking_json
+from framenest.cli.printing import TOP, note_if_short, print_prefix, print_ranking
 from framenest.cli.ranking_server import RankingServer
 from framenest.cli.terminal import confirm, note, print_json, print_table, table
 from framenest.errors import ConfigError
@@ -67,10 +67,7 @@ def rank(
         metavar="FILE",
     ),
     budgets: Budgets = option(
-        f"Frames to print; 8,16 prints the times of both budgets. [default: {TOP}]",
-        "--budget",
-        "-k",
-        default=(),
+        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]", "--budget", "-k", default=()
     ),
     folder: OutputFolder | None = option("Also write the frames of the largest budget as images.", "--to"),
     sheet: ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
@@ -167,10 +164,8 @@ def _deliver(
         ranking.save(str(target))
     if target == "-":
         print_json(ranking.dumps())
-    elif as_json:
-        print_json(ranking_json(ranking, prefixes))
     else:
-        print_ranking(ranking, prefixes, scores=verbose)
+        print_ranking(ranking, prefixes, scores=verbose, as_json=as_json)
     if target is not None:
         confirm("written to", target)
     return max(prefixes, key=len)
