@@ -34,16 +34,17 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
     headings = ("scorer", "what", "runs on", "size", "licence", "state")
     texts = tuple(heading for heading in headings if heading != "size")
     listed = table(*headings, left=texts, wrap=("what", "runs on", "state"))
-    for name, entry in model_files.CATALOGUE.items():
-        cells = (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
+    cells: list[tuple[str, str, str, int, str, str]] = [
+        (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
+        for name, entry in model_files.CATALOGUE.items()
+    ]
+    cells += [(name, f"from {package}", "–", 0, "–", "–") for name, package in third_party().items()]
+    for name, what, speed, size, licence, state in cells:
         if as_json:
-            print_json(dict(zip(headings, cells, strict=True)))
-        size = size_text(entry.size) if entry.size else "–"
-        listed.add_row(*cells[:3], size, *map(escape, cells[4:]))
+            print_json(dict(zip(headings, (name, what, speed, size, licence, state), strict=True)))
+        listed.add_row(name, what, speed, size_text(size) if size else "–", licence, escape(state))
     if as_json:
         return
-    for name, package in third_party().items():
-        listed.add_row(name, f"from {package}", "–", "–", "–", "–")
     print_table(listed)
     if quiet():
         return
