@@ -24,8 +24,8 @@ QUESTION ?= Where is the cup of coffee?
 	models system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
-	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json
-	$(BIN)/framenest extract demo/ranking.json -k 8 --to demo/frames --sheet demo/sheet.png
+	$(BIN)/framenest rank demo/photos.mp4 "$(QUESTION)" -k 8 -o demo/ranking.json \
+		--to demo/frames --sheet demo/sheet.png
 	$(BIN)/framenest report demo/ranking.json -o demo/report.html
 
 demo/photos.mp4: examples/demo_video.py | $(VENV)/installed

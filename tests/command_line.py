@@ -24,6 +24,17 @@ def run(capsys, *arguments):
     return ended.value.code, printed.out, printed.err
 
 
+def terminal(monkeypatch, columns):
+    """From now on, commands print as on a terminal of so many columns, without colours."""
+    monkeypatch.setattr("framenest.cli.terminal.out._force_terminal", True)
+    monkeypatch.setattr("framenest.cli.terminal.out._width", columns)
+
+
+def help_of(capsys, path, command):
+    """What --help-all of a command prints, or --help if it has no more to say."""
+    return run(capsys, *path, "--help-all" if getattr(command, "usual", ()) else "--help")
+
+
 def commands(group, *path):
     """Every command with its subcommands, as words."""
     for name, command in group.commands.items():

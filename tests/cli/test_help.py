@@ -7,7 +7,7 @@ import pytest
 import rich_click as click
 
 import framenest
-from command_line import commands, run
+from command_line import commands, help_of, run
 from framenest.cli import app
 from framenest.cli.option_groups import AnsweringModel
 from framenest.config import PRESETS
@@ -21,7 +21,7 @@ def test_version(capsys):
 
 def test_every_option_of_every_command_says_what_it_does(capsys):
     for path, command in commands(app):
-        code, out, err = run(capsys, *path, "--help")
+        code, out, err = help_of(capsys, path, command)
         assert (code, err) == (0, ""), path
         assert f"Usage: framenest {' '.join(path)}" in out
         rows = [
@@ -31,6 +31,60 @@ def test_every_option_of_every_command_says_what_it_does(capsys):
         for option in (p for p in command.params if isinstance(p, click.Option)):
             assert option.help, (path, option.name)
             assert told[option.opts[0]].split()[0] == option.help.split()[0], (path, option.name)
+
+
+def test_help_shows_what_people_use_and_help_all_the_rest(capsys):
+    """A dozen options or so; the rest stays usable, and its help is not far."""
+    for path, command in commands(app):
+        usual = getattr(command, "usual", ())
+        named = {option.name: option.opts[0] for option in command.params}
+        assert set(usual) <= set(named), path
+        assert len(usual) <= 13
+        if usual:
+            short, whole = run(capsys, *path, "--help")[1], run(capsys, *path, "--help-all")[1]
+            for name, flag in named.items():
+                if flag.startswith("--"):
+                    shown = re.search(rf"^│[ *]{{1,4}}{flag}\b(?!-)", short, re.M) is not None
+                    assert shown == (name in (*usual, "help_all")), (path, flag)
+                    assert flag in whole, (path, flag)
+    assert len(app.commands["rank"].usual) == 13
+
+
+def test_commands_come_in_groups(capsys):
+    out = run(capsys, "--help")[1]
+    assert re.findall(r"^╭─ (.+?) ─+╮$", out, re.M) == [
+        "Options", "Look", "Ask", "Measure", "Serve", "This machine",
+    ]  # fmt: skip
+    assert {name for name in app.commands if re.search(rf"^│ {name} ", out, re.M)} == set(app.commands)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_of_the_shell(capsys, shell):
+    code, out, _ = run(capsys, "completion", shell)
+    assert (code, f"_FRAMENEST_COMPLETE={shell}_complete" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("framenest comp", "plain,completion"),
+        ("framenest rank --max", "plain,--max-gap"),  # also what --help leaves out
+        ("framenest rank ki", "file,ki"),
+        ("framenest rank kiln.mp4 Why --to fr", "dir,fr"),
+        ("framenest report ki", "file,ki"),
+    ],
+)
+def test_shells_complete_commands_options_and_files(capsys, monkeypatch, words, expected):
+    monkeypatch.setenv("_FRAMENEST_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert run(capsys)[1].strip() == expected
+
+
+def test_a_question_without_quotes(capsys):
+    code, _, err = run(capsys, "rank", "kiln.mp4", "What", "is", "fired?")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.endswith("unexpected extra arguments (is fired?); put a question of several words in quotes\n")
 
 
 def test_only_what_reproduces_the_paper_fuses_every_two_frames():
@@ -79,7 +133,7 @@ def test_no_choice_is_broken_across_lines(capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     seen = set()
     for path, command in commands(app):
-        out = run(capsys, *path, "--help")[1]
+        out = help_of(capsys, path, command)[1]
         assert max(map(len, out.splitlines())) <= columns, path
         for option in (p for p in command.params if isinstance(p.type, click.Choice)):
             for choice in option.type.choices:

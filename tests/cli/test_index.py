@@ -17,6 +17,19 @@ def test_index_then_rank_decodes_no_probe(capsys, clip, table, tmp_path):
     assert Ranking.load(output).stats.decoded == Ranking.load(output).stats.zoom
 
 
+def test_index_as_json(capsys, clip, tmp_path):
+    bad = tmp_path / "bad.mp4"
+    bad.write_text("no video")
+    settings = ["--set", "base_probes=24", "--set", "extra_probes=0", "--scorer", "none", "--json"]
+    (done,) = map(json.loads, run(capsys, "index", clip, *settings)[1].splitlines())
+    assert (done["video"], done["status"], done["duration"]) == (str(clip), "done", 12)
+    code, out, _ = run(capsys, "index", bad, clip, "--failures", tmp_path / "failures.jsonl", *settings)
+    found = {row["video"]: (row["status"], row["error"]) for row in map(json.loads, out.splitlines())}
+    assert code == 1
+    assert found[str(bad)] == ("failed", "VideoError")
+    assert found[str(clip)][0] in ("done", "already")
+
+
 def test_index_goes_on_after_a_bad_video(capsys, clip, tmp_path):
     bad = tmp_path / "bad.mp4"
     bad.write_text("no video")

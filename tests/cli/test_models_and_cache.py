@@ -1,10 +1,11 @@
 """framenest models and framenest cache."""
 
+import json
 import re
 
 import pytest
 
-from command_line import FAST, run
+from command_line import FAST, run, terminal
 from framenest.models import CATALOGUE
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.tags import TagScorer
@@ -14,13 +15,19 @@ def test_cache_commands(capsys, clip, cache):
     run(capsys, "rank", clip, "--no-question", *FAST)
     code, out, _ = run(capsys, "cache", "where")
     assert (code, out.strip()) == (0, str(cache))
-    assert re.search(r"^ index +1 +[\d.]+ KiB", run(capsys, "cache", "size")[1], re.M)
+    assert re.search(r"^index\t1\t[\d.]+ KiB", run(capsys, "cache", "size")[1], re.M)
+    counted = json.loads(run(capsys, "cache", "size", "--json")[1])
+    assert counted["index"]["files"] == 1
+    assert 0 < counted["index"]["bytes"] < 2**20
     assert re.match(rf"[\d.]+ KiB freed in {re.escape(str(cache))}\n", run(capsys, "cache", "clear")[1])
     assert not list(cache.rglob("*.safetensors"))
 
 
 def test_models_lists_every_scorer_with_its_needs(capsys, monkeypatch):
-    monkeypatch.setattr("framenest.cli.terminal.out._width", 120)
+    listed = [json.loads(line) for line in run(capsys, "models", "--json")[1].splitlines()]
+    assert [entry["scorer"] for entry in listed] == list(CATALOGUE)
+    assert [entry["size"] for entry in listed] == [entry.size for entry in CATALOGUE.values()]
+    terminal(monkeypatch, 120)
     code, out, err = run(capsys, "models")
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(" ") and line.strip()}
@@ -37,7 +44,7 @@ def test_models_lists_every_scorer_with_its_needs(capsys, monkeypatch):
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_list_of_models_has_whole_words(capsys, monkeypatch, columns):
-    monkeypatch.setattr("framenest.cli.terminal.out._width", columns)
+    terminal(monkeypatch, columns)
     out = run(capsys, "models")[1]
     table = out[: out.index("no weights, or damaged")]
     assert max(len(line.rstrip()) for line in table.splitlines()) <= columns

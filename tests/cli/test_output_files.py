@@ -16,6 +16,7 @@ QA = ("evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "
 FILES = {
     "rank": ("rank", "no.mp4", "Why?", "--scorer", "tags", "-o", "{}.json"),
     "ask": ("ask", "no.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "-o", "{}.json"),
+    "rank --sheet": ("rank", "no.mp4", "Why?", "--scorer", "tags", "--sheet", "{}.png"),
     "select": ("select", "no.mp4", "Why?", "-k", "4", "-o", "{}.json"),
     "report": ("report", "no.json", "-o", "{}.html"),
     "report --figure": ("report", "no.json", "--figure", "{}.png"),
@@ -25,12 +26,14 @@ FILES = {
     "evaluate recall --json": (*RECALL, "--json", "{}.json"),
     "evaluate ablations": ("evaluate", "ablations", "no.json", "--scorer", "tags", "--json", "{}.json"),
     "evaluate qa": (*QA, "--selectors", "uniform", "--results", "{}.jsonl"),
+    "evaluate qa --json": (*QA, "--selectors", "uniform", "--json", "{}.json"),
     "evaluate table": ("evaluate", "table", "no.jsonl", "--json", "{}.json"),
     "rank --failures": ("rank", "--manifest", "no.csv", "-o", "out", "--failures", "{}.jsonl"),
     "index --failures": ("index", "no.mp4", "--scorer", "none", "--failures", "{}.jsonl"),
 }
 FOLDERS = {
     "rank --manifest": ("rank", "--manifest", "no.csv", "--scorer", "tags", "-o", "{}"),
+    "rank --to": ("rank", "no.mp4", "Why?", "--scorer", "tags", "--to", "{}"),
     "extract": ("extract", "no.json", "-k", "4", "--to", "{}"),
     "export --style vlmevalkit": ("export", "no.json", "-k", "4", "--style", "vlmevalkit", "-o", "{}"),
 }

@@ -12,12 +12,13 @@ import pytest
 import rich_click as click
 from PIL import Image
 
-from command_line import FAST, on_a_terminal, run
+from command_line import FAST, on_a_terminal, run, terminal
 from framenest import MECConfig, Ranking
 from framenest.cli import app
 from framenest.cli import main as cli_main
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, RankingConfig
 from framenest.selectors import mec_config
+from framenest.text import clock
 from media import numbered_picture, numbered_video
 
 
@@ -27,14 +28,101 @@ def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
         capsys, "rank", clip, "Where is it?", "--scorer", table, "-o", output, "-k", "2,4,8", *FAST
     )
     assert (code, err) == (0, "")
-    assert "Where is it?" in out
-    assert "looked at  24 probes + " in out
-    assert "s between two probes" in out
-    lines = [line.split() for line in out.splitlines() if line.startswith("K=")]
-    assert [(name, len(times)) for name, *times in lines] == [("K=2", 2), ("K=4", 4), ("K=8", 8)]
     saved = Ranking.load(output)
+    about, rows, times = parts(out)
+    assert [name for name, *_ in about] == ["video", "question", "scorer"]
+    assert ["question", "Where is it?"] in about
+    assert rows[:2] == [
+        ["1", clock(saved.seconds[0]), "it has the most evidence"],
+        ["2", clock(saved.seconds[1]), "it matches the question"],
+    ]
+    assert len(rows) == 8
+    assert times == {k: " ".join(map(clock, saved.prefix(k).seconds)) for k in (2, 4, 8)}
     assert 150 <= saved.frames[0] < 160
     assert saved.scorer.startswith("table frames")
+
+
+def parts(out):
+    """Facts and ranks as cells, and the times by budget, of what `rank` or `show` prints into a pipe."""
+    lines = out.splitlines()
+    ranks = lines.index("rank\ttime\treason")
+    end = next(i for i, line in enumerate(lines) if line.endswith("frames in time order:"))
+    about, rows = ([line.split("\t") for line in part] for part in (lines[:ranks], lines[ranks + 1 : end]))
+    heads = [i for i, line in enumerate(lines) if line.endswith("frames in time order:")]
+    return about, rows, {int(lines[i].split()[0]): lines[i + 1] for i in heads}
+
+
+def test_rank_prints_as_many_frames_as_were_asked_for(capsys, clip, table):
+    asked = ("rank", clip, "Where is it?", "--scorer", table, *FAST)
+    for given, count in (((), 8), (("-k", "4"), 4), (("-k", "10"), 10), (("--horizon", "5"), 5)):
+        _, rows, times = parts(run(capsys, *asked, *given)[1])
+        assert (len(rows), list(times)) == (count, [count])
+        quiet = run(capsys, *asked, *given, "-q")
+        assert quiet == (0, f"{times[count]}\n", "")
+
+
+def test_rank_as_json(capsys, clip, table, tmp_path):
+    asked = ("rank", clip, "Where is it?", "--scorer", table, *FAST, "-o", tmp_path / "r.json")
+    code, out, err = run(capsys, *asked, "-k", "2,4", "--to", tmp_path / "frames", "--json")
+    assert (code, err) == (0, "")
+    made, saved = json.loads(out), Ranking.load(tmp_path / "r.json")
+    assert (made["video"], made["question"]) == (str(clip), "Where is it?")
+    assert [row["frame"] for row in made["ranks"]] == saved.frames[:4].tolist()
+    assert made["ranks"][0]["reason"] == "it has the most evidence"
+    assert made["budgets"] == {str(k): saved.prefix(k).seconds.tolist() for k in (2, 4)}
+    shown = json.loads(run(capsys, "show", tmp_path / "r.json", "-k", "4", "--json")[1])
+    assert shown["ranks"] == made["ranks"]
+
+
+def test_rank_writes_the_frames_too(capsys, clip, table, tmp_path):
+    """The same files as `extract`, of the largest budget, and the contact sheet."""
+    file, sheet = tmp_path / "r.json", tmp_path / "sheet.png"
+    asked = ("rank", clip, "Where is it?", "--scorer", table, *FAST, "-o", file, "-k", "2,4")
+    code, out, _ = run(capsys, *asked, "--to", tmp_path / "a", "--sheet", sheet)
+    assert (code, out.splitlines()[-2:]) == (
+        0, [f"4 frames in {tmp_path / 'a'}", f"contact sheet in {sheet}"],
+    )  # fmt: skip
+    run(capsys, "extract", file, "-k", 4, "--to", tmp_path / "b", "--sheet", tmp_path / "again.png")
+    written = [{f.name: f.read_bytes() for f in (tmp_path / name).iterdir()} for name in "ab"]
+    assert written[0] == written[1]
+    assert len(written[0]) == 4
+    assert sheet.read_bytes() == (tmp_path / "again.png").read_bytes()
+
+
+@pytest.mark.parametrize("flag", ["rank -v", "show --why"])
+def test_the_scores_are_told_to_whoever_asks(capsys, clip, table, ranking, flag):
+    asked = ("rank", clip, "Where is it?", "--scorer", table, *FAST) if "rank" in flag else ("show", ranking)
+    _, out, _ = run(capsys, *asked, flag.split()[1])
+    assert re.search(r"^looked at\t24 probes \+ \d+ zoom frames$", out, re.M)
+    assert re.search(r"^not seen\tup to [\d.]+ s between two probes$", out, re.M)
+    assert "rank\ttime\tframe\tfrom\tevid.\trelev.\tchange\tobserv.\tcover.\tdivers.\tutility\n" in out
+    assert "evid." not in run(capsys, *asked)[1]
+
+
+def test_output_is_padded_and_wrapped_on_a_terminal_only(capsys, monkeypatch, clip, table, tmp_path):
+    long = "Where is it, the thing that was seen on the table before everybody left the room, and why?"
+    asked = ("rank", clip, long, "--scorer", table, *FAST)
+    piped = run(capsys, *asked)[1]
+    assert f"question\t{long}\n" in piped
+    assert not re.search(r"  |[ \t]$", piped, re.M)
+    terminal(monkeypatch, 60)
+    shown = run(capsys, *asked)[1].splitlines()
+    times = shown.index("8 frames in time order:") + 1
+    assert max(map(len, shown[:times])) <= 60
+    assert shown[times] == piped.splitlines()[-1]
+
+
+def test_the_scorer_is_told_once(capsys, clip, monkeypatch):
+    """Not again by the next command, unless the choice changes; never where nothing is ranked."""
+    chosen = ["table", "scorer table, the best one"]
+    monkeypatch.setattr("framenest.cli.option_groups.choose", lambda _: chosen)
+    assert run(capsys, "rank") == (2, "", "error: give a VIDEO, or --manifest FILE for many\n")
+    asked = ("select", clip, "Where?", "--selector", "aks", "-k", 4)
+    assert "the best one" not in run(capsys, *asked, "-q")[2]
+    told = [run(capsys, *asked)[2].count("the best one") for _ in range(3)]
+    assert told == [1, 0, 0]
+    chosen[1] = "scorer table, now the best one"
+    assert "now the best one" in run(capsys, *asked)[2]
 
 
 def test_descriptions_to_look_for(capsys, clip, table, tmp_path):
@@ -295,7 +383,7 @@ def test_quiet_says_no_notes(capsys, clip, table, tmp_path):
     short = ("select", clip, "Where?", "--selector", "aks-released", "--scorer", table, "-k", 4)
     cache = ("--cache", tmp_path / "cache")
     plain, quiet = (run(capsys, *short, *cache, *more) for more in ((), ("-q",)))
-    about, result = plain[1].splitlines(keepends=True)
+    about, _, result = plain[1].splitlines(keepends=True)
     assert about.startswith("selector aks-released  scorer table frames ")
     assert quiet[1] == result
     assert "note: aks-released returns 0 frames" in plain[2]
@@ -303,11 +391,10 @@ def test_quiet_says_no_notes(capsys, clip, table, tmp_path):
 
 
 def test_quiet_prints_results_only(capsys, clip, table, ranking, tmp_path):
-    """Of a ranking its ranks and budgets, without facts; where files are the result, nothing."""
+    """Of a ranking the times, without ranks and facts; where files are the result, nothing."""
     asked = ("rank", clip, "Where is it?", "--scorer", table, *FAST, "-k", 4, "-o", tmp_path / "r.json")
     said = {more: run(capsys, *asked, *more)[1].splitlines() for more in ((), ("--quiet",))}
-    start, end = (said[()].index(line) for line in (said["--quiet",][0], "12 more ranks"))
-    assert said[()][start:end] + said[()][end + 1 : -1] == said["--quiet",]
+    assert said["--quiet",] == said[()][-2:-1]
     assert said[()][-1] == f"written to {tmp_path / 'r.json'}"
     for command in (
         ("extract", ranking, "-k", 2, "--to", tmp_path / "out", "--sheet", tmp_path / "s.png"),

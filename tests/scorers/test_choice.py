@@ -196,7 +196,7 @@ def test_a_scorer_of_ones_own_is_found_through_its_entry_point(monkeypatch, tmp_
     assert scorers.identity("brightness:dark", store) == "brightness dark of framenest-brightness 0.1.0"
     with pytest.raises(SystemExit):
         main(["models"])
-    assert re.search(r"^ *brightness +from", capsys.readouterr().out, re.M)
+    assert re.search(r"^brightness\tfrom", capsys.readouterr().out, re.M)
 
 
 def test_a_class_that_is_no_scorer_is_refused(monkeypatch, cache):

@@ -6,9 +6,10 @@ import os
 import sys
 
 import rich_click as click
+from click.shell_completion import get_completion_class
 
 import framenest
-from framenest.cli import ask, evaluate, exports, many_videos, models, rank, serve
+from framenest.cli import ask, doctor, evaluate, exports, many_videos, models, rank, serve
 from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError
 from framenest.scorers.checkpoint import still_loading
@@ -23,18 +24,37 @@ __all__ = ["app", "main"]
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 )
 @click.version_option(framenest.__version__, prog_name="framenest")
+@click.command_panel("Look", commands=["rank", "show", "report", "extract", "index"])
+@click.command_panel("Ask", commands=["ask", "export"])
+@click.command_panel("Measure", commands=["select", "evaluate", "lmms-eval"])
+@click.command_panel("Serve", commands=["serve", "mcp"])
+@click.command_panel("This machine", commands=["doctor", "models", "cache", "completion"])
 def app() -> None:
     """One ranking of a video's frames per question; every frame budget is a prefix of it.
 
     \b
     framenest models fetch tags
-    framenest rank kiln.mp4 "What does the potter do after firing?" -o kiln.json
-    framenest show kiln.json
+    framenest rank kiln.mp4 "What does the potter do after firing?" \\
+      -o kiln.json --to frames/
     framenest report kiln.json -o kiln.html
-    framenest extract kiln.json -k 8 --to frames/
     framenest ask kiln.mp4 "What does the potter do after firing?" \\
       --base-url http://localhost:8000/v1
     """
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a SHELL complete commands, options and files; put it where the shell finds it.
+
+    \b
+    echo 'eval "$(framenest completion bash)"' >> ~/.bashrc
+    echo 'eval "$(framenest completion zsh)"' >> ~/.zshrc
+    framenest completion fish > ~/.config/fish/completions/framenest.fish
+    """
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(app, {}, "framenest", "_FRAMENEST_COMPLETE").source())
 
 
 COMMANDS = [
@@ -50,8 +70,10 @@ COMMANDS = [
     evaluate.lmms_eval,
     serve.serve,
     serve.mcp,
+    doctor.doctor,
     models.models,
     models.cache,
+    completion,
 ]
 for command in COMMANDS:  # --help lists them in this order
     app.add_command(command)
@@ -73,7 +95,9 @@ def main(arguments: list[str] | None = None) -> None:
         fail("interrupted")
         code = 130
     except click.ClickException as error:
-        fail(error.format_message())
+        hint = "; put a question of several words in quotes"
+        said = error.format_message()
+        fail(said + hint * said.startswith("Got unexpected extra argument"))
     except Exception as error:
         if "--debug" in given:
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from framenest.cli import options
@@ -18,7 +17,7 @@ from framenest.cli.option_groups import (
     check_server,
     refuse_pairing,
 )
-from framenest.cli.options import Budgets, OutputFile, SelectorName, argument, option
+from framenest.cli.options import Budgets, InputFile, OutputFile, SelectorName, argument, option
 from framenest.cli.printing import NO_MATCH, AnswerPrinter, print_asked
 from framenest.cli.terminal import confirm, note, print_json
 from framenest.config import DEFAULT_PRESET, MECConfig
@@ -35,10 +34,12 @@ from framenest.selectors.selection import Selection
 from framenest.session import Session
 
 
-@options.command()
+@options.command(
+    usual="budgets choices look_for rewrite output as_json base_url model selector with_transcript name quiet"
+)
 def ask(
     *,
-    video: str = argument(),
+    video: InputFile = argument(),
     question: str = argument(),
     budgets: Budgets = option(
         "Number of frames. 8,16,32 is a ladder: ask with the fewest, and with more if the model cannot tell.",
@@ -120,7 +121,7 @@ def ask(
             "options": list(choices),
             **({} if described is None else {"look_for": described.to_json()}),
         }
-        print_json(json.dumps(data, ensure_ascii=False) + "\n")
+        print_json(data)
         return
     print_asked(asked)
     if output is not None:

@@ -34,7 +34,7 @@ from framenest.cli.options import (
     argument,
     option,
 )
-from framenest.cli.terminal import confirm, note, out, say, table
+from framenest.cli.terminal import confirm, note, out, print_table, say, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.benchmarks import READERS as BENCHMARKS
@@ -248,6 +248,7 @@ def qa(
         "answers in --results, so ask a few first, with --limit."
     ),
     benchmark: Benchmark,
+    json_file: OutputFile | None = option("Write the table's rows here.", "--json"),
     model: AnsweringModel = options.group(
         thinking={"default": "off"},
         answer_tokens={"help": "Most tokens of an answer. [default: 8192; 1024 with thinking off]"},
@@ -331,7 +332,9 @@ def qa(
             return
         run = QaRun(settings, client, selections, videos, file, subtitles=subtitles, jobs=jobs, progress=bars)
         run(questions, selectors, sorted(set(budgets)))
-    print_rows(main_table(ScoredAnswers([file])))
+    rows = main_table(ScoredAnswers([file]))
+    print_rows(rows)
+    _write_json(json_file, rows)
     how = f"{client.model}, thinking {model.thinking}, scorer {scorer or 'none'}, {len(questions)} questions"
     confirm(f"{how}; answers in", str(results))
     if run.failed:
@@ -396,7 +399,7 @@ def print_rows(rows: list[Row]) -> None:
         made = table(*columns, left=texts, wrap=["Selector"])
         for row in group:
             made.add_row(*(cell(row.get(name)) or "–" for name in columns))
-        out.print(made)
+        print_table(made)
 
 
 @click.group("lmms-eval")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from framenest import extraction, lmm
 from framenest.cache.files import write_atomic
 from framenest.cli import options
 from framenest.cli.option_groups import (
+    AS_JSON,
     CHOICES,
     Common,
     ImageOptions,
@@ -23,6 +25,7 @@ from framenest.cli.option_groups import (
 )
 from framenest.cli.options import (
     ImageFile,
+    InputFile,
     Name,
     OutputFile,
     OutputFolder,
@@ -32,13 +35,14 @@ from framenest.cli.options import (
     check_writable_folder,
     option,
 )
-from framenest.cli.printing import print_facts, print_prefix, print_ranks
-from framenest.cli.terminal import confirm, note, out, print_json, say, say_labelled
+from framenest.cli.printing import TOP, print_prefix, print_ranking
+from framenest.cli.terminal import confirm, note, out, print_json, say
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.protocols import Decoder
 from framenest.report import contact_sheet
 from framenest.report.document import document
 from framenest.report.figure import draw, figure_frames
@@ -51,15 +55,17 @@ from framenest.text import size_text
 @options.command()
 def show(
     *,
-    ranking: str = argument(),
-    budget: int | None = option("Ranks to show. [default: 16, or all if fewer]", "-k"),
+    ranking: InputFile = argument(),
+    budget: int | None = option(f"Frames to show. [default: {TOP}; of a selection, all]", "-k"),
+    why: bool = option("Also show what was looked at, and the scores of each rank."),
+    as_json: bool = AS_JSON,
     as_csv: bool = option("Print CSV with all scores; all ranks unless -k is given.", "--csv"),
     common: Common,
 ) -> None:
     """Show a RANKING file: its first ranks, their times and why they were chosen.
 
     \b
-    framenest show kiln.json -k 32
+    framenest show kiln.json -k 32 --why
     framenest show kiln.json --csv > kiln.csv
     """
     result = load_result(ranking)
@@ -67,10 +73,8 @@ def show(
         if as_csv:
             _print_ranking_csv(result, len(result) if budget is None else len(result.prefix(budget)))
             return
-        prefix = result.prefix(min(16, len(result)) if budget is None else budget)
-        print_facts(result)
-        print_ranks(result, len(prefix))
-        print_prefix(prefix)
+        prefixes = [result.prefix(min(TOP, len(result)) if budget is None else budget)]
+        print_ranking(result, prefixes, scores=why, as_json=as_json)
         return
     prefixes = list(result.prefixes.values()) if budget is None else [result.prefix(budget)]
     if as_csv:
@@ -80,7 +84,10 @@ def show(
             for rank, second, frame in prefix:
                 write([prefix.budget, rank, frame, f"{second:.3f}"])
         return
-    say_labelled("selector", result.selector, "scorer", result.scorer)
+    if as_json:
+        print_json(replace(result, prefixes={prefix.budget: prefix for prefix in prefixes}).to_json())
+        return
+    confirm("selector", result.selector, "scorer", result.scorer)
     for prefix in prefixes:
         print_prefix(prefix)
 
@@ -98,11 +105,12 @@ def _print_ranking_csv(ranking: Ranking, count: int) -> None:
 @options.command()
 def extract(
     *,
-    ranking: str = argument(),
+    ranking: InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
     folder: OutputFolder = option("Folder for the images.", "--to", required=True),
     kind: str = option("Image format.", "--format", type=click.Choice(extraction.FORMATS), default="jpg"),
     sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
+    as_json: bool = AS_JSON,
     video: RankedVideo,
     common: Common,
 ) -> None:
@@ -114,24 +122,41 @@ def extract(
     framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
     """
     result = load_result(ranking)
-    prefix = result.prefix(budget)
-    others = extraction.other_frames(prefix, folder, kind)
-    if others:
-        raise StoreError(
-            f"{folder}: already holds {len(others)} other frames, such as {others[0].name}; remove them, or "
-            "give another folder"
-        )
-    decoder = video.reopen(result.video, common)
-    with common.bars() as bars:
-        files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
+    prefix, decoder = result.prefix(budget), video.reopen(result.video, common)
+    files = write_frames(prefix, decoder, common, folder, sheet, kind, title=result.question)
+    if as_json:
+        print_json({"files": list(map(str, files)), "sheet": None if sheet is None else str(sheet)})
     _note_if_complete(prefix)
-    confirm(f"{len(files)} frames in", str(folder))
+
+
+def write_frames(
+    prefix: Prefix,
+    decoder: Decoder,
+    common: Common,
+    folder: Path | None,
+    sheet: Path | None,
+    kind: str = "jpg",
+    *,
+    title: str | None,
+) -> list[Path]:
+    """Write the frames of a prefix into a folder, and as a contact sheet, where given; returns the files."""
+    files: list[Path] = []
+    if folder is not None:
+        others = extraction.other_frames(prefix, folder, kind)
+        if others:
+            raise StoreError(
+                f"{folder}: already holds {len(others)} other frames, such as {others[0].name}; remove them, "
+                "or give another folder"
+            )
+        with common.bars() as bars:
+            files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
+        confirm(f"{len(files)} frames in", str(folder))
     if sheet is not None:
         batches = prefix.batches(decoder, ImageSpec.short_side(240))
-        images = [image for batch in batches for image in batch.pixels[0]]
-        drawn = contact_sheet(prefix, images, title=result.question)
+        drawn = contact_sheet(prefix, [image for batch in batches for image in batch.pixels[0]], title=title)
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
         confirm("contact sheet in", str(sheet))
+    return files
 
 
 def _note_if_complete(prefix: Prefix) -> None:
@@ -146,7 +171,7 @@ FOLDER = "vlmevalkit"
 @options.command()
 def export(
     *,
-    rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    rankings: tuple[InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
     budget: int = option("Number of frames.", "-k", required=True),
     style: str = option(
         "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
@@ -180,9 +205,11 @@ def export(
     if output is not None and output != "-":
         (check_writable_folder if style == FOLDER else check_writable)(output)
     refuse_pairing(style)
-    loaded = [load_result(path) for path in rankings]
     if output is None and style in (*LISTS, FOLDER):
         raise ConfigError(f"style {style} needs an output; give -o")
+    if output is None:
+        note("nothing will be written; give -o FILE")
+    loaded = [load_result(path) for path in rankings]
     if style in LISTS:
         _write_list(style, loaded, budget, rows, str(output))
         return
@@ -228,7 +255,6 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
         say(f"  {request.pairing}")
     say(f"  times the model reads: {' '.join(request.markers) or 'none'}")
     if output is None:
-        note("nothing was written; give -o FILE")
         return
     request.save(output, model=model)
     size = size_text(Path(output).stat().st_size) if Path(output).is_file() else "all"
@@ -259,7 +285,7 @@ def _write_list(
 @options.command()
 def report(
     *,
-    rankings: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    rankings: tuple[InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
     output: OutputFile | None = option("The page. [default: report.html]", "-o"),
     figure: PlotFile | None = option(
         "Draw the paper's figure instead, for budgets 8, 16 and 32: a .png, .svg or .pdf file."

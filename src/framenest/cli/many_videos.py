@@ -22,6 +22,7 @@ from framenest.cli.option_groups import (
 from framenest.cli.options import (
     Count,
     Duration,
+    InputFile,
     OutputFile,
     Size,
     argument,
@@ -29,7 +30,7 @@ from framenest.cli.options import (
     check_writable_folder,
     option,
 )
-from framenest.cli.terminal import confirm, fail, note, quiet, say, short_path
+from framenest.cli.terminal import confirm, fail, note, print_json, quiet, say, short_path
 from framenest.config import IndexConfig, MECConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
@@ -114,8 +115,10 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
     return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
 
 
-def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str) -> RunReport:
-    """Run a job on all groups with progress bars, and print a summary."""
+def run(
+    job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str, as_json: bool
+) -> RunReport:
+    """Run a job on all groups with progress bars, and print a summary, or a line of JSON for each item."""
     refuse_one_file(job.scoring, len(groups))
     report = RunReport(many.failures or check_writable("failures.jsonl"))
     total = sum(map(len, groups))
@@ -127,14 +130,15 @@ def run(job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, wh
                     bars.end(_label(outcomes[0].item.video))
                 for place, outcome in enumerate(outcomes):
                     report.add(outcome, new_video=place == 0)
-                    _print_outcome(outcome)
+                    _print_outcome(outcome, as_json)
                 bars(what, report.total, total, said=_speed(report))
                 if report.stopped:
                     break
     except KeyboardInterrupt:
         note("finished work is kept, also of videos in progress; run the same command again to continue")
         raise
-    _print_summary(report, what)
+    if not as_json:
+        _print_summary(report, what)
     if report.stopped:
         raise StoreError(f"stopped because results cannot be stored: {report.stopped}")
     return report
@@ -149,12 +153,16 @@ def _label(video: str) -> str:
     return shown if len(shown) <= NAME else f"…{shown[1 - NAME :]}"
 
 
-def _print_outcome(outcome: ItemOutcome) -> None:
+def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) -> None:
     for text in outcome.notes:
         note(text)
-    if outcome.status == "failed":
+    if as_json:
+        names = ("status", "text", "error", "seconds", "duration")
+        told = {name: getattr(outcome, name) for name in names}
+        print_json({"video": outcome.item.video, "question": outcome.item.question, **told})
+    elif outcome.status == "failed":
         note(f"{outcome.error}: {outcome.text}")
-    elif outcome.status == "done" and not quiet():
+    elif alone or (outcome.status == "done" and not quiet()):
         say(f"{outcome.item.video}: {outcome.text}")
 
 
@@ -182,10 +190,11 @@ def _print_summary(report: RunReport, what: str) -> None:
     say(f"{'; '.join(parts)}; in {clock(report.seconds)}")
 
 
-@options.command()
+@options.command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")
 def index(
     *,
-    videos: tuple[str, ...] = argument(nargs=-1, required=True),
+    videos: tuple[InputFile, ...] = argument(nargs=-1, required=True),
+    as_json: bool = option("Print a line of JSON for each video.", "--json"),
     many: ManyVideos,
     video_options: VideoOptions,
     scorer: ScorerChoice,
@@ -217,11 +226,9 @@ def index(
             (outcome,) = job.open()(index_groups(found)[0], bars)
         if outcome.status == "failed":
             raise FramenestError(outcome.text)
-        for text in outcome.notes:
-            note(text)
-        say(f"{found[0]}: {outcome.text}")
+        _print_outcome(outcome, as_json, alone=True)
         return 0
-    report = run(job, index_groups(found), many, common, "videos")
+    report = run(job, index_groups(found), many, common, "videos", as_json)
     if report.counts["failed"]:
         fail(f"{report.counts['failed']:,} of {len(found):,} videos could not be indexed")
     return int(report.counts["failed"] > 0)
@@ -235,6 +242,7 @@ def rank_many(
     how: VideoOptions,
     scorer: str | None,
     settings: Mapping[str, Any],
+    as_json: bool,
 ) -> int:
     """Rank the videos of a list for their questions. Returns the exit code."""
     job = batch_job(common, how, scorer, **settings)
@@ -242,7 +250,7 @@ def rank_many(
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
     folder = check_writable_folder(output).absolute()
     groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
-    report = run(job, groups, many, common, "rankings")
+    report = run(job, groups, many, common, "rankings", as_json)
     confirm("listed in", short_path(str(write_rankings(folder, groups))))
     return int(report.counts["failed"] > 0)
 

@@ -9,9 +9,9 @@ from framenest import models as model_files
 from framenest.cache import eviction
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
-from framenest.cli.option_groups import Common
+from framenest.cli.option_groups import AS_JSON, Common
 from framenest.cli.options import Duration, Name, Size, argument, option
-from framenest.cli.terminal import confirm, note, out, quiet, say, say_labelled, table
+from framenest.cli.terminal import confirm, note, print_json, print_table, quiet, say, say_labelled, table
 from framenest.errors import MissingExtra, ScorerError, install_hint
 from framenest.models.downloads import ModelFile, damaged
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
@@ -21,7 +21,7 @@ from framenest.text import size_text
 @click.group(invoke_without_command=True)
 @click.pass_context
 @options.from_parameters
-def models(context: click.Context, *, common: Common) -> None:
+def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -> None:
     """List the scorers, what they need and whether their weights are here; fetch weights.
 
     \b
@@ -34,31 +34,36 @@ def models(context: click.Context, *, common: Common) -> None:
     headings = ("scorer", "what", "runs on", "size", "licence", "state")
     texts = tuple(heading for heading in headings if heading != "size")
     listed = table(*headings, left=texts, wrap=("what", "runs on", "state"))
-    for name, entry in model_files.CATALOGUE.items():
-        size = size_text(entry.size) if entry.size else "–"
-        listed.add_row(name, entry.what, entry.speed, size, entry.licence, _state(entry, common.local))
-    for name, package in third_party().items():
-        listed.add_row(name, f"from {package}", "–", "–", "–", "–")
-    out.print(listed)
+    cells: list[tuple[str, str, str, int, str, str]] = [
+        (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
+        for name, entry in model_files.CATALOGUE.items()
+    ]
+    cells += [(name, f"from {package}", "–", 0, "–", "–") for name, package in third_party().items()]
+    for name, what, speed, size, licence, state in cells:
+        if as_json:
+            print_json(dict(zip(headings, (name, what, speed, size, licence, state), strict=True)))
+        listed.add_row(name, what, speed, size_text(size) if size else "–", licence, escape(state))
+    if as_json:
+        return
+    print_table(listed)
     if quiet():
         return
-    out.print("[dim]no weights, or damaged:[/] framenest models fetch NAME")
-    out.print(
-        f"[dim]needs \\[extra]:[/] {escape(install_hint('extra').removeprefix('run: '))}", soft_wrap=True
-    )
+    say_labelled("no weights, or damaged:", "framenest models fetch NAME")
+    say_labelled("needs [extra]:", install_hint("extra").removeprefix("run: "))
     try:
         say_labelled("--scorer auto is now", choose(common.local)[1])
     except ScorerError as error:
         note(str(error))
 
 
-def _state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
+def model_state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
+    """Whether a scorer can run here: ready, no weights, damaged, or the extra it needs."""
     if not entry.installed():
-        return f"needs \\[{entry.extra}]"
+        return f"needs [{entry.extra}]"
     broken = entry.damaged(cache)
     if broken:
-        return f"[red]damaged:[/] {escape(broken[0].path.name)}"
-    return "[green]ready[/]" if entry.here(cache) else "no weights"
+        return f"damaged: {broken[0].path.name}"
+    return "ready" if entry.here(cache) else "no weights"
 
 
 @options.command(models)
@@ -91,7 +96,7 @@ def fetch(
 
 KINDS = (
     "index", "features", "timeline", "transcripts", "finished", "fingerprints", "remote", "selections",
-    "lmms-eval", "lmms-eval-tasks",
+    "lmms-eval", "lmms-eval-tasks", "noted",
 )  # fmt: skip
 MODEL_KINDS = ("models", "text")
 
@@ -108,12 +113,16 @@ def where(*, common: Common) -> None:
 
 
 @options.command(cache)
-def size(*, common: Common) -> None:
+def size(*, as_json: bool = AS_JSON, common: Common) -> None:
     """Print the number and size of files of each kind."""
+    if as_json:
+        counted = common.cache.size().items()
+        print_json({kind: {"files": files, "bytes": total} for kind, (files, total) in counted})
+        return
     rows = table("kind", "files", "size", left=["kind"])
     for kind, (files, total) in common.cache.size().items():
         rows.add_row(kind, f"{files:,}", size_text(total))
-    out.print(rows)
+    print_table(rows)
 
 
 @options.command(cache)
@@ -180,7 +189,7 @@ def gc(
     would = "would be " if dry_run else ""
     for reason, count in done.removed.items():
         if count:
-            out.print(f"{count:,} {would}removed: {reason}")
+            say(f"{count:,} {would}removed: {reason}")
     used = f"; {done.in_use:,} in use were kept" if done.in_use else ""
     freed, kept = size_text(done.freed), size_text(done.kept)
     say(f"{freed} {would}freed, {kept} kept in {common.cache.location}{used}")

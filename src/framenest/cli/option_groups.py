@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import rich_click as click
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, local_directory
+from framenest.cache.files import write_atomic
 from framenest.cache.remote import open_store
 from framenest.cli.options import (
     SCORER_PANEL,
@@ -25,7 +26,7 @@ from framenest.cli.options import (
     option,
     refuse,
 )
-from framenest.cli.terminal import err, note, set_quiet
+from framenest.cli.terminal import err, note, quiet, set_quiet
 from framenest.config import (
     DEFAULT_PRESET,
     PRESETS,
@@ -36,7 +37,7 @@ from framenest.config import (
     RankingConfig,
     ScorerConfig,
 )
-from framenest.errors import ConfigError, ScorerError
+from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
 from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing
 from framenest.lmm.client import KEY_VARIABLE, Client
@@ -58,6 +59,7 @@ LOOK_FOR = option(
     multiple=True,
     metavar="TEXT",
 )
+AS_JSON = option("Print JSON.", "--json")
 KEEP_FEATURES = option(
     "Cache features of any size, or none. [default: up to 512 MiB per video]",
     "--keep-features/--no-keep-features",
@@ -150,7 +152,7 @@ class ScorerChoice:
         if self.name == "auto":
             with suppress(ScorerError):  # if no scorer is ready, the command fails when it needs one
                 name, why = choose(common.local)
-                note(why)
+                _note_once(why, common.local.root / "noted" / "scorer.txt")
                 return name
         return self.name
 
@@ -158,6 +160,15 @@ class ScorerChoice:
         """Open a session with this scorer. It is chosen only if a selector uses one."""
         name = self.resolved(common) if any(map(needs_scorer, selectors)) else self.name
         return Session(name, store=common.cache, progress=bars, scoring=self.config)
+
+
+def _note_once(text: str, file: Path) -> None:
+    """Note this unless it was the last thing noted here; `file` remembers it."""
+    if quiet() or (file.is_file() and file.read_text(encoding="utf-8") == text):
+        return
+    note(text)
+    with suppress(StoreError):  # a read-only cache: noted every time
+        write_atomic(file, text.encode())
 
 
 def refuse_one_file(config: ScorerConfig, videos: int) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import rich_click as click
 from click import get_current_context
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, StoreError
@@ -56,12 +57,50 @@ def group(**changes: dict[str, Any]) -> Any:
     return field(metadata={"changes": changes})
 
 
-def command(parent: Any = click, name: str | None = None) -> Callable[..., Any]:
-    """Make a function a command, of a click group if given, with the options its parameters declare."""
+class Command(click.RichCommand):
+    """A command whose --help may show some of its options, and --help-all every one."""
+
+    usual: tuple[str, ...] = ()
+    """Parameters that --help shows; all of them if empty."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Hide what is not usual, except from --help-all and from shell completion."""
+        shown = (*self.usual, "help", "help_all")
+        rare = [p for p in self.params if self.usual and p.name not in shown and not ctx.meta.get(ALL)]
+        for panel in self.panels:  # each holds what the help before this one showed
+            panel.objects.clear()
+        for parameter in rare:
+            parameter.hidden = True  # type: ignore[attr-defined]  # an argument has no panel to hide in
+        super().format_help(ctx, formatter)
+        for parameter in rare:
+            parameter.hidden = False  # type: ignore[attr-defined]
+
+
+ALL = "framenest.help_all"
+
+
+def _help_all(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        context.meta[ALL] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+def command(parent: Any = click, name: str | None = None, usual: str = "") -> Callable[..., Any]:
+    """Make a function a command, of a click group if given, with the options its parameters declare.
+
+    usual: the parameters that --help shows, separated by spaces, if the rest is left to --help-all.
+    """
 
     def decorate(function: Callable[..., Any]) -> Any:
+        if usual:
+            more: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": _help_all}
+            all_options = click.option("--help-all", is_flag=True, help="Show all options and exit.", **more)
+            function = all_options(function)
         with_panel = click.option_panel("Options")(from_parameters(function))  # comes before other panels
-        return parent.command(name)(with_panel)
+        made = parent.command(name, cls=Command)(with_panel)
+        made.usual = tuple(usual.split())
+        return made
 
     return decorate
 
@@ -175,6 +214,11 @@ class Parsed(click.ParamType[Any]):
             return self.parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        """Let the shell complete files and folders."""
+        kind = {"FILE": "file", "DIR": "dir"}.get(self.name)
+        return [CompletionItem(incomplete, type=kind)] if kind else []
 
 
 def _budgets(text: str) -> list[int]:

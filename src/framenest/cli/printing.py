@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from rich.markup import escape
 from rich.text import Text
 
-from framenest.cli.terminal import err, facts_grid, note, out, quiet, say_labelled, short_path, table
+from framenest.cli.terminal import (
+    err,
+    facts_grid,
+    note,
+    out,
+    print_json,
+    print_table,
+    quiet,
+    say,
+    short_path,
+    table,
+)
 from framenest.lmm.answer import Kind
 from framenest.lmm.ask import Asked, Step
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import HEARD, Ranking
+from framenest.report.document import reasons
 from framenest.text import clock, harmless
 
 
@@ -48,19 +63,19 @@ def print_asked(asked: Asked) -> None:
     if asked.answer.finish_reason == "length":
         note("the answer was cut off; raise the limit with --answer-tokens")
     facts = facts_grid()
-    facts.add_row("", "")
+    out.print()
     times = [clock(second) for second in prefix.seconds.tolist()]
     for place in asked.cited:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
     if quiet():
-        out.print(facts)
+        print_table(facts)
         return
     facts.add_row("shown", " ".join(times))
     if (pairing := asked.steps[-1].pairing) is not None:
         facts.add_row("sent", pairing)
     facts.add_row("model", escape(asked.answer.model))
-    out.print(facts)
+    print_table(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
     costs = table(*headings, left=["said"])
     for step in asked.steps:
@@ -75,23 +90,62 @@ def print_asked(asked: Asked) -> None:
             str(usage.retries),
             "cannot tell" if step.cannot_tell else "an answer",
         )
-    out.print(costs)
+    print_table(costs)
 
 
 NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
+TOP = 8
+"""Ranks to print unless -k says otherwise."""
 WIDE_GAP = 5.0
 """Seconds between probes above which to suggest --max-gap."""
 
 
-def print_facts(ranking: Ranking) -> None:
-    """Print the video, the question, the scorer, and the largest gap between probes."""
+def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool, as_json: bool) -> None:
+    """Print a row for each rank of the largest prefix, and the times of each; with --quiet only the times.
+
+    scores: also print what was looked at, and the scores of each rank. as_json: print one JSON object.
+    """
+    ranks = _ranks(ranking, max(map(len, prefixes)))
+    if as_json:
+        facts = {name: getattr(ranking, name) for name in ("question", "scorer")}
+        match = None if ranking.stats.match is None else ranking.stats.match.verdict
+        budgets = {prefix.budget: prefix.seconds.tolist() for prefix in prefixes}
+        print_json({"video": ranking.video.path, **facts, "match": match, "ranks": ranks, "budgets": budgets})
+        return
+    if not quiet():
+        _print_facts(ranking, whole=scores)
+        rows = table("rank", "time", "reason", left=["reason"], wrap=["reason"])
+        for row in ranks:
+            rows.add_row(str(row["rank"]), clock(row["seconds"]), escape(row["reason"]))
+        print_table(rows)
+        if scores:
+            _print_scores(ranking, len(ranks))
+    for prefix in prefixes:
+        print_prefix(prefix)
+
+
+def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
+    """The first ranks. A reason is what was said, if it matches the question, then why the rule chose it."""
+    because = [re.sub(r"^Chosen (\w+ )?because |\.$", "", sentence) for sentence in reasons(ranking)]
+    rows = []
+    for i in range(count):
+        said = ""
+        if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
+            said = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
+        frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
+        reason = " · ".join(filter(None, (said, *because[i : i + 1])))
+        rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
+    return rows
+
+
+def _print_facts(ranking: Ranking, *, whole: bool) -> None:
+    """Print the video, the question, the scorer and the match; if `whole`, what was looked at, too."""
     video, stats = ranking.video, ranking.stats
     facts = facts_grid()
     rate = f"{video.fps:.4g} fps" + ("" if video.constant_rate else " on average")
-    facts.add_row("video", escape(short_path(video.path)))
-    facts.add_row(
-        "", f"{clock(video.duration)}, {video.num_frames:,} frames, {rate}, {video.width}×{video.height}"
-    )
+    frames = f"{video.num_frames:,} frames, {rate}, " if whole else ""
+    size = f"{clock(video.duration)}, {frames}{video.width}×{video.height}"
+    facts.add_row("video", escape(f"{short_path(video.path)} ({size})"))
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     if ranking.look_for is not None:
         by = f"\n(written by {ranking.look_for.written_by})" if ranking.look_for.written_by else ""
@@ -103,19 +157,20 @@ def print_facts(ranking: Ranking) -> None:
     if said is not None and said.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
         facts.add_row("speech", escape(f"{len(said.lines):,} lines of {said.source}{weighed}"))
-    read = f"; text read on {stats.read} of them" if stats.read is not None else ""
-    facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
-    facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s between two probes")
-    frames = {"encode": stats.decoded, "match": stats.candidates}
-    spent = ", ".join(
-        f"{stage} {value:.2f}" + (f" ({frames[stage] / value:.0f} frames/s)" if frames.get(stage) else "")
-        for stage, value in stats.seconds.items()
-        if value >= 0.005
-    )
-    facts.add_row("seconds", spent or "0.00")
-    for text in () if quiet() else (*video.notes, *(said.notes if said else ()), *_notes(ranking)):
+    if whole:
+        read = f"; text read on {stats.read} of them" if stats.read is not None else ""
+        facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
+        facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s between two probes")
+        done = {"encode": stats.decoded, "match": stats.candidates}
+        spent = ", ".join(
+            f"{stage} {value:.2f}" + (f" ({done[stage] / value:.0f} frames/s)" if done.get(stage) else "")
+            for stage, value in stats.seconds.items()
+            if value >= 0.005
+        )
+        facts.add_row("seconds", spent or "0.00")
+    for text in (*video.notes, *(said.notes if said else ()), *_notes(ranking)):
         facts.add_row("[yellow]note[/]", escape(text))
-    out.print(facts)
+    print_table(facts)
 
 
 def _notes(ranking: Ranking) -> Iterator[str]:
@@ -157,26 +212,20 @@ def _rank_columns(ranking: Ranking, count: int) -> dict[str, list[str]]:
     return columns
 
 
-def print_ranks(ranking: Ranking, count: int) -> None:
-    """Print the first ranks with their scores, as many columns as fit."""
-    count = min(count, len(ranking))
+def _print_scores(ranking: Ranking, count: int) -> None:
+    """Print the scores of the first ranks, on a terminal as many columns as fit."""
     columns = _rank_columns(ranking, count)
     left_out: list[str] = []
     widths = {name: 1 + max(map(len, (name, *cells))) for name, cells in columns.items()}
-    while 1 + sum(widths[name] for name in columns) > out.width and len(columns) > 6:
+    while out.is_terminal and 1 + sum(widths[name] for name in columns) > out.width and len(columns) > 6:
         left_out.append(list(columns)[-2])  # the last one is their sum
         del columns[left_out[-1]]
     ranks = table(*columns, left=["from"])
     for cells in zip(*columns.values(), strict=True):
         ranks.add_row(*cells)
-    out.print(ranks)
-    if left_out and not quiet():
+    print_table(ranks)
+    if left_out:
         out.print(f"[dim]left out on this narrow terminal: {', '.join(left_out)}; see show --csv[/]")
-    for i, heard in enumerate(ranking.cues.get("speech", ())[:count]):
-        if heard >= HEARD:
-            say_labelled(f"said at rank {i + 1}, {clock(float(ranking.seconds[i]))}:", ranking.said(i + 1))
-    if count < len(ranking) and not quiet():
-        out.print(f"[dim]{len(ranking) - count} more ranks[/]")
 
 
 def note_if_short(selector: str, prefix: Prefix) -> None:
@@ -187,7 +236,8 @@ def note_if_short(selector: str, prefix: Prefix) -> None:
 
 
 def print_prefix(prefix: Prefix) -> None:
-    """Print the times of a budget's frames, in order."""
-    times = " ".join(clock(float(s)) for s in prefix.seconds)
-    short = f" (all {len(prefix)} candidates of this short video)" if prefix.complete else ""
-    out.print(f"[bold]K={prefix.budget}[/]{short}  {times}", soft_wrap=True)
+    """Print the times of a budget's frames, in order, on a line of their own that can be copied."""
+    if not quiet():
+        short = ", all candidates of this short video" if prefix.complete else ""
+        out.print(f"[dim]{len(prefix)} frames in time order{short}:[/]", soft_wrap=True)
+    say(" ".join(clock(float(second)) for second in prefix.seconds))

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from framenest.cli import options
+from framenest.cli.exports import write_frames
 from framenest.cli.many_videos import ManyVideos, rank_many
 from framenest.cli.option_groups import (
+    AS_JSON,
     CHOICES,
     KEEP_FEATURES,
     LOOK_FOR,
@@ -21,47 +23,57 @@ from framenest.cli.option_groups import (
 )
 from framenest.cli.options import (
     Budgets,
+    ImageFile,
     InputFile,
     OutputFile,
+    OutputFolder,
     SelectorNames,
     Url,
     argument,
     check_writable,
     option,
 )
-from framenest.cli.printing import note_if_short, print_facts, print_prefix, print_ranks
+from framenest.cli.printing import TOP, note_if_short, print_prefix, print_ranking
 from framenest.cli.ranking_server import RankingServer
-from framenest.cli.terminal import confirm, note, out, print_json, quiet, table
+from framenest.cli.terminal import confirm, note, print_json, print_table, table
 from framenest.config import DEFAULT_PRESET, MECConfig
 from framenest.errors import ConfigError
 from framenest.evaluation.recall import largest_gap
 from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC, check_horizon
+from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.selectors import load_selector, selector_names
 from framenest.selectors.selection import Selection
+from framenest.video.opening import reopen
 from framenest.video.source import is_remote
 
-TOP = 8
-"""Ranks to print."""
 WITH_SERVER = (
-    "video", "question", "output", "budgets", "server", "no_question", "choices", "look_for", "preset",
-    "horizon", "quiet", "debug",
+    "video", "question", "output", "budgets", "folder", "sheet", "as_json", "verbose", "server",
+    "no_question", "choices", "look_for", "preset", "horizon", "quiet", "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
 
-@options.command()
+@options.command(
+    usual="budgets output folder sheet as_json verbose no_question look_for name preset start end quiet"
+)
 def rank(
     *,
-    video: str | None = argument(required=False),
+    video: InputFile | None = argument(required=False),
     question: str | None = argument(required=False),
     output: str | None = option(
         "Write the ranking as JSON (- is stdout). With --manifest: a folder.",
         "-o",
         metavar="FILE",
     ),
-    budgets: Budgets = option("Also print the frames of these budgets.", "--budget", "-k", default=()),
+    budgets: Budgets = option(
+        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]", "--budget", "-k", default=()
+    ),
+    folder: OutputFolder | None = option("Also write the frames of the largest budget as images.", "--to"),
+    sheet: ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
+    as_json: bool = AS_JSON,
+    verbose: bool = option("Also print what was looked at, and the scores of each rank.", "-v"),
     server: Url | None = option(
         "Rank on a running `framenest serve`, such as http://127.0.0.1:8600, with its scorer. It must serve "
         "the video's folder (--videos). $FRAMENEST_TOKEN is its token. [default: $FRAMENEST_SERVER]",
@@ -86,7 +98,8 @@ def rank(
     images with --fps.
 
     \b
-    framenest rank kiln.mp4 "What happens after firing?" -o kiln.json -k 8,16
+    framenest rank kiln.mp4 "What happens after firing?" -o kiln.json
+    framenest rank kiln.mp4 "What happens after firing?" -k 4 --to frames/
     framenest rank kiln.mp4 "What is fired?" --option cups --option tiles \\
       --set relevance_text=question+options
     framenest rank kiln.mp4 "What happens after firing?" \\
@@ -99,23 +112,18 @@ def rank(
         options.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
     if no_question:
         options.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
+    if manifest is None:
+        _check_one(video, question, no_question, output)
+    elif video or question or budgets or look_for or folder or sheet or verbose:
+        raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k, --look-for, --to, --sheet or -v")
     name = None if server or no_question else scorer.resolved(common)
     settings: dict[str, Any] = {
         "config": method.config,
         "scoring": scorer.config,
         "keep_features": keep_features,
     }
-    if manifest is not None:
-        if video or question or budgets or look_for:
-            raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k or --look-for")
-        return rank_many(Path(manifest), output, many, common, video_options, name, settings)
     if video is None:
-        raise ConfigError("give a VIDEO, or --manifest FILE for many")
-    options.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
-    if no_question == bool((question or "").strip()):
-        raise ConfigError("give either a QUESTION, which must not be empty, or --no-question")
-    if output not in (None, "-"):
-        check_writable(output)
+        return rank_many(Path(str(manifest)), output, many, common, video_options, name, settings, as_json)
     bars, described = common.bars(), LookFor.of(look_for)
     if server:
         remote = RankingServer(server, os.environ.get("FRAMENEST_TOKEN"))
@@ -130,40 +138,54 @@ def rank(
         check_horizon(budgets, opened, method.config)
         with bars:
             ranking = mec.rank(opened, question, options=choices, look_for=described or ())
-    _deliver(ranking, budgets, output)
+    largest = _deliver(ranking, budgets, output, as_json, verbose)
+    if folder or sheet:
+        shown = reopen(ranking.video, video, store=common.cache) if server else opened
+        write_frames(largest, shown, common, folder, sheet, title=question)
     return 0
 
 
-def _deliver(ranking: Ranking, budgets: list[int], target: str | None) -> None:
-    """Write and print a ranking."""
+def _check_one(video: str | None, question: str | None, no_question: bool, output: str | None) -> None:
+    """Check what was given for one video."""
+    if video is None:
+        raise ConfigError("give a VIDEO, or --manifest FILE for many")
+    options.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
+    if no_question == bool((question or "").strip()):
+        raise ConfigError("give either a QUESTION, which must not be empty, or --no-question")
+    if output not in (None, "-"):
+        check_writable(str(output))
+
+
+def _deliver(
+    ranking: Ranking, budgets: list[int], target: str | None, as_json: bool, verbose: bool
+) -> Prefix:
+    """Write and print a ranking; returns its largest prefix."""
+    prefixes = [ranking.prefix(k) for k in budgets or [min(TOP, len(ranking))]]  # before a file is written
+    if target not in (None, "-"):
+        ranking.save(str(target))
     if target == "-":
         print_json(ranking.dumps())
-        return
-    prefixes = [ranking.prefix(size) for size in budgets]  # raises before a file is written
-    if target is not None:
-        ranking.save(target)
-    if not quiet():
-        print_facts(ranking)
-    print_ranks(ranking, TOP)
-    for prefix in prefixes:
-        print_prefix(prefix)
+    else:
+        print_ranking(ranking, prefixes, scores=verbose, as_json=as_json)
     if target is not None:
         confirm("written to", target)
+    return max(prefixes, key=len)
 
 
 NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
-@options.command()
+@options.command(usual="selectors budgets output as_json name quiet")
 def select(
     *,
-    video: str = argument(),
+    video: InputFile = argument(),
     question: str = argument(),
     selectors: SelectorNames = option(
         f"One of {NAMES}; several, separated by commas, are compared.", "--selector", default="mec"
     ),
     budgets: Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
     output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
+    as_json: bool = option("Print a line of JSON for each selector.", "--json"),
     video_options: VideoOptions,
     scorer: ScorerChoice,
     common: Common,
@@ -187,8 +209,20 @@ def select(
         ready = [load_selector(name, session, MECConfig.preset(DEFAULT_PRESET)) for name in selectors]
         opened = video_options.open(video, common)
         made = [selector.select(opened, question, budgets) for selector in ready]
-    own = [one.name for one in ready]
-    labels = [spec if own.count(name) > 1 else name for spec, name in zip(selectors, own, strict=True)]
+    if output is not None:
+        made[0].save(output)
+    if as_json:
+        for selection in made:
+            print_json(selection.to_json())
+    else:
+        _print_selections(selectors, [one.name for one in ready], made)
+    if output is not None:
+        confirm("written to", str(output))
+
+
+def _print_selections(specs: Sequence[str], names: Sequence[str], made: Sequence[Selection]) -> None:
+    """Print the times that one selector chose, or compare several."""
+    labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
     if len(made) > 1:
         _print_comparison(labels, made)
     else:
@@ -200,9 +234,6 @@ def select(
             if len(made) == 1:
                 print_prefix(prefix)
             note_if_short(label, prefix)
-    if output is not None:
-        made[0].save(output)
-        confirm("written to", str(output))
 
 
 def _print_comparison(labels: Sequence[str], made: Sequence[Selection]) -> None:
@@ -221,4 +252,4 @@ def _print_comparison(labels: Sequence[str], made: Sequence[Selection]) -> None:
                 f"{100 * largest_gap(prefix.seconds, selection.video.duration):.0f} %",
                 str(len(set(first) & set(prefix.frames.tolist()))),
             )
-    out.print(rows)
+    print_table(rows)

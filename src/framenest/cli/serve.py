@@ -74,7 +74,7 @@ def _settings(
     )
 
 
-@options.command()
+@options.command(usual="host port videos data name answer_url answer_model quiet")
 def serve(
     *,
     access: Access,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from click import get_current_context
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from framenest.errors import CacheWarning, ScorerWarning
 from framenest.text import harmless, harmless_json
@@ -49,8 +52,9 @@ def quiet() -> bool:
     return _Notes.off
 
 
-def print_json(text: str) -> None:
-    """Print JSON, with control characters escaped."""
+def print_json(data: Any) -> None:
+    """Print data as one line of JSON, or JSON that is text already, with control characters escaped."""
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False) + "\n"
     out.file.write(harmless_json(text))
 
 
@@ -66,8 +70,9 @@ def say_labelled(*labels_and_texts: str) -> None:
 
 
 def confirm(*labels_and_texts: str) -> None:
-    """Print what was done as `say_labelled` does; nothing with --quiet."""
-    if not quiet():
+    """Print what was done as `say_labelled` does; nothing with --quiet, or where stdout is for data."""
+    given = get_current_context().params
+    if not (quiet() or given.get("as_json") or given.get("output") == "-"):
         say_labelled(*labels_and_texts)
 
 
@@ -82,17 +87,12 @@ def fail(text: str) -> None:
     err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
 
-def table(
-    *headings: str,
-    left: Collection[str] = (),
-    wrap: Collection[str] = (),
-    title: str | None = None,
-) -> Table:
+def table(*headings: str, left: Collection[str] = (), wrap: Collection[str] = ()) -> Table:
     """Return an empty table. Columns are right-aligned except those in `left`.
 
     On a narrow terminal the columns in `wrap` are wrapped, so that no number is cut off.
     """
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for heading in headings:
         made.add_column(
             heading,
@@ -101,6 +101,17 @@ def table(
             overflow="fold" if heading in wrap else "ellipsis",
         )
     return made
+
+
+def print_table(rows: Table) -> None:
+    """Print a table or grid: aligned on a terminal, elsewhere a line per row with tabs between the cells."""
+    if out.is_terminal:
+        out.print(rows)
+        return
+    headings = [[column.header for column in rows.columns]] if rows.show_header else []
+    for cells in (*headings, *zip(*(column.cells for column in rows.columns), strict=True)):
+        texts = (" ".join(Text.from_markup(str(cell)).plain.split()) for cell in cells)
+        out.file.write(harmless("\t".join(texts)) + "\n")
 
 
 def facts_grid() -> Table:

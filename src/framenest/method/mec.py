@@ -374,7 +374,7 @@ def rank(
         BudgetError: k exceeds the ranks that the ranking would have; raised before the work.
 
     >>> rank("kiln.mp4", "What happens after firing?", 2, scorer="table:scores.csv").frames
-    array([152, 159])
+    array([  8, 159])
     """
     mec = MEC(preset=preset, **settings)
     opened = mec.session.open(video, fps)

@@ -396,12 +396,10 @@ class ResidualRule:
         shown_by = int(terms["shown_by"][rank - 1])
         if not shown_by or 1 - event * look < 0.005:
             return "Chosen because no earlier rank shows its evidence."
-        how = "looks the same" if look < event else "is near in time"
-        new, other = 100 * event * look, f"rank {shown_by}, which {how},"
+        how = "same look" if look < event else "near in time"
+        new, other = 100 * event * look, f"rank {shown_by} ({how})"
         if new < 50:
-            return (
-                f"Chosen because no other frame has more new evidence; {other} shows {100 - new:.0f} % of it."
-            )
+            return f"Chosen because it adds the most; {other} shows {100 - new:.0f} % of its evidence."
         return f"Chosen because {new:.0f} % of its evidence is new; {other} shows the rest."
 
 

@@ -152,8 +152,6 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
     if len(named) < len(rule.terms):
         return told | {"parts": [], "because": []}
     parts = rule.parts(ranking.evidence.astype(np.float64), terms, config)
-    asked = ranking.config.discovery.relevance_weight > 0
-    later = [rule.because(parts, terms, rank, asked) for rank in range(2, len(ranking) + 1)]
     return told | {
         "parts": [
             {
@@ -164,8 +162,23 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
             }
             for part in parts
         ],
-        "because": ["Chosen first because it has the most evidence.", *later],
+        "because": reasons(ranking),
     }
+
+
+def reasons(ranking: Ranking) -> list[str]:
+    """Why the rule chose each rank, one sentence each; empty if the file lacks the rule's terms.
+
+    >>> reasons(ranking)[0]
+    'Chosen first because it has the most evidence.'
+    """
+    rule, terms = RULES[ranking.config.ranking.rule], ranking.terms
+    if any(term.name not in terms for term in rule.terms):
+        return []
+    parts = rule.parts(ranking.evidence.astype(np.float64), terms, ranking.config.ranking)
+    asked = ranking.config.discovery.relevance_weight > 0
+    later = (rule.because(parts, terms, rank, asked) for rank in range(2, len(ranking) + 1))
+    return ["Chosen first because it has the most evidence.", *later]
 
 
 def _active(ranking: Ranking) -> list[list[float]]:

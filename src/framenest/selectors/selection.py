@@ -14,13 +14,14 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.cache.files import write_atomic
-from framenest.errors import BudgetError
+from framenest.errors import BudgetError, StoreError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.protocols import Decoder
 from framenest.records import BadField, convert, load_file, read_object, read_result
 from framenest.session import Video
+from framenest.video.source import VIDEO_SUFFIXES
 
 SELECTION_FORMAT = 2
 
@@ -70,9 +71,9 @@ class Selection:
             )
         return self.prefixes[budget]
 
-    def save(self, path: str | Path) -> None:
-        """Write the selection as JSON."""
-        data = {
+    def to_json(self) -> dict[str, Any]:
+        """What `save` writes."""
+        return {
             "format": SELECTION_FORMAT,
             "kind": "selection",
             "video": self.video.to_json(),
@@ -82,7 +83,11 @@ class Selection:
             "stats": self.stats,
             "budgets": {str(budget): prefix.to_json() for budget, prefix in self.prefixes.items()},
         }
-        write_atomic(Path(path), (json.dumps(data, ensure_ascii=False) + "\n").encode(errors="surrogatepass"))
+
+    def save(self, path: str | Path) -> None:
+        """Write the selection as JSON."""
+        text = json.dumps(self.to_json(), ensure_ascii=False) + "\n"
+        write_atomic(Path(path), text.encode(errors="surrogatepass"))
 
     @classmethod
     def load(cls, path: str | Path) -> Selection:
@@ -125,6 +130,8 @@ class Selector(Protocol):
 
 def load_result(path: str | Path) -> Ranking | Selection:
     """Read a ranking or a selection, whichever the file holds."""
+    if Path(path).suffix.lower() in VIDEO_SUFFIXES and Path(path).is_file():
+        raise StoreError(f"{path}: this is a video; rank it first: framenest rank {path} QUESTION -o FILE")
     data = read_object(path)
     if data.get("kind") == "selection":
         return read_result(data, path, "selection", SELECTION_FORMAT, Selection.from_json)
