@@ -63,8 +63,8 @@ class TagScorer(Calibrated):
     """
 
     name = "tags"
-    batch = 64
-    """Enough frames for all threads."""
+    batch = 16
+    """Enough frames for all threads, and about a second of work."""
     own_relevance = "sigmoid of the summed standard deviations, relative to the video"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
