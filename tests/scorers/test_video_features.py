@@ -339,7 +339,7 @@ def test_progress_counts_half_of_a_frame_when_it_is_decoded_and_half_when_it_is_
     events = []
     scorer = Counting(lambda _: events.append("encoding"))
     scorer.batch = 8
-    features = features_of(SteppedDecoder(), scorer, tmp_path, lambda _, done, total: events.append(done))
+    features = features_of(SteppedDecoder(), scorer, tmp_path, lambda *told: events.append(told[1]))
     features.get(np.arange(10), "probes")
     assert events == [0, 0, 1, 1, 2, 2, 3, 3, 4, "encoding", 8, 8, 9, "encoding", 10, 10]
 

@@ -258,7 +258,7 @@ class VideoFeatures:
 
 @contextmanager
 def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
-    """Read batches in a thread, AHEAD of the consumer. After Ctrl-C the thread ends by itself: nobody waits."""
+    """Read batches in a thread, AHEAD of the consumer. After Ctrl-C nobody waits for the thread to end."""
     ready: queue.Queue[FrameBatch | BaseException | None] = queue.Queue(AHEAD)
     stopped = threading.Event()
 
