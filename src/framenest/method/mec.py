@@ -101,12 +101,13 @@ class MEC:
         """Rank the frames of a video for a question.
 
         Args:
-            video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
+            video: a path, a URL, a folder of images, frames in memory (an array (n, H, W, 3), or a list of
+                Pillow images or arrays) or a Decoder.
             question: None ranks without a question.
             options: the possible answers; they are scored with the question if `relevance_text` is
                 "question+options".
             look_for: descriptions to score with the question; a frame that shows any of them is relevant.
-            fps: frames per second, for a folder of images or an array of frames.
+            fps: frames per second, for a folder of images or frames in memory.
 
         Returns:
             A ranking whose every prefix is a selection.
