@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from textwrap import shorten
 from typing import Any, Literal, TypedDict, get_args
 
 from framenest.errors import BadSetting, ConfigError
@@ -71,7 +70,7 @@ DEVICES: Allowed = (
 def must_be(name: str, value: object, kinds: Any, words: str) -> None:
     """Raise ConfigError if an argument is of another kind; words: what it must be."""
     if not isinstance(value, kinds):
-        raise ConfigError(f"{name} must be {words}, not {shorten(repr(value), 40, placeholder=' …')}")
+        raise ConfigError(f"{name} must be {words}, not {' '.join(repr(value).split()):.40}")
 
 
 class CheckedSettings:

@@ -75,7 +75,7 @@ class TableScorer(Calibrated):
             raise ScorerError(f"a table of scores must hold numbers ({error})") from error
         keys = [key for key, _ in rows]
         self._by = by
-        self._scores = scores.astype(np.float32)
+        self._scores = scores = scores.astype(np.float32)
         right = np.isfinite(scores) if self._logistic else (scores >= 0) & (scores <= 1)
         if not right.all():
             where = int(np.flatnonzero(~right)[0])
