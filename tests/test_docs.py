@@ -88,7 +88,7 @@ def test_the_page_on_python_runs(tmp_path, monkeypatch, capsys):
         assert len(server.requests) >= 1
     assert len(names["images"]) == len(names["thumbnails"]) == len(names["files"]) == 8
     assert len(names["large"]) == 64
-    assert names["batch"].pixels[0].shape == (8, 64, 96, 3)
+    assert names["pixels"].shape == (8, 64, 96, 3)
     assert len(names["request"].markers) == 8
     assert "Glazing, at <4.0 seconds>." in capsys.readouterr().out
 

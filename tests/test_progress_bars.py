@@ -47,6 +47,15 @@ def test_bars_appear_on_a_terminal_and_are_erased(at_once):
     assert written.rstrip().endswith("\x1b[2K"), "the line was erased"
 
 
+def test_the_first_step_gives_an_estimate(at_once):
+    with Bars(console=terminal()) as bars:
+        bars("probes", 0, 12)
+        (task,) = bars._progress.tasks
+        assert task.time_remaining is None
+        bars("probes", 3, 12)
+        assert task.time_remaining is not None
+
+
 def test_short_work_shows_nothing(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 3600.0)
     console = terminal()

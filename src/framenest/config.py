@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from framenest.errors import BadSetting, ConfigError
 
@@ -65,6 +65,12 @@ DEVICES: Allowed = (
     "a name such as cpu or cuda:0, or several with commas",
     lambda value: isinstance(value, str) and all(part.strip() for part in value.split(",")),
 )
+
+
+def must_be(name: str, value: object, kinds: Any, words: str) -> None:
+    """Raise ConfigError if an argument is of another kind; words: what it must be."""
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{name} must be {words}, not {' '.join(repr(value).split()):.40}")
 
 
 class CheckedSettings:
@@ -257,6 +263,54 @@ class MECConfig:
             DiscoveryConfig(**data["discovery"]),
             RankingConfig(**data["ranking"]),
         )
+
+
+class Settings(TypedDict, total=False):
+    """Every setting of MECConfig and ScorerConfig by name, as keyword arguments of `MEC` and `rank`."""
+
+    base_probes: int
+    extra_probes: int
+    saturation: float
+    max_gap: float | None
+    probing: Probing
+    thumbnail: int
+    blur_kernel: int
+    exposure_mean: float
+    exposure_sigma: float
+    start: float
+    end: float | None
+    relevance_weight: float
+    change_weight: float
+    observability_weight: float
+    segment_length: int
+    activation: float
+    anchors: int
+    zoom: int
+    relevance_text: RelevanceText
+    text_weight: float
+    speech_weight: float
+    horizon: int
+    evidence_weight_start: float
+    evidence_weight_end: float
+    gamma: float
+    diversity_weight: float
+    coverage_term: bool
+    rule: Rule
+    evidence_floor: float
+    event_shortest: float
+    event_longest: float
+    scene_shortest: float
+    scene_longest: float
+    same_look_from: float
+    device: str
+    batch: int | None
+    precision: Precision
+    calibration: Calibration
+    revision: str | None
+    rerank: int
+    reranker: str
+    ocr: int
+    subtitles: str | None
 
 
 def _unknown_setting(name: str, also: Iterable[str]) -> ConfigError:

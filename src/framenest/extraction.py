@@ -10,10 +10,10 @@ import numpy as np
 from framenest.cache.files import write_atomic
 from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
-from framenest.method.prefix import OpenOrPath, Prefix
+from framenest.method.prefix import Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
-from framenest.video.opening import reopen
+from framenest.video.opening import Video, reopen
 
 FORMATS = ("jpg", "png")
 
@@ -44,7 +44,7 @@ def extract(
     format: str = "jpg",  # noqa: A002 - the word the command line uses
     quality: int = 95,
     name: Callable[[Prefix, int, str], str] = file_name,
-    video: OpenOrPath | None = None,
+    video: Video | None = None,
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> list[Path]:

@@ -6,6 +6,7 @@ import base64
 import io
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from PIL import Image
 
@@ -41,9 +42,9 @@ class ImageLimits:
     def __post_init__(self) -> None:
         for name in ("max_side", "max_pixels", "frame_pixels"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value is not None and not (isinstance(value, Real) and float(value) >= 1):
                 raise BadSetting(name, value, "1 or more")
-        if not 1 <= self.quality <= 100:
+        if not (isinstance(self.quality, int | float) and 1 <= self.quality <= 100):
             raise BadSetting("quality", self.quality, "from 1 to 100")
 
     def size(self, width: int, height: int) -> tuple[int, int]:

@@ -117,7 +117,8 @@ class Bars:
             if self._progress is None:
                 return
             if stage not in self._tasks:
-                self._tasks[stage] = self._progress.add_task(escape(stage), total=None, said=said)
+                self._tasks[stage] = self._progress.add_task(escape(stage), total=total or None, said=said)
+                self._progress.advance(self._tasks[stage], 0)  # so that the first step gives an estimate
             # Without a total the bar pulses.
             self._progress.update(self._tasks[stage], completed=done, total=total or None, said=said)
 

@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from framenest.cache.directory import local_directory
 from framenest.cache.eviction import FeaturesLimit
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
-from framenest.config import ScorerConfig
+from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
 from framenest.progress import Bars, ShowProgress, Timing
 from framenest.protocols import Decoder, Progress, Scorer, Store
@@ -24,14 +22,13 @@ from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
 from framenest.scorers.video_features import VideoFeatures
 from framenest.transcript import AUTO, NONE, Transcript, find_transcript
-from framenest.video.opening import open_video
+from framenest.video.opening import Video, open_video
 
 MEMORY = 4 * 2**30
 """Bytes of open videos, indexes and features that a session keeps in memory."""
 MOST_KEPT = 512
 """The most items in memory, however small."""
 
-Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 Kept = TypeVar("Kept")
 
 
@@ -70,6 +67,8 @@ class Session:
         allow_playlists: bool = False,
         memory: int = MEMORY,
     ) -> None:
+        must_be("scoring", scoring, ScorerConfig | None, "a ScorerConfig")
+        must_be("store", store, str | os.PathLike | Store | None, "a folder, a URL or a Store")
         self.scoring = scoring or ScorerConfig()
         self.store = open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
         self.progress: Progress = Bars(off=not progress) if isinstance(progress, bool) else progress
@@ -119,11 +118,12 @@ class Session:
         """The scorer for a question; None without a question.
 
         Raises:
-            ConfigError: the question is empty.
+            ConfigError: the question is empty or not a string.
             ScorerError: there is a question but no scorer.
         """
         if question is None:
             return None
+        must_be("question", question, str, "a string or None")
         if not question.strip():
             raise ConfigError("the question is empty; pass None (--no-question) to rank without a question")
         if self.scorer is None:

@@ -4,13 +4,14 @@ import base64
 import io
 import json
 import re
+from typing import get_args
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from framenest import ConfigError, Prefix, lmm, open_video
-from framenest.lmm import times
+from framenest.lmm import STYLES, StyleName, times
 from framenest.lmm.times import paired_markers, sent_places, video_metadata
 from media import growing_ticks, number_in, numbered_video
 
@@ -270,6 +271,7 @@ def test_a_request_for_a_server_is_its_body(constant, tmp_path):
 
 def test_refusals(constant, variable):
     prefix = prefix_of(constant, [3])
+    assert get_args(StyleName) == tuple(STYLES)
     with pytest.raises(ConfigError, match="there is no style 'gpt'; choose from openai, vllm-video"):
         lmm.messages(prefix, QUESTION, "gpt")
     with pytest.raises(ConfigError, match="pairing 'images' sends no video"):

@@ -1,11 +1,19 @@
 """A Prefix in the hands of a user: its frames as images and arrays, one by one, in one call."""
 
+import inspect
 import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import get_type_hints
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import framenest as fn
+from framenest.config import Settings
+from framenest.method.mec import MECArguments
+from framenest.protocols import MatchStrength
 from framenest.testing import TableScorer
 from media import number_in, numbered_video
 from score_tables import zero_elsewhere
@@ -23,13 +31,18 @@ def test_images_are_exactly_the_frames(ranking):
     assert {(image.mode, image.size) for image in images} == {("RGB", (96, 64))}
 
 
-def test_read_gives_arrays_with_their_times(ranking):
-    prefix = ranking.prefix(9)
+def test_read_gives_one_array(ranking):
+    prefix = ranking.prefix(40)
     shown = prefix.read()
-    assert shown.pixels[0].shape == (9, 64, 96, 3)
-    assert [number_in(picture) for picture in shown.pixels[0]] == prefix.frames.tolist()
-    assert shown.frames.tolist() == prefix.frames.tolist()
-    assert shown.seconds.tolist() == prefix.seconds.tolist()
+    assert shown.shape == (40, 64, 96, 3)
+    assert [number_in(picture) for picture in shown] == prefix.frames.tolist()
+
+
+def test_a_prefix_knows_its_question_its_scorer_and_the_match(ranking):
+    found = replace(ranking, stats=replace(ranking.stats, match=MatchStrength(0.4, "weak"))).prefix(4)
+    for prefix in (found, found.part(np.array([0, 2]))):
+        assert (prefix.question, prefix.scorer) == ("Where?", ranking.scorer)
+        assert prefix.match.verdict == "weak"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +56,7 @@ def test_read_gives_arrays_with_their_times(ranking):
 )
 def test_an_asked_size(ranking, asked, size):
     assert [image.size for image in ranking.prefix(2).images(**asked)] == [size, size]
-    assert ranking.prefix(2).read(**asked).pixels[0].shape == (2, size[1], size[0], 3)
+    assert ranking.prefix(2).read(**asked).shape == (2, size[1], size[0], 3)
 
 
 @pytest.mark.parametrize("asked", [{"max_side": 0}, {"size": fn.ImageSpec.squash(4, 4), "max_side": 4}])
@@ -67,11 +80,88 @@ def test_one_by_one(ranking):
 
 def test_a_video_in_memory_is_given_again(frames):
     prefix = fn.rank(frames, None, 3, fps=25)
-    with pytest.raises(fn.VideoError, match="was an array of frames in memory; give it again: video="):
+    with pytest.raises(fn.VideoError, match="was frames in memory; give it again: video="):
         prefix.images()
     assert [number_in(np.asarray(image)) for image in prefix.images(video=frames)] == prefix.frames.tolist()
     with pytest.raises(fn.IndexMismatch, match="has changed"):
         prefix.images(video=frames[:-1])
+
+
+def test_a_list_of_images_or_arrays_is_a_video(frames):
+    whole = fn.rank(frames, None, 3, fps=25)
+    for given in ([*frames], tuple(Image.fromarray(one) for one in frames)):
+        prefix = fn.rank(given, None, 3, fps=25)
+        assert prefix.video == whole.video
+        assert (prefix.read(video=given) == whole.read(video=frames)).all()
+
+
+@pytest.mark.parametrize(
+    ("video", "fps", "message"),
+    [
+        ([np.zeros((4, 4, 3), np.uint8)], None, "frames in memory need their frame rate; give fps="),
+        ([np.zeros((4, 4, 3), np.uint8)], "25", "fps must be a number above 0, not '25'"),
+        ([Image.new("L", (4, 4)), Image.new("L", (5, 4))], 25, r"0 has \(4, 4, 3\), number 1 \(4, 5, 3\)"),
+        (["a.mp4", "b.mp4"], None, "must hold Pillow images or arrays; number 0 is str"),
+        ([], 25, "must not be empty"),
+        (None, None, "not a video: NoneType; give a path"),
+    ],
+)
+def test_what_is_no_video(video, fps, message):
+    with pytest.raises(fn.VideoError, match=message):
+        fn.rank(video, None, fps=fps)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"question": ["Where?"]}, r"question must be a string or None, not \['Where\?'\]"),
+        ({"question": 3, "relevance_text": "question+options"}, "question must be a string or None, not 3"),
+        ({"options": "abc"}, "options must be a list of strings, not 'abc'"),
+        ({"options": [1]}, "options must be a list of strings"),
+        ({"look_for": [1]}, "look_for must be 1 to"),
+        ({"scorer": np.zeros(3)}, "scorer must be a name or an object with name, .* not ndarray"),
+        ({"scorer": TableScorer}, "scorer must be .* not the class TableScorer"),
+        ({"config": "residual"}, r"config must be a MECConfig \(preset= takes a name\), not 'residual'"),
+        ({"scoring": {"batch": 3}}, "scoring must be a ScorerConfig"),
+        ({"store": 3}, "store must be a folder, a URL or a Store, not 3"),
+        ({"session": "s"}, "session must be a Session"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named(clip, given, message):
+    with pytest.raises(fn.FramenestError, match=message):
+        fn.rank(clip, **{"question": "Where?", "scorer": "table:no.csv"} | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": 224}, r"size must be an ImageSpec \(max_side= takes pixels\), not 224"),
+        ({"max_side": "224"}, "max_side = '224' is not allowed; it must be 1 or more"),
+    ],
+)
+def test_a_size_of_another_kind_is_named(ranking, given, message):
+    with pytest.raises(fn.ConfigError, match=message):
+        ranking.prefix(2).images(**given)
+    with pytest.raises(fn.ConfigError, match=message):
+        ranking.prefix(2).read(**given)
+
+
+def test_keyword_settings_are_typed():
+    """So that a type checker finds a typo; nothing else keeps the types and the settings equal."""
+    configs = (fn.IndexConfig, fn.DiscoveryConfig, fn.RankingConfig, fn.ScorerConfig)
+    fields = [name_and_kind for config in configs for name_and_kind in get_type_hints(config).items()]
+    assert [*get_type_hints(Settings).items()] == fields
+    arguments = [*inspect.signature(fn.MEC).parameters][:-1]
+    assert [*MECArguments.__annotations__] == [*Settings.__annotations__, *arguments]
+
+
+def test_no_signature_shows_a_lambda():
+    public = [getattr(fn, name) for name in fn.__all__ if callable(getattr(fn, name))]
+    methods = [one for kind in public for one in vars(kind).values() if callable(one)]
+    assert fn.Prefix.batches in methods
+    for one in (*public, *methods):
+        with suppress(ValueError):  # some have no signature
+            assert "<lambda>" not in str(inspect.signature(one)), one
 
 
 def test_a_video_that_moved(tmp_path, clip):
@@ -84,7 +174,7 @@ def test_a_video_that_moved(tmp_path, clip):
         match=r"here.mp4: no such file; if it has moved, give its path with --video \(in Python video=\)",
     ):
         prefix.read()
-    assert prefix.read(video=there).frames.tolist() == prefix.frames.tolist()
+    assert [number_in(picture) for picture in prefix.read(video=there)] == prefix.frames.tolist()
     other = numbered_video(tmp_path / "other.mp4", 30)
     for video in (other, fn.open_video(other)):
         with pytest.raises(fn.IndexMismatch, match=r"other.mp4: this video has changed"):
@@ -115,8 +205,9 @@ def test_a_budget_beyond_the_horizon_is_refused_before_the_work(clip):
 
     with pytest.raises(fn.BudgetError, match=r"too short for a budget of 60; give horizon=60"):
         fn.rank(clip, "Where?", 60, scorer=Busy(zero_elsewhere({1: 1.0})), horizon=50)
-    with pytest.raises(fn.BudgetError, match="must be 1 or more"):
-        fn.rank(clip, "Where?", 0, scorer=Busy(zero_elsewhere({1: 1.0})))
+    for k in (0, "8", 8.0, True):
+        with pytest.raises(fn.BudgetError, match=f"k, the frame budget, must be .* 1 or more, not {k!r}"):
+            fn.rank(clip, "Where?", k, scorer=Busy(zero_elsewhere({1: 1.0})))
 
 
 def test_settings_by_keyword(clip):

@@ -51,7 +51,7 @@ def test_unknown_names(cache):
         match=r"there is no scorer 'blip3'; choose from auto, blip2, .*, noisy-truth:SNR, table:FILE$",
     ):
         scorers.load_scorer("blip3", DirectoryStore(cache))
-    with pytest.raises(ScorerError, match="is not a scorer"):
+    with pytest.raises(ScorerError, match=r"scorer must be a name or an object with name, .* not int"):
         scorers.load_scorer(3, DirectoryStore(cache))
 
 
@@ -204,7 +204,7 @@ def test_a_class_that_is_no_scorer_is_refused(monkeypatch, cache):
         load = classmethod(lambda cls, *_: cls())
 
     monkeypatch.setattr(scorers, "load_plugin", lambda _: Half)
-    with pytest.raises(ScorerError, match="is not a scorer: it needs name, version, inputs"):
+    with pytest.raises(ScorerError, match="an object with name, version, inputs, encode and match, not Half"):
         scorers.load_scorer("table:x", DirectoryStore(cache))
 
 

@@ -113,8 +113,10 @@ def test_files(tmp_path, text, by):
         ("frame,value\n1,2\n", "not a table"),
         ("frame,score\n1,much\n", "not a table"),
         ('{"a": 1}', "not a table"),
-        ("frame,score\n1,2.0\n", r"\[0, 1\]; 1 has 2.0"),
-        ("frame,score\n1,nan\n", r"\[0, 1\]; 1 has nan"),
+        ("time,relevance\n1,0.5\n", "columns must be frame,score or seconds,score, not time,relevance"),
+        ("[0.5, 0.7]", "columns must be frame,score or seconds,score"),
+        ("frame,score\n1,2.0\n", r"the score of 1 is 2; scores must be in \[0, 1\]; calibration='logistic'"),
+        ("frame,score\n1,nan\n", "the score of 1 is nan"),
     ],
 )
 def test_bad_tables(tmp_path, text, message):
@@ -122,6 +124,29 @@ def test_bad_tables(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ScorerError, match=message):
         TableScorer.read(path)
+
+
+@pytest.mark.parametrize("table", [[0.5, 0.7], np.zeros(3), {0: "much"}, {0: 0.5, "a": 0.7}, {0: [1, 2]}])
+def test_what_is_no_table(table):
+    with pytest.raises(ScorerError, match=r"table must be a dict|a table of scores must hold numbers"):
+        TableScorer(table)
+
+
+def test_logistic_calibration_takes_scores_of_any_range(capsys, clip, tmp_path):
+    """Relative to the video, as for scorers whose scores have no range of their own."""
+    rows = {number: 30.0 if number == 150 else -12.5 for number in range(300)}
+    scorer = TableScorer(rows, calibration="logistic")
+    found = match(scorer, [*range(300)], np.zeros(300))
+    assert (min(found) >= 0, max(found) <= 1, np.argmax(found)) == (True, True, 150)
+    (tmp_path / "scores.csv").write_text("frame,score\n" + "".join(f"{n},{s}\n" for n, s in rows.items()))
+    asked = ("rank", clip, "Where?", "--scorer", f"table:{tmp_path / 'scores.csv'}", "-k", 1)
+    code, _, err = run(capsys, *asked)
+    assert (code, "--calibration logistic" in err) == (2, True)
+    code, out, _ = run(capsys, *asked, "--calibration", "logistic", "-o", tmp_path / "ranking.json")
+    assert code == 0
+    assert "(logistic, relative to the video)" in out
+    with pytest.raises(ScorerError, match="scores must be finite"):
+        TableScorer({0: np.inf}, calibration="logistic")
 
 
 def test_another_table_is_another_version():

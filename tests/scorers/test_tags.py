@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from framenest.scorers import load_scorer, tags
 from framenest.scorers.calibration import logistic, standardise
 from framenest.scorers.checkpoint import CutQuestion
 from media import encode_video
+from processes import PATIENCE
 
 
 def test_logistic_by_hand():
@@ -58,6 +61,27 @@ def test_batch_size_does_not_matter(tag_scorer):
         one = FrameBatch(batch.frames[[row]], batch.seconds[[row]], tuple(p[[row]] for p in batch.pixels))
         for name, array in tag_scorer.encode(one).items():
             assert (array[0] == whole[name][row]).all()
+
+
+def test_what_has_not_run_when_encoding_breaks_off_never_runs(tag_scorer, monkeypatch):
+    """So that Ctrl-C waits for no more images than there are threads."""
+    released, ran = threading.Event(), []
+
+    def classifier(_):
+        raise KeyboardInterrupt
+
+    def detector(_):
+        ran.append(1)
+        released.wait(PATIENCE)
+
+    model = SimpleNamespace(classifier=classifier, detector=detector)
+    monkeypatch.setattr(tag_scorer, "_model", lambda: model)
+    monkeypatch.setattr(tag_scorer, "inputs", tags.IMAGES)
+    with pytest.raises(KeyboardInterrupt):
+        tag_scorer.encode(pictures(np.random.default_rng(4), 20, tag_scorer))
+    released.set()
+    tag_scorer._threads.submit(int).result()
+    assert len(ran) <= tags._at_once()
 
 
 def test_relevance_is_measured_against_the_reference(tag_scorer):

@@ -22,7 +22,7 @@ from framenest.corpus.batch_job import BatchJob, Work, WorkItem
 from framenest.processes import FEATURES_VARIABLE
 from framenest.scorers import feature_store, video_features
 from framenest.scorers.feature_store import LargeFeatures, finish_writes
-from framenest.scorers.video_features import AHEAD, KeptUnfinished, VideoFeatures, on_the_way
+from framenest.scorers.video_features import KeptUnfinished, VideoFeatures, on_the_way
 from framenest.session import Session
 from framenest.testing import ArrayDecoder
 from media import numbered_video
@@ -299,8 +299,8 @@ class Counting:
         return (encoded["mean"] / 255).astype(np.float32)
 
 
-def features_of(decoder, scorer, folder) -> VideoFeatures:
-    return Session(scorer, store=folder).features(decoder, scorer, 32)
+def features_of(decoder, scorer, folder, progress=False) -> VideoFeatures:
+    return Session(scorer, store=folder, progress=progress).features(decoder, scorer, 32)
 
 
 def test_the_next_frames_are_decoded_while_these_are_encoded(tmp_path):
@@ -310,12 +310,13 @@ def test_the_next_frames_are_decoded_while_these_are_encoded(tmp_path):
     assert scorer.seen == [*range(10)]
 
 
-def test_few_batches_are_decoded_ahead(tmp_path):
+def test_few_batches_are_decoded_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr(video_features, "AHEAD", 3)
     decoder = SteppedDecoder()
 
     def waits(seen):
-        decoder.wait_for(min(10, len(seen) + AHEAD + 1))
-        assert decoder.came <= len(seen) + AHEAD + 2, "those ready, one to come, this one"
+        decoder.wait_for(min(10, len(seen) + 3 + 1))
+        assert decoder.came <= len(seen) + 3 + 2, "those ready, one to come, this one"
 
     features_of(decoder, Counting(waits), tmp_path).get(np.arange(10), "probes")
 
@@ -334,7 +335,45 @@ def test_work_that_breaks_off_is_kept_and_continued(tmp_path):
     assert found.encoded["mean"].tolist() == [*range(10)]
 
 
-def test_a_scorer_that_fails_stops_the_decoder(tmp_path):
+def test_progress_counts_half_of_a_frame_when_it_is_decoded_and_half_when_it_is_encoded(tmp_path):
+    events = []
+    scorer = Counting(lambda _: events.append("encoding"))
+    scorer.batch = 8
+    features = features_of(SteppedDecoder(), scorer, tmp_path, lambda *told: events.append(told[1]))
+    features.get(np.arange(10), "probes")
+    assert events == [0, 0, 1, 1, 2, 2, 3, 3, 4, "encoding", 8, 8, 9, "encoding", 10, 10]
+
+
+def test_ctrl_c_keeps_what_is_encoded_and_does_not_wait_for_the_decoder(tmp_path):
+    """The thread that decodes ends by itself."""
+    released = threading.Event()
+
+    class Slow(SteppedDecoder):
+        def read(self, frames, *, sizes=(None,)):
+            for batch in super().read(frames, sizes=sizes):
+                if batch.frames[0] == 3:
+                    released.wait(PATIENCE)
+                yield batch
+
+    def interrupts(seen):
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    decoder = Slow()
+    with pytest.warns(KeptUnfinished, match="2 of 10 frames were done"), pytest.raises(KeyboardInterrupt):
+        features_of(decoder, Counting(interrupts), tmp_path).get(np.arange(10), "probes")
+    assert not decoder.closed
+    released.set()
+    for thread in threading.enumerate():
+        if thread.name == "framenest-decode":
+            thread.join(PATIENCE)
+    assert decoder.closed
+    assert decoder.came < 10
+
+
+def test_a_scorer_that_fails_stops_the_decoder(tmp_path, monkeypatch):
+    monkeypatch.setattr(video_features, "AHEAD", 3)
+
     def fails(_):
         raise ScorerError("too hot")
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import rich_click as click
 
@@ -233,7 +233,7 @@ def export(
         request = lmm.messages(
             result.prefix(budget),
             asked,
-            style,
+            cast(lmm.StyleName, style),
             options=choices,
             video=video.reopen(result.video, common),
             progress=bars,

@@ -39,7 +39,7 @@ from framenest.config import (
 )
 from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
-from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing
+from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
 from framenest.progress import Bars
@@ -257,7 +257,7 @@ class AnsweringModel:
         required=True,
     )
     model: Name | None = option("Model to ask. [default: the server's, if it has just one]")
-    style: str = option(
+    style: StyleName = option(
         "openai: one image per frame, any server. vllm-video: one video, vLLM.",
         type=click.Choice(FOR_SERVERS),
         default="openai",

@@ -16,7 +16,7 @@ from framenest.evaluation.qa_results import QaResults, Record, Row
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.images import ImageLimits
 from framenest.lmm.answer import Answerer
-from framenest.lmm.messages import estimate, messages
+from framenest.lmm.messages import StyleName, estimate, messages
 from framenest.lmm.request import Request
 from framenest.lmm.times import Pairing
 from framenest.protocols import Progress
@@ -44,7 +44,7 @@ class QaSettings:
     temperature: float | None = None
     scorer: str | None = None
     query: str = "question"
-    style: str = "openai"
+    style: StyleName = "openai"
     pairing: Pairing = "pairs"
     limits: ImageLimits = field(default_factory=ImageLimits)
     subtitles: bool = False

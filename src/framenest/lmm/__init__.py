@@ -5,7 +5,7 @@ transformers processor.
 """
 
 from framenest.images import ImageLimits
-from framenest.lmm.messages import FOR_SERVERS, STYLES, Style, estimate, messages
+from framenest.lmm.messages import FOR_SERVERS, STYLES, Style, StyleName, estimate, messages
 from framenest.lmm.request import Request, Tokens
 from framenest.lmm.times import PAIRINGS, Pairing
 
@@ -19,6 +19,7 @@ __all__ = [
     "Pairing",
     "Request",
     "Style",
+    "StyleName",
     "Tokens",
     "estimate",
     "load",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,17 @@ from framenest.errors import BudgetError, ModelError
 from framenest.frames import VideoInfo
 from framenest.images import ImageLimits
 from framenest.lmm.answer import Answer, Answerer, OnText
-from framenest.lmm.messages import check_style, messages
+from framenest.lmm.messages import StyleName, check_style, messages
 from framenest.lmm.prompt import CHARACTERS, CITE, OTHERWISE, TOKENS, cannot_tell, cited, lettered
 from framenest.lmm.request import Request, Tokens
 from framenest.lmm.times import Pairing, told_seconds
 from framenest.method.discovery import LookFor
-from framenest.method.prefix import OpenOrPath, Prefix
+from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress import ShowProgress
 from framenest.selectors.selection import Selection
 from framenest.transcript import Transcript
+from framenest.video.opening import Video
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +106,16 @@ def ask(
     budgets: int | Sequence[int],
     *,
     options: Sequence[str] = (),
-    style: str = "openai",
+    style: StyleName = "openai",
     pairing: Pairing = "auto",
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
     transcript: Transcript | None = None,
     transcript_tokens: int = TOKENS,
-    video: OpenOrPath | None = None,
+    video: Video | None = None,
     progress: ShowProgress = True,
     on_text: OnText | None = None,
-    on_step: Callable[[Step], None] = lambda _: None,
+    on_step: Callable[[Step], None] | None = None,
 ) -> Asked:
     """Ask with the smallest budget; retry with the next larger one if the model says that it cannot tell.
 
@@ -145,7 +146,7 @@ def ask(
     >>> asked.answer.text, [step.prefix.budget for step in asked.steps]
     ('A kiln.', [8])
     """
-    rungs = [budgets] if isinstance(budgets, int) else sorted(set(budgets))
+    rungs = sorted(set(budgets)) if isinstance(budgets, Iterable) else [budgets]
     if not rungs:
         raise BudgetError("give at least one frame budget")
     fuses = check_style(style, pairing).fuses
@@ -171,7 +172,8 @@ def ask(
         answer = answerer.answer(request, on_text=on_text)
         stuck = not last and cannot_tell(answer.text)
         steps.append(Step(prefix, answer, stuck, request.tokens.total, request.pairing))
-        on_step(steps[-1])
+        if on_step is not None:
+            on_step(steps[-1])
         if not stuck:
             break
     seconds = steps[-1].prefix.seconds.tolist()

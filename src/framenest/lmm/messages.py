@@ -15,11 +15,11 @@ from framenest.lmm import times
 from framenest.lmm.prompt import CHARACTERS, TOKENS, prompt, transcript_lines
 from framenest.lmm.request import Message, Request, Tokens
 from framenest.lmm.times import PAIR, Pairing
-from framenest.method.prefix import OpenOrPath, Prefix
+from framenest.method.prefix import Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
 from framenest.transcript import Transcript
-from framenest.video.opening import reopen
+from framenest.video.opening import Video, reopen
 
 QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
 QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, minimum and maximum
@@ -73,6 +73,8 @@ class Draft:
         return times.sent_places(self.pairing, self.prefix.seconds.tolist())
 
 
+StyleName = Literal["openai", "vllm-video", "qwen", "hf-video", "internvl", "llava-onevision"]
+"""The names in `STYLES`, for type checkers."""
 Parts = dict[str, Any]
 """Fields of a `Request`."""
 
@@ -159,7 +161,7 @@ def _after_video(draft: Draft, video: Message) -> list[Message]:
 
 @dataclass(frozen=True)
 class Style:
-    """How frames are sent to one kind of model. To add a style, add a record to `STYLES`.
+    """How frames are sent to one kind of model. A new one needs a record in STYLES and its name in StyleName.
 
     Attributes:
         build: makes the request's fields.
@@ -210,7 +212,7 @@ def check_style(style: str, pairing: Pairing) -> Style:
 def messages(
     prefix: Prefix,
     question: str,
-    style: str = "openai",
+    style: StyleName = "openai",
     *,
     options: Sequence[str] = (),
     instructions: Sequence[str] = (),
@@ -219,7 +221,7 @@ def messages(
     tell_times: bool | None = None,
     transcript: Transcript | None = None,
     transcript_tokens: int = TOKENS,
-    video: OpenOrPath | None = None,
+    video: Video | None = None,
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> Request:

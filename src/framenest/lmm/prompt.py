@@ -7,6 +7,7 @@ import re
 import string
 from collections.abc import Sequence
 
+from framenest.config import must_be
 from framenest.errors import ConfigError
 from framenest.text import seconds_of
 from framenest.transcript import Transcript
@@ -42,6 +43,7 @@ def prompt(question: str, options: Sequence[str] = ()) -> str:
     B. a kiln
     Answer with the option's letter from the given choices directly.
     """
+    must_be("question", question, str, "a string")
     if not question.strip():
         raise ConfigError("the question is empty")
     if not options:

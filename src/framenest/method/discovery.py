@@ -41,8 +41,9 @@ class LookFor:
     written_by: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.texts) <= MOST or not all(text.strip() for text in self.texts):
-            raise ConfigError(f"give 1 to {MOST} descriptions to look for, none of them empty")
+        texts = all(isinstance(text, str) and text.strip() for text in self.texts)
+        if not 1 <= len(self.texts) <= MOST or not texts:
+            raise ConfigError(f"look_for must be 1 to {MOST} descriptions, none of them empty")
 
     @classmethod
     def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import keep
-from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig
+from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig, Settings, must_be
 from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
 from framenest.method.cues import blank, change, encode, observability
 from framenest.method.discovery import LookFor, noisy_or, refine
 from framenest.method.index import SparseIndex, choose_probes, index_key, stored_index, window
 from framenest.method.ordering import RULES
-from framenest.method.prefix import Prefix
+from framenest.method.prefix import Prefix, check_budget
 from framenest.method.ranking import CandidatePool, Ranking, Stats
 from framenest.progress import ShowProgress
 from framenest.protocols import Decoder, Scorer, Store
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
-from framenest.session import Session, Video
+from framenest.session import Session
+from framenest.video.opening import Video
 
 
 class MEC:
@@ -63,13 +64,16 @@ class MEC:
         keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
         session: Session | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
+        must_be("config", config, MECConfig | None, "a MECConfig (preset= takes a name)")
+        must_be("session", session, Session | None, "a Session")
+        of_method: dict[str, Any] = {**settings}
         of_scorer = [field.name for field in fields(ScorerConfig)]
-        running = {name: settings.pop(name) for name in of_scorer if name in settings}
+        running = {name: of_method.pop(name) for name in of_scorer if name in of_method}
         if running:
             scoring = replace(scoring or ScorerConfig(), **running)
-        own = scorer != "auto" or progress is not True
+        own = not isinstance(scorer, str) or scorer != "auto" or progress is not True
         own = own or any(one is not None for one in (store, scoring, keep_features))
         if session is not None and own:
             raise ConfigError(
@@ -79,7 +83,7 @@ class MEC:
         if preset is not None and config is not None:
             raise ConfigError("a preset is a config; give one or the other")
         self.config = (config or MECConfig.preset(preset or "paper")).with_settings(
-            settings, also=["preset", *of_scorer]
+            of_method, also=["preset", *of_scorer]
         )
         self.session = session or Session(
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
@@ -97,12 +101,13 @@ class MEC:
         """Rank the frames of a video for a question.
 
         Args:
-            video: a path, a URL, a folder of images, an array of frames (n, H, W, 3) or a Decoder.
+            video: a path, a URL, a folder of images, frames in memory (an array (n, H, W, 3), or a list of
+                Pillow images or arrays) or a Decoder.
             question: None ranks without a question.
             options: the possible answers; they are scored with the question if `relevance_text` is
                 "question+options".
             look_for: descriptions to score with the question; a frame that shows any of them is relevant.
-            fps: frames per second, for a folder of images or an array of frames.
+            fps: frames per second, for a folder of images or frames in memory.
 
         Returns:
             A ranking whose every prefix is a selection.
@@ -112,6 +117,7 @@ class MEC:
             config = config.with_settings({"relevance_weight": 0.0})
         settings = config.discovery
         described = LookFor.of(look_for)
+        must_be("question", question, str | None, "a string or None")
         texts = _texts(question, options, described, settings)
         began = session.timing.seconds
         with session.showing():
@@ -248,6 +254,8 @@ def _texts(
     question: str | None, options: Sequence[str], look_for: LookFor | None, config: DiscoveryConfig
 ) -> list[str | None]:
     """What frames are matched with: the question, and each description."""
+    if isinstance(options, str) or not all(isinstance(option, str) for option in options):
+        raise ConfigError(f"options must be a list of strings, not {options!r}")
     if question is None:
         if look_for is not None:
             raise ConfigError("look_for needs a question; give a question, too")
@@ -347,6 +355,19 @@ class _Scoring:
         return replace(scored, cues=scored.cues | {"relevance": refine(relevance, again, judged)})
 
 
+class MECArguments(Settings, total=False):
+    """The keyword arguments of `MEC`."""
+
+    config: MECConfig | None
+    scorer: str | Scorer | None
+    preset: str | None
+    store: Store | str | os.PathLike[str] | None
+    progress: ShowProgress
+    keep_features: bool | None
+    scoring: ScorerConfig | None
+    session: Session | None
+
+
 def rank(
     video: Video,
     question: str | None,
@@ -355,16 +376,15 @@ def rank(
     options: Sequence[str] = (),
     look_for: LookFor | Sequence[str] = (),
     fps: float | None = None,
-    preset: str = DEFAULT_PRESET,
-    **settings: Any,
+    **settings: Unpack[MECArguments],
 ) -> Prefix:
     """Choose the k frames of a video that answer a question, in one call.
 
     Args:
         video, question, options, look_for, fps: as for `MEC.rank`.
         k: how many frames.
-        preset: "paper" is the paper's rule, which `MEC()` has by default.
-        settings: other arguments of `MEC`: scorer="tags", max_gap=2, …
+        settings: arguments of `MEC`: scorer="tags", max_gap=2, … The preset is "residual" by default, unless
+            a config is given; "paper" is the paper's rule.
 
     Returns:
         The frames in time order. For other budgets and further questions keep a `MEC` and the `Ranking`
@@ -376,7 +396,9 @@ def rank(
     >>> rank("kiln.mp4", "What happens after firing?", 2, scorer="table:scores.csv").frames
     array([  8, 159])
     """
-    mec = MEC(preset=preset, **settings)
+    if settings.get("config") is None:
+        settings.setdefault("preset", DEFAULT_PRESET)
+    mec = MEC(**settings)
     opened = mec.session.open(video, fps)
     check_horizon([k], opened, mec.config)
     return mec.rank(opened, question, options=options, look_for=look_for).prefix(k)
@@ -384,8 +406,8 @@ def rank(
 
 def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> None:
     """Raise BudgetError, before the work, for a budget that a ranking of the video will not serve."""
-    if any(size < 1 for size in budgets):
-        raise BudgetError(f"a frame budget must be 1 or more, not {min(budgets)}")
+    for budget in budgets:
+        check_budget(budget)
     horizon = config.ranking.horizon
     if budgets and max(budgets) > horizon and len(choose_probes(video, config.index)[1]) > horizon:
         raise BudgetError(

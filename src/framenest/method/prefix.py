@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, NamedTuple
 
@@ -13,17 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from framenest.config import must_be
 from framenest.errors import BudgetError, ConfigError, FramenestError, VideoError
-from framenest.frames import FrameBatch, ImageSpec, VideoInfo, check_length
+from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo, check_length
 from framenest.images import ImageLimits, data_url, encode_image
 from framenest.progress import ShowProgress, shown
-from framenest.protocols import Decoder, Progress, Store
+from framenest.protocols import Decoder, MatchStrength, Progress, Store
 from framenest.records import Amount, Count, Whole, convert
 from framenest.text import clock
-from framenest.video.opening import reopen
-
-OpenOrPath = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
-"""An open video, the path of a video, or an array of frames."""
+from framenest.video.opening import Video, reopen
 
 
 class PrefixFrame(NamedTuple):
@@ -46,6 +43,8 @@ class Prefix:
         ranks: (K,) int64 from 1; None if the selector does not rank.
         complete: the video has fewer than `budget` frames to choose from, and all of them are here.
         why: why a selector chose fewer than `budget` frames.
+        question, scorer, match: those of the ranking (`Ranking.question`, `Ranking.scorer`, `Stats.match`);
+            None and "" for other selectors and prefixes read from a file.
 
     >>> for rank, second, frame in ranking.prefix(2):
     ...     print(f"rank {rank}: frame {frame} at {second:.2f} s")
@@ -60,6 +59,9 @@ class Prefix:
     ranks: NDArray[np.int64] | None
     complete: bool = False
     why: str = ""
+    question: str | None = None
+    scorer: str = ""
+    match: MatchStrength | None = None
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -80,7 +82,7 @@ class Prefix:
         size: ImageSpec | None = None,
         *,
         max_side: int | None = None,
-        video: OpenOrPath | None = None,
+        video: Video | None = None,
         store: Store | None = None,
         progress: ShowProgress = True,
     ) -> list[Image.Image]:
@@ -113,26 +115,23 @@ class Prefix:
         size: ImageSpec | None = None,
         *,
         max_side: int | None = None,
-        video: OpenOrPath | None = None,
+        video: Video | None = None,
         store: Store | None = None,
         progress: ShowProgress = True,
-    ) -> FrameBatch:
-        """The frames as one array, with their numbers and times; arguments and errors as for `images`.
+    ) -> Pixels:
+        """The frames as one array, (K, height, width, 3) uint8 RGB; arguments and errors as for `images`.
 
-        Returns:
-            A FrameBatch: `frames` (K,), `seconds` (K,), and `pixels[0]` (K, height, width, 3) uint8 RGB.
-
-        >>> shown = ranking.prefix(2).read()
-        >>> shown.seconds, shown.pixels[0].shape
-        (array([6.08, 6.36]), (2, 64, 96, 3))
+        >>> ranking.prefix(2).read().shape
+        (2, 64, 96, 3)
         """
         self.must_hold_frames()
         decoder = reopen(self.video, video, store=store)
         with shown(progress) as tell:
-            return FrameBatch.join(list(self.batches(decoder, _spec(decoder, size, max_side), tell)))
+            batches = list(self.batches(decoder, _spec(decoder, size, max_side), tell))
+        return FrameBatch.join(batches).pixels[0]
 
     def batches(
-        self, decoder: Decoder, size: ImageSpec | None = None, tell: Progress = lambda *_: None
+        self, decoder: Decoder, size: ImageSpec | None = None, tell: Progress | None = None
     ) -> Iterator[FrameBatch]:
         """The frames in time order, in batches of bounded memory; VideoError if one does not decode.
 
@@ -141,7 +140,8 @@ class Prefix:
         done = 0
         for batch in decoder.read(self.frames, sizes=(size,)):
             done += len(batch)
-            tell("decoding", done, len(self))
+            if tell is not None:
+                tell("decoding", done, len(self))
             yield batch
         if done < len(self):
             raise VideoError(f"{len(self) - done} of {len(self)} frames no longer decode")
@@ -149,7 +149,8 @@ class Prefix:
     def part(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Prefix:
         """Some of the frames, by their places here: (n,) ascending numbers or (K,) booleans."""
         ranks = None if self.ranks is None else self.ranks[places]
-        return Prefix(self.video, self.budget, self.frames[places], self.seconds[places], ranks)
+        frames, seconds = self.frames[places], self.seconds[places]
+        return replace(self, frames=frames, seconds=seconds, ranks=ranks, complete=False, why="")
 
     def must_hold_frames(self) -> None:
         """Raise BudgetError if there is no frame: some selectors choose none at a small budget."""
@@ -186,6 +187,12 @@ class Prefix:
         )
 
 
+def check_budget(k: object) -> None:
+    """Raise BudgetError if k is not a number of frames."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise BudgetError(f"k, the frame budget, must be a whole number, 1 or more, not {k!r}")
+
+
 class PrefixFields(msgspec.Struct):
     """A prefix in a file."""
 
@@ -200,6 +207,7 @@ class PrefixFields(msgspec.Struct):
 def _spec(decoder: Decoder, size: ImageSpec | None, max_side: int | None) -> ImageSpec | None:
     if size is not None and max_side is not None:
         raise ConfigError("give a size or max_side, not both")
+    must_be("size", size, ImageSpec | None, "an ImageSpec (max_side= takes pixels)")
     return size or ImageLimits(max_side).spec(decoder.info.width, decoder.info.height)
 
 

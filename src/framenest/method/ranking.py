@@ -19,7 +19,7 @@ from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
 from framenest.method.discovery import Cues, LookFor
-from framenest.method.prefix import Prefix, notebook_html
+from framenest.method.prefix import Prefix, check_budget, notebook_html
 from framenest.protocols import MatchStrength
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
 from framenest.transcript import REACH, Transcript
@@ -228,8 +228,7 @@ class Ranking:
         Raises:
             BudgetError: the ranking has too few ranks; the message says which horizon to rank with.
         """
-        if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1:
-            raise BudgetError(f"a frame budget must be a whole number, 1 or more, not {budget!r}")
+        check_budget(budget)
         if budget > len(self) and len(self) < len(self.pool):
             raise BudgetError(
                 f"this ranking has {len(self)} ranks, too few for a budget of {budget}; "
@@ -238,7 +237,8 @@ class Ranking:
         ranks = np.argsort(self.order[:budget], kind="stable")
         chosen = self.order[ranks]
         frames, seconds = self.pool.frames[chosen], self.pool.seconds[chosen]
-        return Prefix(self.video, int(budget), frames, seconds, ranks + 1, budget > len(self))
+        known = (self.question, self.scorer, self.stats.match)
+        return Prefix(self.video, int(budget), frames, seconds, ranks + 1, budget > len(self), "", *known)
 
     def to_json(self) -> dict[str, Any]:
         pool = self.pool

@@ -155,6 +155,9 @@ def _find(wanted: str, store: DirectoryStore) -> tuple[str, str, EntryPoint]:
 
 
 def _checked(scorer: object) -> Scorer:
-    if not isinstance(scorer, Scorer):
-        raise ScorerError(f"{scorer!r} is not a scorer: it needs name, version, inputs, encode, match")
+    if isinstance(scorer, type) or not isinstance(scorer, Scorer):
+        kind = f"the class {scorer.__name__}" if isinstance(scorer, type) else type(scorer).__name__
+        raise ScorerError(
+            f"scorer must be a name or an object with name, version, inputs, encode and match, not {kind}"
+        )
     return scorer

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.hashes import digest
-from framenest.config import ScorerConfig
+from framenest.config import Calibration, ScorerConfig
 from framenest.errors import ScorerError, ScorerWarning
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.protocols import Encoded, Progress
+from framenest.scorers.calibration import Calibrated, Scores
 from framenest.text import seconds_of
 
 LITTLE = 0.5
@@ -28,18 +29,20 @@ class PartialTable(ScorerWarning):
     """A table of scores covers little of a video."""
 
 
-class TableScorer:
+class TableScorer(Calibrated):
     """Relevance from a table.
 
     Between two rows, scores are interpolated linearly. Before the first row and after the last one, that
     row's score holds. A table whose rows span less than half of a video gives a warning.
 
     Args:
-        table: {frame number: score}, or {second: score} with by="seconds"; scores in [0, 1].
+        table: {frame number: score}, or {second: score} with by="seconds".
         by: "frames" or "seconds".
+        calibration: "logistic" takes scores of any range, relative to the video; otherwise they are relevance
+            already, in [0, 1].
 
     Raises:
-        ScorerError: The table is empty, or a score is outside [0, 1].
+        ScorerError: The table is empty, or a score is no number or outside [0, 1].
 
     Example:
         >>> TableScorer({0: 0.0, 120: 0.9, 480: 0.4}).version[:6]
@@ -48,20 +51,37 @@ class TableScorer:
 
     name = "table"
     inputs: tuple[ImageSpec, ...] = ()
+    own_calibration = "none"
+    own_relevance = ""
 
-    def __init__(self, table: Mapping[int, float] | Mapping[float, float], *, by: str = "frames") -> None:
+    def __init__(
+        self,
+        table: Mapping[int, float] | Mapping[float, float],
+        *,
+        by: str = "frames",
+        calibration: Calibration = "auto",
+    ) -> None:
+        super().__init__(calibration)
         if by not in ("frames", "seconds"):
             raise ScorerError(f"a table of scores has 'frames' or 'seconds' as keys, not {by!r}")
+        if not isinstance(table, Mapping):
+            raise ScorerError(f"table must be a dict of {by} and scores, not {type(table).__name__}")
         if not table:
             raise ScorerError("the table of scores is empty")
-        keys = sorted(table)
+        try:
+            rows = sorted(table.items())
+            self._keys, scores = np.array(rows, dtype=np.float64).T
+        except (TypeError, ValueError) as error:
+            raise ScorerError(f"a table of scores must hold numbers ({error})") from error
+        keys = [key for key, _ in rows]
         self._by = by
-        self._keys = np.array(keys, dtype=np.float64)
-        self._scores = np.array([table[k] for k in keys], dtype=np.float32)  # type: ignore[index]  # either kind of key
-        wrong = ~((self._scores >= 0) & (self._scores <= 1))
-        if wrong.any():
-            where = int(np.flatnonzero(wrong)[0])
-            raise ScorerError(f"scores must be in [0, 1]; {keys[where]} has {self._scores[where]}")
+        self._scores = scores = scores.astype(np.float32)
+        right = np.isfinite(scores) if self._logistic else (scores >= 0) & (scores <= 1)
+        if not right.all():
+            where = int(np.flatnonzero(~right)[0])
+            other = "calibration='logistic' (--calibration logistic) takes any range"
+            allowed = "finite" if self._logistic else f"in [0, 1]; {other}"
+            raise ScorerError(f"the score of {keys[where]} is {scores[where]:g}; scores must be {allowed}")
         self.version = f"{by} {digest('linear', keys, self._scores.tolist())[:8]}"
 
     @classmethod
@@ -71,10 +91,10 @@ class TableScorer:
         """`table:FILE`: the scores in a file."""
         if not checkpoint:
             raise ScorerError("a table of scores needs a file: table:FILE")
-        return cls.read(checkpoint)
+        return cls.read(checkpoint, config.calibration)
 
     @classmethod
-    def read(cls, path: str | Path) -> TableScorer:
+    def read(cls, path: str | Path, calibration: Calibration = "auto") -> TableScorer:
         """The scores in a file: CSV with columns "frame,score" or "seconds,score", or JSON.
 
         JSON: {"120": 0.9}, {"frames": {…}}, {"seconds": {…}}, or [{"frame": 120, "score": 0.9}, …].
@@ -87,17 +107,17 @@ class TableScorer:
             raise ScorerError(f"{path}: cannot be read ({error.strerror})") from error
         except (ValueError, KeyError, TypeError) as error:
             raise ScorerError(f"{path}: not a table of frame or second and score ({error})") from error
-        return cls(table, by=by)
+        return cls(table, by=by, calibration=calibration)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         return {"frame": frames.frames, "second": frames.seconds}
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
+    def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         where = np.asarray(encoded["frame" if self._by == "frames" else "second"], np.float64)
-        found = np.interp(where, self._keys, self._scores)
-        return np.clip(found, 0, 1).astype(np.float32)  # interpolation may miss 0 or 1 by a rounding error
+        return np.asarray(np.interp(where, self._keys, self._scores))
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        return np.clip(scores, 0, 1).astype(np.float32)  # interpolation may miss 0 or 1 by a rounding error
 
     def tell_reach(self, video: VideoInfo) -> None:
         """Warn if the rows span less than half of the video."""
@@ -119,7 +139,10 @@ class TableScorer:
 def _parse(data: Any) -> tuple[str, dict[Any, float]]:
     """ "frames" or "seconds", and the scores, from rows or a JSON object."""
     if isinstance(data, list):
-        by, column = ("seconds", "seconds") if data and "frame" not in data[0] else ("frames", "frame")
+        names = [*data[0]] if data and isinstance(data[0], dict) else []
+        by, column = ("frames", "frame") if "frame" in names else ("seconds", "seconds")
+        if data and not {column, "score"} <= {*names}:
+            raise ValueError(f"columns must be frame,score or seconds,score, not {','.join(map(str, names))}")
         pairs = [(row[column], row["score"]) for row in data]
     else:
         by = next((by for by in ("frames", "seconds") if by in data), "frames")

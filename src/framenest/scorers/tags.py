@@ -6,9 +6,10 @@ import importlib.util
 import math
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -63,8 +64,8 @@ class TagScorer(Calibrated):
     """
 
     name = "tags"
-    batch = 64
-    """Enough frames for all threads."""
+    batch = 32
+    """Enough frames for all threads, and one or two seconds of work for two of them."""
     own_relevance = "sigmoid of the summed standard deviations, relative to the video"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
@@ -90,17 +91,22 @@ class TagScorer(Calibrated):
         begun = {"classes": self._begin(model.classifier, frames.pixels[0])}
         if model.detector:
             begun["objects"] = self._begin(model.detector, frames.pixels[1])
-        return {
-            kind: np.stack([*rows])[which] if len(which) else np.zeros((0, SIZES[kind]), np.float32)
-            for kind, (rows, which) in begun.items()
-        }
+        try:
+            return {
+                kind: np.array([row.result() for row in rows], np.float32).reshape(-1, SIZES[kind])[which]
+                for kind, (rows, which) in begun.items()
+            }
+        finally:
+            for row in chain(*(rows for rows, _ in begun.values())):
+                row.cancel()  # what has not run at Ctrl-C
 
     def _begin(
         self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
-    ) -> tuple[Iterator[NDArray[np.float32]], NDArray[np.int64]]:
+    ) -> tuple[list[Future[NDArray[np.float32]]], NDArray[np.int64]]:
         """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
         new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
-        return self._threads.map(network, images[new]), np.cumsum(new) - 1
+        which = np.cumsum(new, dtype=np.int64) - 1
+        return [self._threads.submit(network, image) for image in images[new]], which
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) the sum of the readings, each standardised over the probes."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import queue
+import sys
+import threading
 import warnings
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -19,8 +20,8 @@ from framenest.progress import Timing
 from framenest.protocols import Decoder, MatchStrength, Progress, Scorer, Store
 from framenest.scorers.feature_store import FeatureParts, Features, features_key, finish_writes
 
-AHEAD = 3
-"""Batches decoded ahead of the encoder. A decoder's batch takes at most 64 MiB."""
+AHEAD = 12
+"""Batches decoded ahead of the encoder. A decoder's batch takes at most 16 MiB."""
 PASSED_BYTES = 128 * 2**20
 """Images of passed frames that one video holds."""
 DETOUR = 0.125
@@ -172,20 +173,27 @@ class VideoFeatures:
 
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
         """Decode and encode frames; keeps those that are done if the work is interrupted."""
-        done, total = 0, len(frames)
+        done, total, halves = 0, len(frames), 0
         pieces: list[Features] = []
-        self._progress(stage, 0, total)
+
+        def tell(count: int) -> None:
+            """Half of the work on a frame is to decode it, half is to encode it."""
+            nonlocal halves
+            halves += count
+            self._progress(stage, halves // 2, total)
+
         held = [self._passed.pop(number) for number in frames.tolist() if number in self._passed]
+        tell(len(held))
         left = np.setdiff1d(frames, [int(one.frames[0]) for one in held])
         to_read = np.union1d(left, self._affordable(passing))
         try:
             with read_ahead(self.decoder.read(to_read, sizes=self._sizes)) as decoded:
                 pieces.append(self._nothing())
                 self._kept.warn_if_not_kept(total, pieces[0])
-                for batch in self._batches(held, left, decoded):
+                for batch in self._batches(held, left, decoded, tell):
                     pieces.append(self._encode(batch, stage if stage in ("text", "rerank") else "encode"))
                     done += len(batch)
-                    self._progress(stage, done, total)
+                    tell(len(batch))
         except BaseException:  # Ctrl-C, a cancelled job, a truncated video
             if done and self._kept.add(Features.gather(pieces)):
                 finish_writes()
@@ -198,11 +206,16 @@ class VideoFeatures:
             self._kept.add(Features.gather(pieces))
 
     def _batches(
-        self, held: list[FrameBatch], left: NDArray[np.int64], decoded: Iterator[FrameBatch]
+        self,
+        held: list[FrameBatch],
+        left: NDArray[np.int64],
+        decoded: Iterator[FrameBatch],
+        tell: Callable[[int], None],
     ) -> Iterator[FrameBatch]:
         """Batches of the size that the scorer prefers; holds the images of passed frames.
 
-        The last ones are smaller, so that little is left to encode when decoding ends.
+        The last ones are smaller, so that little is left to encode when decoding ends. `tell` is called with
+        the number of frames that have come.
         """
         size: int = getattr(self.scorer, "batch", 1)
         waiting, ready, to_come = held, len(held), len(held) + len(left)
@@ -214,7 +227,8 @@ class VideoFeatures:
                 for row in np.flatnonzero(~wanted):
                     self._passed[int(batch.frames[row])] = batch.rows(np.arange(len(batch)) == row)
                 waiting.append(batch.rows(wanted))
-                ready += int(wanted.sum())
+                ready += len(waiting[-1])
+                tell(len(waiting[-1]))
             if ready >= (min(size, max(SMALLEST_BATCH, to_come // 2)) if batch is not None else 1):
                 yield FrameBatch.join(waiting)
                 waiting, ready, to_come = [], 0, to_come - ready
@@ -244,23 +258,39 @@ class VideoFeatures:
 
 @contextmanager
 def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
-    """Read batches in a thread, AHEAD of the consumer."""
-    with ThreadPoolExecutor(1, "framenest-decode") as thread:
-        coming = deque(thread.submit(next, batches, None) for _ in range(AHEAD + 1))
+    """Read batches in a thread, AHEAD of the consumer. After Ctrl-C nobody waits for the thread to end."""
+    ready: queue.Queue[FrameBatch | BaseException | None] = queue.Queue(AHEAD)
+    stopped = threading.Event()
 
-        def taken() -> Iterator[FrameBatch]:
-            while (batch := coming.popleft().result()) is not None:
-                coming.append(thread.submit(next, batches, None))
-                yield batch
-
+    def work() -> None:
+        last = None
         try:
-            yield taken()
-        finally:
-            for future in coming:
-                future.cancel()
-            close = getattr(batches, "close", None)  # ends the threads of a generator
-            if close is not None:
-                thread.submit(close)
+            for batch in batches:
+                ready.put(batch)
+                if stopped.is_set():
+                    break
+            getattr(batches, "close", lambda: None)()  # ends the threads of a generator
+        except BaseException as error:
+            last = error
+        ready.put(last)
+
+    def taken() -> Iterator[FrameBatch]:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    thread = threading.Thread(target=work, name="framenest-decode", daemon=True)
+    thread.start()
+    try:
+        yield taken()
+    finally:
+        stopped.set()
+        with suppress(queue.Empty):  # room for the batch that is being read, and the end
+            while True:
+                ready.get_nowait()
+        if not isinstance(sys.exception(), KeyboardInterrupt):
+            thread.join()
 
 
 def on_the_way(

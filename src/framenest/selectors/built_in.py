@@ -25,7 +25,8 @@ from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder, Embedder, FrameEmbedder
 from framenest.selectors import published_rules as rules
 from framenest.selectors.selection import Selection, check_budgets, prefix_of, ranked_prefix
-from framenest.session import Session, Video, scorer_name
+from framenest.session import Session, scorer_name
+from framenest.video.opening import Video
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,7 +14,8 @@ from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder
 from framenest.records import Amount, BadField, Whole, convert
 from framenest.selectors.selection import Selection, check_budgets, load_result, prefix_of
-from framenest.session import Session, Video
+from framenest.session import Session
+from framenest.video.opening import Video
 
 Row = dict[str, Any]
 KEYS = ("keyframe_indices", "frame_idx")

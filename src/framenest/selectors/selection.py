@@ -20,7 +20,7 @@ from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.protocols import Decoder
 from framenest.records import BadField, convert, load_file, read_object, read_result
-from framenest.session import Video
+from framenest.video.opening import Video
 from framenest.video.source import VIDEO_SUFFIXES
 
 SELECTION_FORMAT = 2

@@ -16,7 +16,7 @@ from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.images import encode_image
-from framenest.lmm import ImageLimits, Request, messages
+from framenest.lmm import ImageLimits, Request, StyleName, messages
 from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
@@ -105,7 +105,7 @@ class VideoTasks:
         self,
         ranking: Ranking,
         k: int,
-        style: str,
+        style: StyleName,
         max_side: int,
         spoken: int,
         instructions: Sequence[str],

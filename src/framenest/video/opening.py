@@ -8,24 +8,28 @@ included. Its classmethod `open(path, argument, *, stream, allow_playlists, stor
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
 from framenest.plugins import load_plugin, plugins
 from framenest.protocols import Decoder, Store
 from framenest.video.source import is_remote
-from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
+from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
 GROUP = "framenest.decoders"
+Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
+"""Anything that `open_video` opens."""
 
 
 def open_video(
-    video: str | os.PathLike[str] | Decoder | np.ndarray[Any, Any],
+    video: Video,
     *,
     fps: float | None = None,
     stream: int | None = None,
@@ -37,8 +41,9 @@ def open_video(
 
     Args:
         video: a path, a URL (http(s); anything that fsspec opens with the extra `remote`), a folder of
-            numbered images, an array (n, H, W, 3) of uint8 RGB frames, or a Decoder, returned unchanged.
-        fps: frames per second of a folder or an array.
+            numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB, or a list of Pillow images
+            or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
+        fps: frames per second of a folder or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
         decoder: NAME or NAME:ARGUMENT of the decoder for files and URLs: "pyav", "pyav:cuda" (NVIDIA's video
             engine), or one that another package registers.
@@ -57,17 +62,18 @@ def open_video(
     >>> open_video(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
     2.0
     """
-    if isinstance(video, np.ndarray):
+    if isinstance(video, (np.ndarray, list, tuple)):
+        pixels = video if isinstance(video, np.ndarray) else stacked(video)
         if fps is None:
-            raise VideoError("an array of frames needs its frame rate; give fps=")
-        return ArrayDecoder(video, fps)
+            raise VideoError("frames in memory need their frame rate; give fps=")
+        return ArrayDecoder(pixels, fps)
     if isinstance(video, (str, os.PathLike)):
         path = os.fspath(video)
         if not is_remote(path) and Path(path).is_dir():
             return ImageFolderDecoder(path, fps)
         if fps is not None:
             raise VideoError(
-                f"{path}: fps is for folders of images and arrays; a video file has its own times"
+                f"{path}: fps is for folders of images and frames in memory; a video file has its own times"
             )
         name, _, argument = decoder.partition(":")
         opened = _decoder_class(name).open(
@@ -78,7 +84,9 @@ def open_video(
         return opened
     if isinstance(video, Decoder):
         return video
-    raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder or an array of frames")
+    raise VideoError(
+        f"not a video: {type(video).__name__}; give a path, a Decoder, or an array or list of frames"
+    )
 
 
 @cache
@@ -101,7 +109,7 @@ def must_not_fetch_unasked(known: VideoInfo) -> None:
 
 def reopen(
     known: VideoInfo,
-    video: str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | None = None,
+    video: Video | None = None,
     *,
     allow_playlists: bool = False,
     store: Store | None = None,
@@ -110,7 +118,7 @@ def reopen(
 
     Args:
         known: `Ranking.video` or `Prefix.video`.
-        video: where the video is now, if it has moved; a Decoder, or the array that it was.
+        video: where the video is now, if it has moved; a Decoder, or the frames in memory that it was.
         allow_playlists: open it even if it is a playlist; see `open_video`.
         store: where its timeline is cached; the user's cache by default.
 
@@ -125,11 +133,11 @@ def reopen(
     True
     """
     where = known.path if video is None else video
-    needs_fps = isinstance(where, np.ndarray)
+    needs_fps = isinstance(where, (np.ndarray, list, tuple))
     if isinstance(where, (str, os.PathLike)):
         where = os.fspath(where)
         if where == ArrayDecoder.PATH:
-            raise VideoError("this video was an array of frames in memory; give it again: video=")
+            raise VideoError("this video was frames in memory; give it again: video=")
         if video is None:
             must_not_fetch_unasked(known)
         if not is_remote(where) and not Path(where).exists():

@@ -30,7 +30,9 @@ from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline, describe
 
 MAX_FRAMES = 64
 MAX_BYTES = 64 * 2**20
-"""Bytes of pixels in one batch, unless a single frame has more."""
+"""Bytes of pixels that are decoded together, unless a single frame has more."""
+BATCHES = 4
+"""Batches that those come in, so that progress moves and encoding begins early."""
 
 HELD_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
@@ -71,7 +73,7 @@ class PictureDecoder(ABC):
     def _batches(self, wanted: NDArray[np.int64], sizes: Sizes) -> Iterator[FrameBatch]:
         most = max(1, min(MAX_FRAMES, MAX_BYTES // self._picture_bytes(sizes)))
         pictures = self._in_order(wanted, sizes, most)
-        while rows := list(islice(pictures, most)):
+        while rows := list(islice(pictures, -(-most // BATCHES))):
             frames = np.array([number for number, _ in rows], dtype=np.int64)
             columns = zip(*(pixels for _, pixels in rows), strict=True)
             yield FrameBatch(frames, self.seconds[frames], tuple(np.stack(column) for column in columns))

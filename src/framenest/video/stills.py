@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from mimetypes import guess_type
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,19 +105,39 @@ class ArrayDecoder(_Stills):
         return Image.fromarray(self._frames[number])
 
 
+def stacked(images: Sequence[Image.Image | np.ndarray[Any, Any]]) -> Pixels:
+    """A list of Pillow images or arrays (H, W, 3), all of one size, as one array (n, H, W, 3).
+
+    >>> stacked([Image.new("RGB", (64, 36)), np.zeros((36, 64, 3), np.uint8)]).shape
+    (2, 36, 64, 3)
+    """
+    frames = [np.asarray(one.convert("RGB")) if isinstance(one, Image.Image) else one for one in images]
+    for number, frame in enumerate(frames):
+        if not isinstance(frame, np.ndarray):
+            kind = type(frame).__name__
+            raise VideoError(f"a list of frames must hold Pillow images or arrays; number {number} is {kind}")
+        if frame.shape != frames[0].shape:
+            sizes = f"number 0 has {frames[0].shape}, number {number} {frame.shape}"
+            raise VideoError(f"the frames of a list must have one shape (H, W, 3); {sizes}")
+    return np.stack(frames) if frames else np.zeros((0, 0, 0, 3), np.uint8)
+
+
 class ImageFolderDecoder(_Stills):
     """A folder of images as a video, ordered by name, frame9 before frame10."""
 
     name = "images"
 
     def __init__(self, folder: str, fps: float | None) -> None:
-        if fps is None:
-            raise VideoError(f"{folder}: a folder of images needs its frame rate; give --fps (or fps=)")
-        fps = _checked_fps(fps)
-        digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
         try:
-            images = [f for f in Path(folder).iterdir() if f.suffix.lower() in IMAGE_SUFFIXES and f.is_file()]
-            self._files = sorted(images, key=_natural)
+            files = sorted((file for file in Path(folder).iterdir() if file.is_file()), key=_natural)
+            self._files = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
+            videos = [file for file in files if (guess_type(file.name)[0] or "").startswith("video/")]
+            if videos and not self._files:
+                raise VideoError(f"{folder}: a folder of videos; name one, such as {videos[0]}")
+            if fps is None:
+                raise VideoError(f"{folder}: a folder of images needs its frame rate; give --fps (or fps=)")
+            fps = _checked_fps(fps)
+            digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
             for file in self._files:
                 digest.update(file.name.encode(errors="surrogateescape") + b"\0" + file.read_bytes())
         except OSError as error:
@@ -145,6 +169,6 @@ def _natural(file: Path) -> tuple[list[tuple[int, str]], str]:
 
 
 def _checked_fps(fps: float) -> float:
-    if not (np.isfinite(fps) and fps > 0):
-        raise VideoError(f"a frame rate must be above 0, not {fps!r}")
+    if not (isinstance(fps, Real) and math.isfinite(fps) and fps > 0):
+        raise VideoError(f"fps must be a number above 0, not {fps!r}")
     return float(fps)
