@@ -198,10 +198,11 @@ class VideoTools:
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
-        told = document([ranking])["rankings"][0]["rule"]["because"]
+        told = document([ranking])["rankings"][0]
+        because = [f"{reason[0].lower()}{reason[1:]}" for reason in told["rule"]["because"]]
+        seen = told.get("seen") or because
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            because = told[rank - 1]
-            shown += [f"{second:.1f} s, rank {rank}: {because[0].lower()}{because[1:]}"]
+            shown += [f"{second:.1f} s, rank {rank}: {seen[rank - 1] or because[rank - 1]}"]
             shown += [Image(data=picture, format="jpeg")]
         return shown
 

@@ -102,9 +102,9 @@ class VideoTasks:
     def _jpegs(self, video: dict[str, Any], frames: list[int], short: int) -> Iterator[tuple[int, bytes]]:
         """(frame, JPEG) with this short side, ascending; frames that do not decode are left out."""
         decoder = reopen(VideoInfo.from_json(video), store=self._store)
-        assert isinstance(decoder, PyAVDecoder)
-        for batch in decoder.read(sorted(frames), sizes=(ImageSpec.short_side(short),), at_once=1):
-            yield int(batch.frames[0]), encode_image(batch.pixels[0][0], quality=QUALITY)
+        assert isinstance(decoder, PyAVDecoder)  # a registered file
+        for number, pixels in decoder.one_by_one(frames, ImageSpec.short_side(short)):
+            yield number, encode_image(pixels, quality=QUALITY)
 
     def request(
         self,

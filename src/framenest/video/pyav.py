@@ -55,25 +55,28 @@ class PictureDecoder(ABC):
     key_frames: NDArray[np.int64]
 
     def read(
-        self,
-        frames: Sequence[int] | NDArray[np.int64],
-        *,
-        sizes: Sizes = (None,),
-        at_once: int = MAX_FRAMES,
+        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sizes = (None,)
     ) -> Iterator[FrameBatch]:
-        """Decode frames by number, in the order given; see `framenest.Decoder`. at_once: most in a batch."""
+        """Decode frames by number, in the order given; see `framenest.Decoder`."""
         wanted, last = np.asarray(frames, dtype=np.int64).reshape(-1), self.info.num_frames - 1
         wrong = wanted[(wanted < 0) | (wanted > last)]
         if wrong.size:
             raise VideoError(f"{self.info.path}: no frame {wrong[0]}; its frames are 0 to {last}")
-        return self._batches(wanted, sizes, at_once)
+        return self._batches(wanted, sizes)
+
+    def one_by_one(
+        self, frames: Sequence[int], size: ImageSpec | None = None
+    ) -> Iterator[tuple[int, Pixels]]:
+        """(number, pixels) of frames of the video, in ascending order, each as soon as it is decoded."""
+        for number, pixels in self._pictures(np.unique(frames), (size,)):
+            yield number, pixels[0]
 
     @abstractmethod
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         """Decode ascending frame numbers; leaves out frames that cannot be decoded."""
 
-    def _batches(self, wanted: NDArray[np.int64], sizes: Sizes, at_once: int) -> Iterator[FrameBatch]:
-        most = max(1, min(at_once, MAX_BYTES // self._picture_bytes(sizes)))
+    def _batches(self, wanted: NDArray[np.int64], sizes: Sizes) -> Iterator[FrameBatch]:
+        most = max(1, min(MAX_FRAMES, MAX_BYTES // self._picture_bytes(sizes)))
         pictures = self._in_order(wanted, sizes, most)
         while rows := list(islice(pictures, most)):
             frames = np.array([number for number, _ in rows], dtype=np.int64)
