@@ -235,13 +235,15 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
 
 class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """As the SDK's, with wrong arguments told in one line."""
+        """As the SDK's, with errors in one line: "look: k: Input should be …"."""
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            if not isinstance(error.__cause__, ValidationError):
+            cause = error.__cause__
+            if not isinstance(cause, ValidationError) and type(cause) is not ToolError:
                 raise
-            raise ToolError(f"{name}: {first_problem(error.__cause__.errors())}") from error.__cause__
+            told = first_problem(cause.errors()) if isinstance(cause, ValidationError) else cause
+            raise ToolError(f"{name}: {told}") from cause
 
 
 def mcp_server(service: Service) -> MCPServer[None]:

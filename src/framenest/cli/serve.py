@@ -84,7 +84,7 @@ def serve(
         "Folder whose videos clients may use; may be repeated. [default: uploads only]", multiple=True
     ),
     preset: str = option(
-        "Configuration of questions that name none; paper is the paper's rule.",
+        "Preset of questions that name none; paper is the paper's rule.",
         type=click.Choice(list(PRESETS)),
         default=ServerSettings.preset,
     ),
