@@ -191,18 +191,16 @@ class VideoTools:
         side = short_side(ranking.video.to_json(), max(1, len(chosen)), max_tokens)
         pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in chosen))
         match = ranking.stats.match
-        part = ranking.config.index
-        until = ranking.video.duration if part.end is None else part.end
-        span = f"{clock(part.start)} to {clock(until)} of " if part.start or part.end is not None else ""
+        told = document([ranking])["rankings"][0]
+        span = f"{' to '.join(map(clock, told['window']))} of " if told["window"] else ""
         head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
-        told = document([ranking])["rankings"][0]
-        because = [f"{reason[0].lower()}{reason[1:]}" for reason in told["rule"]["because"]]
-        seen = told.get("seen") or because
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            shown += [f"{second:.1f} s, rank {rank}: {seen[rank - 1] or because[rank - 1]}"]
+            seen, because = "seen" in told and told["seen"][rank - 1], told["rule"]["because"][rank - 1]
+            reason = f"shows {seen}" if seen else because[0].lower() + because[1:]
+            shown += [f"{second:.1f} s, rank {rank}: {reason}"]
             shown += [Image(data=picture, format="jpeg")]
         return shown
 
