@@ -119,7 +119,7 @@ async function watch() {
       const before = active.map((job) => `${job.id} ${job.state}`).join();
       active = (await call("GET", "/jobs?active=true&limit=1000")).reverse();
       const changed = active.map((job) => `${job.id} ${job.state}`).join() !== before;
-      if (asked || changed) await list(at("video").value);
+      if (asked || changed) await list();
       else draw();
     } catch (error) {
       if (error.status === 401) return location.reload(); // signed out in another window
@@ -142,6 +142,7 @@ function draw() {
 async function list(chosen = null) {
   const [videos, { files, outside }] = await Promise.all([call("GET", "/videos"), call("GET", "/files")]);
   known = { videos, files };
+  chosen ??= at("video").value; // as it is now: someone may have chosen while this was fetched
   draw();
   const more = outside.length > NAMED ? ` and ${outside.length - NAMED} more` : "";
   at("outside").hidden = !outside.length;
@@ -234,14 +235,14 @@ async function beginAll(items) {
     }
     look();
   }
-  await list(at("video").value);
+  await list();
   if (refused.length) throw new Refused(0, refused.join("\n"));
 }
 
 async function remove(video) {
   await call("DELETE", `/videos/${video.id}`);
   if (shown?.video === video.id) clear((address) => history.replaceState(null, "", address));
-  await list(at("video").value);
+  await list();
   look();
 }
 
@@ -262,7 +263,7 @@ async function indexed(video, still) {
   const job = jobs.find((entry) => entry.target === `index:${video}`);
   if (job) await over(job, (state) => still() && work(state));
   look();
-  if (still()) await list(`id:${video}`);
+  if (still()) await list();
 }
 
 async function ask(still) {
