@@ -213,7 +213,7 @@ def measure(pid: int, seconds: int, folder: Path) -> dict[str, Any]:
             time.sleep(0.1)
     load = [round(value, 1) for value in os.getloadavg()]
     began = time.perf_counter()
-    for file in call("GET", "/files"):
+    for file in call("GET", "/files")["files"]:
         over(call("POST", "/videos", {"path": file["path"]})["job"])
     indexed = time.perf_counter() - began
     video = call("GET", "/videos")[0]["id"]

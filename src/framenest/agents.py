@@ -10,20 +10,21 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.types import ASGIApp
 
 import framenest
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
 from framenest.method.discovery import LookFor
-from framenest.method.ranking import Ranking
+from framenest.report.document import document
+from framenest.server.api_models import Time
 from framenest.server.guard import Guard
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal
+from framenest.server.refusals import Refusal, first_problem
 from framenest.server.service import Service
-from framenest.text import clock, seconds_of
+from framenest.text import clock
 
 ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, `look`
 with the user's question (and, if you know what it would look like, descriptions in look_for), and `more`
@@ -59,8 +60,11 @@ class VideoTools:
         """What a video is (length, size, streams, whether it has a transcript), or which videos there are."""
         with self._told():
             if video is None:
-                files = await asyncio.to_thread(self._service.library.files)
-                return "\n".join(file["path"] for file in files) or "there are no videos"
+                found = await asyncio.to_thread(self._service.library.files)
+                lines = [file["path"] for file in found["files"]] or ["there are no videos"]
+                if found["outside"]:
+                    lines.append(f"links that lead outside and cannot be read: {', '.join(found['outside'])}")
+                return "\n".join(lines)
             known = await self._work("describe", await self._video(video))
             info = known["video"]
             facts = [
@@ -79,19 +83,21 @@ class VideoTools:
         look_for: Annotated[
             list[str], Field(max_length=8, description="what to look for: short descriptions of what is seen")
         ] = [],  # noqa: B006 - a schema's default; never changed
+        start: Annotated[Time, Field(description="look only from this time on: seconds, or [HH:]MM:SS")] = 0,
+        end: Annotated[Time | None, Field(description="look only up to this time")] = None,
         max_tokens: Budget = 8000,
         *,
         ctx: Context[Any, Any],
     ) -> Shown:
-        """The k frames of a long video that best answer a question, with their times and why each was chosen.
+        """The k frames of a long video that best answer a question, each with its time, rank and a reason.
 
         The reply's look_id gives more frames of the same ranking with `more`, at once. The first look at a
         video reads it through, which takes from seconds to minutes; later questions are fast.
         """
         with self._told():
             registered = await self._video(video)
-            asked: Any = (registered, question, [], "residual", HORIZON, LookFor.of(look_for))
-            ranking, job = await asyncio.to_thread(self._service.ask, *asked)
+            asked: Any = (question, [], None, HORIZON, LookFor.of(look_for), start, end)
+            ranking, job = await asyncio.to_thread(self._service.ask, registered, *asked)
             if job is not None:
                 await self._finished(job, ctx)
             return await self._show(ranking, 0, k, max_tokens)
@@ -115,17 +121,13 @@ class VideoTools:
         self,
         video: Video,
         times: Annotated[
-            list[float | str],
-            Field(min_length=1, max_length=MOST_TIMES, description="seconds, or [HH:]MM:SS"),
+            list[Time], Field(min_length=1, max_length=MOST_TIMES, description="seconds, or [HH:]MM:SS")
         ],
         max_tokens: Budget = 8000,
     ) -> Shown:
         """The frames on screen at given times of a video."""
         with self._told():
-            try:
-                seconds = sorted({seconds_of(time) for time in times})
-            except ValueError as error:
-                raise ToolError(str(error)) from error
+            seconds = sorted(set(times))
             registered = await self._video(video)
             info = (await self._work("describe", registered))["video"]
             if seconds[0] < 0 or seconds[-1] > info["duration"]:
@@ -159,15 +161,16 @@ class VideoTools:
 
     async def _finished(self, job: Job, ctx: Context[Any, Any]) -> None:
         """Wait for a job, telling its progress. Cancelling the call cancels the job."""
-        told: tuple[Any, ...] = ()
-        steps = 0
+        told, totals = -1, {"": 0}  # what was told, and how much each stage has to do
         try:
             while job.active:
-                now = (job.stage, job.done, job.total)
-                if now != told and job.stage:
-                    told, steps = now, steps + 1
+                stage, done, total = job.stage or "", job.done, job.total
+                totals[stage] = total
+                whole = sum(totals.values())  # of all stages so far
+                if stage and whole - total + done > told:  # it may not go back
+                    told = whole - total + done
                     with suppress(ValueError):  # called without a client, as in function calling
-                        await ctx.report_progress(steps, None, f"{job.stage}: {job.done} of {job.total}")
+                        await ctx.report_progress(told, whole, f"{stage}: {done} of {total}")
                 await asyncio.sleep(POLL_SECONDS)
         except asyncio.CancelledError:
             with suppress(Refusal):
@@ -177,7 +180,7 @@ class VideoTools:
             raise ToolError("this look was cancelled; ask again")
 
     async def _show(self, id_: str, after: int, k: int, max_tokens: int) -> Shown:
-        """The frames of ranks after + 1 … k, in time order, each below its time and its reasons."""
+        """The frames of ranks after + 1 … k, in time order, each below its time, its rank and a reason."""
         service = self._service
         ranking = await asyncio.to_thread(service.rankings.get, id_)
         video = service.video_of(id_)
@@ -188,12 +191,16 @@ class VideoTools:
         side = short_side(ranking.video.to_json(), max(1, len(chosen)), max_tokens)
         pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in chosen))
         match = ranking.stats.match
-        head = [f"{video.name}, {clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
+        told = document([ranking])["rankings"][0]
+        span = f"{' to '.join(map(clock, told['window']))} of " if told["window"] else ""
+        head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            shown += [f"{second:.1f} s, rank {rank}: {_reasons(ranking, rank)}"]
+            seen, because = "seen" in told and told["seen"][rank - 1], told["rule"]["because"][rank - 1]
+            reason = f"shows {seen}" if seen else because[0].lower() + because[1:]
+            shown += [f"{second:.1f} s, rank {rank}: {reason}"]
             shown += [Image(data=picture, format="jpeg")]
         return shown
 
@@ -224,17 +231,22 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
     return min(size)
 
 
-def _reasons(ranking: Ranking, rank: int) -> str:
-    """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen."""
-    at = rank - 1
-    cues = [f"{name} {values[at]:.2f}" for name, values in ranking.cues.items()]
-    terms = [f"{name} {values[at]:.2f}" for name, values in ranking.terms.items()]
-    return f"{', '.join(cues)}; when chosen {', '.join(terms)}"
+class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """As the SDK's, with errors in one line: "look: k: Input should be …"."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            cause = error.__cause__
+            if not isinstance(cause, ValidationError) and type(cause) is not ToolError:
+                raise
+            told = first_problem(cause.errors()) if isinstance(cause, ValidationError) else cause
+            raise ToolError(f"{name}: {told}") from cause
 
 
 def mcp_server(service: Service) -> MCPServer[None]:
     """The tools over a started service; for function calling too: `list_tools`, `call_tool`."""
-    server: MCPServer[None] = MCPServer(
+    server = _Server(
         "framenest", title="Framenest", instructions=ABOUT, version=framenest.__version__, log_level="WARNING"
     )
     tools = VideoTools(service)

@@ -22,8 +22,10 @@ import uvicorn
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from framenest.agents import http_app, mcp_server, short_side
+from framenest import agents
+from framenest.agents import VideoTools, http_app, mcp_server, short_side
 from framenest.processes import Cancelled
+from framenest.report.document import document
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
 from media import number_in, numbered_video
@@ -146,6 +148,8 @@ def test_the_tools_and_what_they_take(ask):
         "question",
         "k",
         "look_for",
+        "start",
+        "end",
         "max_tokens",
     }
     assert all(tool.description and tool.annotations.read_only_hint for tool in tools.values())
@@ -161,7 +165,8 @@ def test_look_then_more_gives_only_the_new_frames(ask):
     assert not first.is_error, text(first)
     assert "match" not in text(first)  # a table of scores cannot tell
     times = [
-        re.findall(r"^([\d.]+) s, rank (\d+): relevance", text(result), re.M) for result in (first, more)
+        re.findall(r"^([\d.]+) s, rank (\d+): (?:chosen .{,100}\.)$", text(result), re.M)
+        for result in (first, more)
     ]
     assert sorted(int(rank) for _, rank in times[0]) == [1, 2, 3, 4]
     assert sorted(int(rank) for _, rank in times[1]) == [5, 6, 7]
@@ -170,6 +175,26 @@ def test_look_then_more_gives_only_the_new_frames(ask):
         assert [f"{number / 25:.1f}" for number in shown] == [time for time, _ in told]
     best = next(float(time) for time, rank in times[0] if rank == "1")
     assert 6.0 <= best <= 6.4
+
+
+def test_what_was_seen_in_a_frame_is_its_reason(service, monkeypatch):
+    def seen(results):
+        made = document(results)
+        made["rankings"][0]["seen"] = ["coffee mug 0.81", *[""] * (len(results[0]) - 1)]
+        return made
+
+    monkeypatch.setattr(agents, "document", seen)
+    look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
+    told = text(asyncio.run(mcp_server(service).call_tool("look", look)))
+    assert "s, rank 1: shows coffee mug 0.81\n" in f"{told}\n"
+    assert "s, rank 2: chosen because" in told
+
+
+def test_look_at_a_part(ask):
+    part = {"video": "clip.mp4", "question": "What is fired?", "k": 4, "start": "0:02", "end": 4.5}
+    result = ask(lambda client: client.call_tool("look", part))
+    assert text(result).startswith("clip.mp4, 0:02.0 to 0:04.5 of 0:12.0: 4 frames in time order")
+    assert all(50 <= number_in(np.asarray(picture)) <= 112 for picture in pictures(result))
 
 
 def test_what_a_video_is_and_which_there_are(ask):
@@ -181,6 +206,19 @@ def test_what_a_video_is_and_which_there_are(ask):
     assert "0:12.0 (12.0 s), 300 frames" in one
     assert "video h264" in one
     assert "transcript: clip.srt" in one
+
+
+def test_links_that_lead_outside_are_told(service, media, secret):
+    link = media / "away.mp4"
+    link.symlink_to(secret)
+    try:
+        found = asyncio.run(mcp_server(service).call_tool("what_is", {}))
+    finally:
+        link.unlink()
+    assert text(found).splitlines()[-2:] == [
+        "large.mp4",
+        "links that lead outside and cannot be read: away.mp4",
+    ]
 
 
 def test_frames_at_times(ask):
@@ -209,10 +247,12 @@ def test_pictures_keep_to_the_budget(ask):
 def test_bad_requests_are_told_in_a_line(ask, secret, media):
     calls = {
         "outside": ("look", {"video": str(secret), "question": "?"}),
-        "no such video": ("look", {"video": "none.mp4", "question": "?"}),
+        "no such video; the nearest names: clip.mp4": ("look", {"video": "a/Clips.mp4", "question": "?"}),
         "not a video": ("look", {"video": "broken.mp4", "question": "?"}),
         "runs from 0 to": ("frames_at", {"video": "clip.mp4", "times": [99]}),
-        "is not a time": ("frames_at", {"video": "clip.mp4", "times": ["soon"]}),
+        "frames_at: times.0: give seconds": ("frames_at", {"video": "clip.mp4", "times": ["soon"]}),
+        "end = 3.0 is not": ("look", {"video": "clip.mp4", "question": "?", "start": 4, "end": 3}),
+        "look: question: Field required": ("look", {"video": "clip.mp4"}),
         "no look_id": ("more", {"look_id": "x"}),
         "no such ranking": ("more", {"look_id": "nothing-4"}),
         "less than or equal to 256": ("look", {"video": "clip.mp4", "question": "?", "k": 1000}),
@@ -224,6 +264,7 @@ def test_bad_requests_are_told_in_a_line(ask, secret, media):
     for told, result in ask(scenario).items():
         assert result.is_error, told
         assert told in text(result)
+        assert "\n" not in text(result)
         assert str(media) not in text(result)
 
 
@@ -246,7 +287,7 @@ def test_progress_is_told_and_a_cancelled_look_ends_its_job(service, transport):
         steps = []
 
         async def progress(step, total, message):
-            steps.append((step, message))
+            steps.append((step, total, message))
             told.set()
 
         look = {"video": "clip.mp4", "question": "What is fired?"}
@@ -270,8 +311,30 @@ def test_progress_is_told_and_a_cancelled_look_ends_its_job(service, transport):
 
     service.workers[0].call = held_in_the_middle(service.workers[0].call)
     steps, state = asyncio.run(connected())
-    assert steps[0] == (1, "probes: 1 of 2")
+    assert steps[0] == (1, 2, "probes: 1 of 2")
     assert state == "cancelled"
+
+
+def test_progress_goes_on_from_stage_to_stage(service):
+    """Of a total that grows with each stage, since clients expect progress never to go back."""
+    stages = iter([(None, 0, 0), ("probes", 1, 3), ("probes", 3, 3), ("zoom", 0, 2), ("zoom", 2, 2)])
+    steps = []
+
+    class Work:
+        state = "done"
+
+        @property
+        def active(self):
+            """Whether there is a next step, at which it then is."""
+            self.stage, self.done, self.total = next(stages, ("over", 0, 0))
+            return self.stage != "over"
+
+    class Client:
+        async def report_progress(self, *told):
+            steps.append(told)
+
+    asyncio.run(VideoTools(service)._finished(Work(), Client()))
+    assert steps == [(1, 3, "probes: 1 of 3"), (3, 3, "probes: 3 of 3"), (5, 5, "zoom: 2 of 2")]
 
 
 def held_in_the_middle(call):

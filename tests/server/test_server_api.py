@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from framenest import Ranking
+from framenest import MECConfig, Ranking
 from media import number_in, numbered_video
 
 
@@ -33,7 +33,7 @@ def test_the_folder_lists_its_videos(server, media):
     unnamed = Path(os.fsdecode(os.fsencode(media) + b"/caf\xe9.mp4"))  # a name that no JSON can carry
     unnamed.write_bytes(b"")
     try:
-        listed = {file["path"] for file in server.http.get("/files").json()}
+        listed = {file["path"] for file in server.http.get("/files").json()["files"]}
     finally:
         unnamed.unlink()
     assert listed == {"clip.mp4", "more/short.mp4"}
@@ -61,6 +61,54 @@ def test_descriptions_are_looked_for(server, video, ranking):
     file = server.http.get(f"/rankings/{other}/file").json()
     assert file["look_for"]["texts"] == ["a kiln", "cups"]
     assert server.ask(video, look_for=["a kiln"]) not in (ranking, other)
+    asked = server.http.get("/rankings", params={"video": video}).json()
+    told = {entry["id"]: entry["look_for"] for entry in asked}
+    assert (told[ranking], told[other]) == ([], ["a kiln", "cups"])
+
+
+def test_a_part_of_the_video_is_looked_at(server, video, ranking):
+    part = server.ask(video, start="0:02", end=4.5)
+    assert part != ranking
+    assert part == server.ask(video, start=2, end="4.5")
+    shown = server.http.get(f"/rankings/{part}/prefix", params={"k": 50}).json()["frames"]
+    assert len(shown) == 50
+    assert all(2 <= entry["seconds"] <= 4.5 for entry in shown)
+    facts = server.http.get(f"/rankings/{part}").json()
+    assert (facts["start"], facts["end"]) == (2.0, 4.5)
+    assert server.ask(video, start=0, end=None) == ranking
+    late = server.http.post("/rankings", json={"video": video, "question": "Late?", "start": 60})
+    assert "no frame between 60 s and the end" in server.wait(late.json()["job"], "failed")["error"]
+
+
+@pytest.mark.parametrize(("part", "told"), [
+    ({"start": "soon"}, "start: give seconds or [HH:]MM:SS"),
+    ({"start": []}, "start: give seconds or [HH:]MM:SS"),
+    ({"end": True}, "end: give seconds or [HH:]MM:SS"),
+    ({"start": -1}, "start = -1.0 is not allowed; it must be seconds, 0 or more"),
+    ({"start": 5, "end": 3}, "end = 3.0 is not allowed; it must be seconds, more than start (5)"),
+])  # fmt: skip
+def test_a_part_that_is_none_is_refused(server, video, part, told):
+    answer = server.http.post("/rankings", json={"video": video, "question": "?"} | part)
+    assert (answer.status_code, answer.json()["detail"]) == (422, told)
+
+
+def test_a_question_without_a_preset_has_the_server_s(server, serve, media, video, ranking):
+    assert server.http.get("/health").json()["preset"] == "residual"
+    assert server.http.get(f"/rankings/{ranking}").json()["preset"] == "residual"
+    assert server.ask(video, preset="residual") == ranking
+    other = serve("--preset", "paper", videos=media)
+    assert other.http.get("/health").json()["preset"] == "paper"
+    made = other.ask(other.indexed("clip.mp4"))
+    assert other.http.get(f"/rankings/{made}").json()["preset"] == "paper"
+    assert other.http.get(f"/rankings/{made}/file").json()["config"] == MECConfig().to_json()
+
+
+def test_an_unknown_path_is_told_the_nearest_names(server):
+    answer = server.http.post("/videos", json={"path": "elsewhere/Shorts.mp4"})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        404,
+        "no such video; the nearest names: more/short.mp4",
+    )
 
 
 def test_prefixes_nest_and_sixteen_more_are_only_those_added(server, ranking):

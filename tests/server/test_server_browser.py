@@ -8,7 +8,7 @@ import time
 import pytest
 
 from browser import DESKTOP, PHONE, Watched, chromium
-from framenest import Ranking
+from framenest import MECConfig, Ranking
 from framenest.lmm import STYLES
 from framenest.lmm.prompt import CITE
 from media import encode_video, numbered_picture
@@ -164,6 +164,8 @@ def test_the_queue_says_what_runs_and_what_waits_for_it(visit, live):
     with standing_still(children(live.process.pid)):
         page.locator("#video").select_option(index=option(page, "slow.mp4"))
         page.locator("#question").fill("And in the slow one?")
+        page.locator("#choices summary").click()
+        page.locator("#look-for").fill("a slow kiln")
         page.get_by_role("button", name="Ask", exact=True).click()
         page.locator("#stage").filter(
             has_text=re.compile(r"the video is indexed first: scoring probes, \d+ of \d+")
@@ -185,9 +187,10 @@ def test_the_queue_says_what_runs_and_what_waits_for_it(visit, live):
     asked = row(page, "slow.mp4")
     asked.get_by_role("button", name="1 question").click()
     asked.locator(".questions").get_by_text("not made").wait_for()
-    page.locator("#question").fill("")
+    page.locator("#question, #look-for").evaluate_all("fields => fields.forEach(field => (field.value = ''))")
     asked.locator(".questions").get_by_role("button", name="And in the slow one?").click()
     assert page.locator("#question").input_value() == "And in the slow one?"
+    assert page.locator("#look-for").input_value() == "a slow kiln"
 
 
 def option(page, video):
@@ -388,6 +391,22 @@ def test_another_video_clears_the_result_and_back_returns_to_it(visit, live):
     page.locator("#report h1").wait_for(state="detached")
 
 
+def test_a_video_chosen_while_the_list_is_fetched_stays_chosen(visit, live):
+    page = visit(live).page
+    held = []
+    page.route("**/files", held.append)
+    page.locator("#video").select_option(index=option(page, "film.mp4"))  # which fetches the list
+    while not held:
+        page.wait_for_timeout(20)
+    page.locator("#video").select_option(index=option(page, "second.mp4"))
+    page.unroute("**/files")
+    with page.expect_response("**/files"):
+        for route in held:
+            route.continue_()
+    page.wait_for_load_state("networkidle")
+    assert page.locator("#video").evaluate("video => video.selectedOptions[0].text").startswith("second.mp4")
+
+
 def test_an_address_that_names_nothing_clears_the_page(visit, live):
     watched = visit(live)
     watched.excused = ["404"]
@@ -423,6 +442,56 @@ def test_what_to_look_for_and_the_preset_are_sent_and_come_back(visit, live):
     page.reload()
     page.locator("#report h1").wait_for()
     assert page.locator("#preset").input_value() == "paper"
+
+
+def test_a_part_of_the_video_is_asked_about_and_comes_back(visit, live):
+    watched = visit(live)
+    page = watched.page
+    page.locator("#choices summary").click()
+    page.locator("#video").select_option(
+        label=page.locator("#video option", has_text="film.mp4").inner_text()
+    )
+    page.locator("#start").fill("0:02")
+    page.locator("#end").fill("soon")
+    page.locator("#question").fill("Which part?")
+    watched.excused.append("422")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("alert").filter(has_text="end: give seconds or [HH:]MM:SS").wait_for()
+    page.locator("#end").fill("4.5")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.locator("#report h1").filter(has_text="Which part?").wait_for(timeout=60_000)
+    ranking = saved(live, page)
+    assert (ranking.config.index.start, ranking.config.index.end) == (2.0, 4.5)
+    watched.screenshot("live-part")
+    page.reload()
+    page.locator("#report h1").wait_for()
+    assert page.locator("#choices").evaluate("choices => choices.open")
+    assert (page.locator("#start").input_value(), page.locator("#end").input_value()) == ("0:02", "0:04.5")
+    row(page, "second.mp4").locator(".name").click()
+    assert page.locator("#start").input_value() == page.locator("#end").input_value() == ""
+
+
+def test_links_that_lead_outside_are_named(visit, live, films):
+    links = [films / "folder" / "link.mp4", films / "folder" / "away"]
+    links[0].symlink_to(films / "mine.mp4")
+    links[1].symlink_to(films, target_is_directory=True)
+    try:
+        page = visit(live).page
+        page.locator("#outside").filter(has_text="2 links lead outside the folder").wait_for()
+        assert page.locator("#outside").inner_text().endswith("cannot be used: away, link.mp4")
+        assert page.locator("#video option", has_text="link.mp4").count() == 0
+    finally:
+        for link in links:
+            link.unlink()
+
+
+@pytest.mark.parametrize("preset", ["paper", "no-zoom"])
+def test_the_page_shows_the_preset_of_the_server(visit, serve, films, preset):
+    server = serve("--preset", preset, videos=films / "folder")
+    page = visit(server).page
+    until(page, f"document.getElementById('preset').value === '{preset}'")
+    ask(page, "Where is it?")
+    assert saved(server, page).config == MECConfig.preset(preset)
 
 
 def test_pictures_of_a_larger_budget_come_one_by_one(visit, live):

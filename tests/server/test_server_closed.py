@@ -193,8 +193,9 @@ def test_paths_outside_the_folder_are_refused(server, media, secret):
         for path in ("none.mp4", "more", "", ".", "\0", "clip.mp4/x", "x" * 1000):
             assert server.http.post("/videos", json={"path": path}).status_code == 404, path
         assert server.register("inside.mp4")["video"]["name"] == "clip.mp4"
-        listed = {file["path"] for file in server.http.get("/files").json()}
-        assert not {"link.mp4", "linked/secret.mp4"} & listed
+        found = server.http.get("/files").json()
+        assert not {"link.mp4", "linked/secret.mp4"} & {file["path"] for file in found["files"]}
+        assert found["outside"] == ["link.mp4", "linked"]
     finally:
         for name in ("link.mp4", "linked", "inside.mp4"):
             (media / name).unlink()
@@ -215,7 +216,7 @@ def test_a_registered_file_swapped_for_a_link_is_refused(server, media, secret):
 
 def test_without_a_folder_no_path_is_taken(serve, media):
     server = serve()
-    assert server.http.get("/files").json() == []
+    assert server.http.get("/files").json() == {"files": [], "outside": []}
     assert server.http.post("/videos", json={"path": str(media / "clip.mp4")}).status_code == 403
 
 
@@ -393,7 +394,7 @@ def test_several_folders_are_offered_and_no_others(serve, media, secret, tmp_pat
     more.mkdir()
     (more / "second.mp4").write_bytes((media / "clip.mp4").read_bytes())
     http = serve("--videos", str(more), videos=media).http
-    assert {"clip.mp4", "second.mp4"} <= {file["path"] for file in http.get("/files").json()}
+    assert {"clip.mp4", "second.mp4"} <= {file["path"] for file in http.get("/files").json()["files"]}
     for path in ("clip.mp4", "second.mp4", str(more / "second.mp4")):
         assert http.post("/videos", json={"path": path}).status_code == 201
     for path in (str(secret), "../secret.mp4"):

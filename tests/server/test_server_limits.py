@@ -14,6 +14,7 @@ from framenest.errors import StoreError, VideoError
 from framenest.processes import ProcessLimits, machine_memory
 from framenest.server import library, service, video_check
 from framenest.server.library import Library, PartialFile
+from framenest.server.rankings import FrameImages
 from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
@@ -237,7 +238,30 @@ def test_files_that_vanish_are_left_out(here, media, monkeypatch):
     gone = media / "gone.mp4"
     monkeypatch.setattr(type(media), "rglob", lambda *_: [gone, media / "clip.mp4"])
     monkeypatch.setattr(type(media), "is_file", lambda _: True)
-    assert [file["path"] for file in here.library.files()] == ["clip.mp4"]
+    assert [file["path"] for file in here.library.files()["files"]] == ["clip.mp4"]
+
+
+def test_a_picture_is_there_before_the_rest_of_its_batch(here, media):
+    released = threading.Event()
+
+    class Worker:
+        def call(self, task, info, frames, short, *, progress):
+            progress(frames[0], b"the first")
+            assert released.wait(PATIENCE)
+            progress(frames[1], b"the second")
+
+    async def scenario():
+        images, video = FrameImages(Worker()), here.library.add_path("clip.mp4")
+        first, second, broken = (asyncio.create_task(images.get(video, frame, 90)) for frame in (3, 5, 7))
+        assert await asyncio.wait_for(first, PATIENCE) == b"the first"
+        assert not second.done()
+        again = asyncio.create_task(images.get(video, 3, 90))
+        released.set()
+        assert [await again, await second] == [b"the first", b"the second"]
+        with pytest.raises(Refusal, match="cannot be decoded"):
+            await broken
+
+    asyncio.run(scenario())
 
 
 def test_hosts_are_the_same_in_any_case(here):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from framenest.lmm import FOR_SERVERS, STYLES
 from framenest.lmm.prompt import CITE
-from media import number_in
+from media import number_in, numbered_video
 
 KEY = "key-of-the-endpoint-42"
 
@@ -96,6 +96,23 @@ def test_the_configured_model_answers(serve, media, endpoint):
     assert frames_in(endpoint.asked[0]) == [entry["frame"] for entry in prefix]
     assert set(endpoint.keys) == {f"Bearer {KEY}"}
     assert KEY not in server.log
+
+
+def test_messages_and_answers_of_a_copy_need_no_original(serve, tmp_path, endpoint):
+    """The index of a video may be one of an identical file that no longer exists."""
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    original = numbered_video(folder / "original.mp4", 90)
+    server = serve("--answer-url", endpoint.url, "--answer-model", "canned", videos=folder)
+    server.ask(server.indexed("original.mp4"))
+    (folder / "copy.mp4").write_bytes(original.read_bytes())
+    original.unlink()
+    ranking = server.ask(server.indexed("copy.mp4"))
+    for style in STYLES:
+        got = server.http.get(f"/rankings/{ranking}/messages", params={"k": 3, "style": style})
+        assert got.status_code == 200, got.text
+    assert server.http.post(f"/rankings/{ranking}/answer", json={"k": 3}).status_code == 200
+    assert len(frames_in(endpoint.asked[0])) == 3
 
 
 @pytest.mark.parametrize("wanted", [True, False])

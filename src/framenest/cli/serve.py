@@ -7,16 +7,18 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import rich_click as click
 from platformdirs import user_data_path
 
 from framenest.cli import options
 from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
 from framenest.cli.options import Folder, Name, Size, Url, argument, option
 from framenest.cli.terminal import err
+from framenest.config import PRESETS
 from framenest.errors import MissingExtra
 from framenest.server.server_settings import ServerSettings
 from framenest.transcript import NONE
@@ -81,6 +83,11 @@ def serve(
     videos: tuple[Folder, ...] = option(
         "Folder whose videos clients may use; may be repeated. [default: uploads only]", multiple=True
     ),
+    preset: str = option(
+        "Preset of questions that name none; paper is the paper's rule.",
+        type=click.Choice(list(PRESETS)),
+        default=ServerSettings.preset,
+    ),
     data: Folder | None = option("Folder for uploads, rankings and jobs. [default: the user's data folder]"),
     scorer: ScorerChoice,
     limits: ServerLimits,
@@ -103,6 +110,7 @@ def serve(
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
     settings = _settings(folder, videos, scorer, common, access, limits, answers, transcript)
+    settings = replace(settings, preset=preset)
     _log(logging.WARNING if common.quiet else logging.INFO)
     _listen(settings, create_app, "Framenest at {url}/, its API at {url}/openapi.json")
 

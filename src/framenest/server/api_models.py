@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from framenest.config import PRESETS
 from framenest.method.discovery import MOST as MOST_DESCRIPTIONS
 from framenest.server.jobs import Job
+from framenest.text import seconds_of
 
 MOST_RANKS = 1024
 MOST_SHOWN = 256  # frames that go to a model in one request
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
+
+
+def _time(given: Any) -> float:
+    try:
+        return seconds_of(str(given))
+    except ValueError:
+        raise ValueError("give seconds or [HH:]MM:SS") from None
+
+
+Time = Annotated[float, BeforeValidator(_time, json_schema_input_type=float | str)]
+"""A time in a video: seconds, or a string such as "1:23.5"."""
 
 
 class RequestBody(BaseModel):
@@ -47,7 +59,13 @@ class RankingRequest(RequestBody):
         description="What to look for beside the question, described as it would be seen.",
         examples=[["a glowing kiln", "cups cooling on a shelf"]],
     )
-    preset: str = Field("paper", json_schema_extra={"enum": list(PRESETS)})
+    preset: str | None = Field(
+        None,
+        json_schema_extra={"enum": [*PRESETS, None]},
+        description="By default the server's; /health names it.",
+    )
+    start: Time = Field(0.0, description="Start of the part to look at: seconds or [HH:]MM:SS.")
+    end: Time | None = Field(None, description="End of the part to look at; null is the end of the video.")
     horizon: int = Field(256, ge=1, le=MOST_RANKS, description="How many ranks.")
 
     @model_validator(mode="after")
@@ -115,6 +133,13 @@ class FolderFile(BaseModel):
     bytes: int
 
 
+class FolderFiles(BaseModel):
+    """What is in the server's folder."""
+
+    files: list[FolderFile] = Field(description="What can be registered.")
+    outside: list[str] = Field(description="Links that lead outside the folder, which cannot.")
+
+
 class RankingSummary(BaseModel):
     """A ranking that was asked for."""
 
@@ -122,7 +147,10 @@ class RankingSummary(BaseModel):
     video: str
     question: str | None
     options: list[str]
+    look_for: list[str]
     preset: str
+    start: float = Field(0.0, description="Start of the part that is looked at, in seconds.")
+    end: float | None = Field(None, description="Its end; null is the end of the video.")
     horizon: int
     ready: bool
     created: float
@@ -180,6 +208,7 @@ class Health(BaseModel):
     status: Literal["ok"]
     version: str
     scorer: str
+    preset: str = Field(description="The preset of questions that name none.")
     answers: bool = Field(description="Whether a model endpoint for answers is configured.")
     folder: bool = Field(description="Whether the server offers a folder of videos.")
     token: bool = Field(description="Whether requests need a token.")

@@ -27,7 +27,7 @@ from framenest.server import api_models as api
 from framenest.server.guard import COOKIE, Guard, session
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal, status_of
+from framenest.server.refusals import Refusal, first_problem, status_of
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -81,11 +81,8 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    """One line that says what is wrong; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
+    return JSONResponse({"detail": first_problem(error.errors(), skip=1)}, 422)
 
 
 async def _service(request: Request) -> Service:  # async: a plain one would go through a thread
@@ -146,7 +143,8 @@ def ask(here: Here, body: api.RankingRequest, response: Response) -> api.Ranking
     """
     video = here.library.get(body.video)
     look_for = LookFor.of(body.look_for)
-    id_, job = here.ask(video, body.question, body.options, body.preset, body.horizon, look_for)
+    asked = (body.question, body.options, body.preset, body.horizon, look_for, body.start, body.end)
+    id_, job = here.ask(video, *asked)
     response.status_code = 200 if job is None else 202
     return api.RankingStatus(ranking=id_, ready=job is None, job=job and here.jobs.told(job))
 
@@ -245,6 +243,7 @@ def health(here: Here) -> api.Health:
         status="ok",
         version=framenest.__version__,
         scorer=here.scorer,
+        preset=here.settings.preset,
         answers=here.settings.answer_url is not None,
         folder=bool(here.settings.videos),
         token=here.settings.token is not None,
@@ -296,9 +295,9 @@ def asset(name: str) -> Response:
 
 
 @routes.get("/files")
-def files(here: Here) -> list[api.FolderFile]:
-    """Files in the server's folder that can be registered by path."""
-    return [api.FolderFile(**file) for file in here.library.files()]
+def files(here: Here) -> api.FolderFiles:
+    """Files in the server's folder that can be registered by path, and links that lead outside it."""
+    return api.FolderFiles(**here.library.files())
 
 
 @routes.get("/videos")

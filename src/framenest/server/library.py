@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import hashlib
 import http.client
 import json
@@ -27,6 +28,7 @@ from framenest.server.video_check import check_video
 from framenest.video.source import VIDEO_SUFFIXES
 
 LISTED = 2000  # files of the folders that are listed
+NEAREST = 5  # names that are told for an unknown one
 CHECK_SECONDS = 20  # of processor time, to check a file
 CHECK_MEMORY = 2048 * MIB
 UPLOADS_AT_ONCE = 4
@@ -85,20 +87,32 @@ class Library:
         for left in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
             left.unlink()
 
-    def files(self) -> list[dict[str, Any]]:
-        """Files of the folders that look like videos: path below the folder, and size."""
+    def files(self) -> dict[str, list[Any]]:
+        """What is in the folders, by paths below them.
+
+        Returns:
+            `files` that look like videos, with their sizes; `outside`, the links to videos and folders that
+            lead outside, which cannot be registered.
+        """
         found: list[dict[str, Any]] = []
+        outside: list[str] = []
         for folder in self._folders:
             for file in sorted(folder.rglob("*")):
-                if file.suffix.lower() not in VIDEO_SUFFIXES:
+                looks = file.suffix.lower() in VIDEO_SUFFIXES
+                if len(found) == LISTED or not (looks or file.is_symlink()):
                     continue
                 with suppress(OSError, RuntimeError, UnicodeEncodeError):  # gone; a name that is no text
                     str(file).encode()
-                    if file.is_file() and file.resolve().is_relative_to(folder):
-                        found.append({"path": str(file.relative_to(folder)), "bytes": file.stat().st_size})
-                if len(found) == LISTED:
-                    return found
-        return found
+                    path, target, video = (
+                        str(file.relative_to(folder)),
+                        file.resolve(),
+                        looks and file.is_file(),
+                    )
+                    if video and target.is_relative_to(folder):
+                        found.append({"path": path, "bytes": file.stat().st_size})
+                    elif (video or file.is_dir()) and not any(map(target.is_relative_to, self._folders)):
+                        outside.append(path)
+        return {"files": found, "outside": outside[:LISTED]}
 
     def add_path(self, path: str) -> LibraryVideo:
         """Register a file of the allowed folders; `..` and links are resolved before it is judged.
@@ -120,7 +134,12 @@ class Library:
                 raise Refusal(404, "no such video") from error
         if not inside:
             raise Refusal(403, "this path is outside the folder of videos")
-        raise Refusal(404, "no such video")
+        by_name: dict[str, list[str]] = {}
+        for known in self.files()["files"]:
+            by_name.setdefault(Path(known["path"]).name.lower(), []).append(known["path"])
+        near = difflib.get_close_matches(Path(path).name.lower(), by_name)
+        names = ", ".join([found for name in near for found in by_name[name]][:NEAREST])
+        raise Refusal(404, f"no such video; the nearest names: {names}" if names else "no such video")
 
     async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
         """Register a file that is sent."""

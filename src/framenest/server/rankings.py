@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ Key = tuple[str, int, int]  # video, short side, frame
 
 
 class FrameImages:
-    """JPEGs by (video, frame, short side). While one batch is decoded, the next one gathers.
+    """JPEGs by (video, frame, short side), each there as soon as it is decoded.
 
-    Frames of one video decode faster together: each GOP is decoded once.
+    While one batch is decoded, the next one gathers. Frames of one video decode faster together: each GOP is
+    decoded once.
     """
 
     def __init__(self, worker: VideoWorker) -> None:
@@ -59,22 +61,28 @@ class FrameImages:
         while self._wanted:
             (id_, short, _), (video, _) = next(iter(self._wanted.items()))
             group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH]
-            frames = [frame for _, _, frame in group]
+            left = dict.fromkeys(frame for _, _, frame in group)
             # An index may have been made from another file of the same content, which may be gone.
             info = (video.info or {}) | {"path": str(video.path)}
+            arrived = partial(self._arrived, left, id_, short)
+            arrives = partial(asyncio.get_running_loop().call_soon_threadsafe, arrived)
+            call = partial(self._worker.call, "pictures", info, list(left), short, progress=arrives)
             try:
-                found = await asyncio.to_thread(self._worker.call, "pictures", info, frames, short)
+                await asyncio.to_thread(call)
                 error: Exception = Refusal(404, "this frame cannot be decoded")
             except Exception as failure:
-                found, error = {}, failure
-            for key in group:
-                _, future = self._wanted.pop(key)
-                if key[2] in found:
-                    self._cache[key] = found[key[2]]
-                    future.set_result(found[key[2]])
-                else:
-                    future.set_exception(error)
-                    future.exception()  # nobody may be waiting any longer
+                error = failure
+            for frame in left:
+                _, future = self._wanted.pop((id_, short, frame))
+                future.set_exception(error)
+                future.exception()  # nobody may be waiting any longer
+
+    def _arrived(self, left: dict[int, None], id_: str, short: int, frame: int, picture: bytes) -> None:
+        """Give a picture to those who wait for it. left: frames of its batch that are still to come."""
+        key = (id_, short, frame)
+        del left[frame]
+        self._cache[key] = picture
+        self._wanted.pop(key)[1].set_result(picture)
 
 
 class Rankings:
@@ -179,4 +187,6 @@ class Rankings:
 
 
 def _from_row(row: Any) -> dict[str, Any]:
-    return {"id": row["id"], "created": row["created"], **json.loads(row["request"])}
+    asked = json.loads(row["request"])
+    described = asked.pop("look_for", {}).get("texts", [])
+    return {"id": row["id"], "created": row["created"], "look_for": described, **asked}

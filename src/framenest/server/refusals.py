@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from framenest.errors import (
     BudgetError,
@@ -50,6 +51,18 @@ def status_of(error: FramenestError) -> int:
     if isinstance(error, Refusal):
         return error.status
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def first_problem(problems: Sequence[Any], skip: int = 0) -> str:
+    """The first of Pydantic's errors in one line; what was sent is not repeated.
+
+    skip: parts of its place to leave out, such as "body".
+
+    >>> first_problem([{"loc": ("body", "k"), "msg": "Field required"}], skip=1)
+    'k: Field required'
+    """
+    place, message = problems[0]["loc"], problems[0]["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(str(part) for part in place[skip:] or place)}: {message}"
 
 
 class ConcurrencyLimit:

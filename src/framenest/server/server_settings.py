@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
-from framenest.config import ScorerConfig
+from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError
 from framenest.lmm.prompt import TOKENS
 
@@ -23,7 +23,8 @@ class ServerSettings:
     videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
     uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
     the user's cache). max_job: seconds of one job. hosts: web hosts that videos may be fetched from.
-    with_transcript: send what is said beside the frames, in at most transcript_tokens.
+    preset: of questions that name none. with_transcript: send what is said beside the frames, in at most
+    transcript_tokens.
     """
 
     data: Path
@@ -34,6 +35,7 @@ class ServerSettings:
     token: str | None = field(default=None, repr=False)
     scorer: str = "auto"
     scoring: ScorerConfig = ScorerConfig()
+    preset: str = "residual"
     workers: int = 1
     queue: int = 64
     max_job: int = 3600
@@ -49,6 +51,7 @@ class ServerSettings:
         for folder in self.videos:
             if not folder.is_dir():
                 raise ConfigError(f"{folder}: not a folder; give a folder of videos to offer")
+        MECConfig.preset(self.preset)
         for name in ("workers", "queue", "max_job", "max_upload", "max_stored"):
             if getattr(self, name) < 1:
                 raise BadSetting(name, getattr(self, name), "1 or more")

@@ -111,15 +111,22 @@ class Service:
         video: LibraryVideo,
         question: str | None,
         options: list[str],
-        preset: str,
+        preset: str | None,
         horizon: int,
         look_for: LookFor | None = None,
+        start: float = 0.0,
+        end: float | None = None,
     ) -> tuple[str, Job | None]:
-        """The id of a ranking, and the job that makes it; None if it is made."""
+        """The id of a ranking, and the job that makes it; None if it is made.
+
+        preset: None for the server's. start, end: the part to look at, in seconds.
+        """
         video.check()
-        config = MECConfig.preset(preset).to_json()
+        preset = preset or self.settings.preset
+        window = {"start": start, "end": end} if start or end is not None else {}
+        config = MECConfig.preset(preset).with_settings(window).to_json()
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
-        request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer}
+        request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer} | window
         if look_for is not None:
             request["look_for"] = look_for.to_json()
         subtitles = self.settings.scoring.subtitles or NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
-from framenest.protocols import Progress
 from framenest.records import convert
 from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
@@ -43,8 +42,8 @@ def load_tasks(report: Report, scorer: str, scoring: ScorerConfig, cache: str | 
 class VideoTasks:
     """One scorer and its session of open videos. Not thread-safe."""
 
-    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Progress) -> None:
-        self._store = open_store(cache)
+    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Report) -> None:
+        self._store, self._report = open_store(cache), progress
         self._session = Session(
             scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
         )
@@ -61,7 +60,10 @@ class VideoTasks:
 
     def rank(self, path: str, request: dict[str, Any], target: str) -> dict[str, Any]:
         """Rank a video as a request asks, into a file; the video's VideoInfo."""
-        config = MECConfig.preset(request["preset"]).with_settings({"horizon": request["horizon"]})
+        settings: dict[str, Any] = {
+            name: request[name] for name in ("horizon", "start", "end") if name in request
+        }
+        config = MECConfig.preset(request["preset"]).with_settings(settings)
         look_for = convert(request["look_for"], LookFor) if "look_for" in request else ()
         mec = MEC(config, session=self._session)
         ranking = mec.rank(path, request["question"], options=request["options"], look_for=look_for)
@@ -84,22 +86,25 @@ class VideoTasks:
         decoder = self._session.open(path)
         on_screen = np.searchsorted(decoder.seconds, np.asarray(times) + 1e-9, side="right") - 1
         frames = np.unique(np.maximum(on_screen, 0))
-        found = self.pictures(decoder.info.to_json(), frames.tolist(), short)
-        return [(frame, float(decoder.seconds[frame]), found[frame]) for frame in sorted(found)]
+        found = self._jpegs(decoder.info.to_json(), frames.tolist(), short)
+        return [(frame, float(decoder.seconds[frame]), picture) for frame, picture in found]
 
     def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
         """(start, end, words) of the passages that answer a question best; none without a transcript."""
         found = self._session.said(path, question, count)
         return [(passage.start, passage.end, passage.text) for passage in found]
 
-    def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> dict[int, bytes]:
-        """JPEGs of frames with this short side; frames that do not decode are left out."""
+    def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> None:
+        """Report (frame, JPEG) of each frame, as soon as it is decoded; see `_jpegs`."""
+        for frame, picture in self._jpegs(video, frames, short):
+            self._report(frame, picture)
+
+    def _jpegs(self, video: dict[str, Any], frames: list[int], short: int) -> Iterator[tuple[int, bytes]]:
+        """(frame, JPEG) with this short side, ascending; frames that do not decode are left out."""
         decoder = reopen(VideoInfo.from_json(video), store=self._store)
-        found = {}
-        for batch in decoder.read(sorted(frames), sizes=(ImageSpec.short_side(short),)):
-            for number, pixels in zip(batch.frames.tolist(), batch.pixels[0], strict=True):
-                found[number] = encode_image(pixels, quality=QUALITY)
-        return found
+        assert isinstance(decoder, PyAVDecoder)  # a registered file
+        for number, pixels in decoder.one_by_one(frames, ImageSpec.short_side(short)):
+            yield number, encode_image(pixels, quality=QUALITY)
 
     def request(
         self,
@@ -156,10 +161,10 @@ class VideoWorker:
         self,
         task: str,
         *arguments: Any,
-        progress: Progress = lambda *_: None,
+        progress: Callable[..., object] = lambda *_: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Any:
-        """What the method `task` of VideoTasks returns.
+        """What the method `task` of VideoTasks returns. progress is called with what it reports meanwhile.
 
         Raises:
             Cancelled: `cancelled` became true, or the worker was closed.

@@ -66,6 +66,13 @@ class PictureDecoder(ABC):
             raise VideoError(f"{self.info.path}: no frame {wrong[0]}; its frames are 0 to {last}")
         return self._batches(wanted, sizes)
 
+    def one_by_one(
+        self, frames: Sequence[int], size: ImageSpec | None = None
+    ) -> Iterator[tuple[int, Pixels]]:
+        """(number, pixels) of frames of the video, in ascending order, each as soon as it is decoded."""
+        for number, pixels in self._pictures(np.unique(frames), (size,)):
+            yield number, pixels[0]
+
     @abstractmethod
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         """Decode ascending frame numbers; leaves out frames that cannot be decoded."""

@@ -2,7 +2,7 @@
 import { call, over, progressOf, Refused, save, upload } from "./api.js";
 import { library, queue, unregistered } from "./lists.js";
 import { player } from "./player.js";
-import { clock, el, render } from "./view.js";
+import { clock, el, plural, render } from "./view.js";
 
 const at = (id) => document.getElementById(id);
 const form = at("ask");
@@ -10,6 +10,7 @@ const intro = [...at("report").children];
 const SIZES = { small: 180, large: 480, full: 1080 }; // pixels of the short side
 const BUSY = 1000; // milliseconds between looks at the queue while something is in it
 const IDLE = 15_000;
+const NAMED = 20; // links outside the folder that are named
 let view = null;
 let shown = null; // {ranking, video, name, play} on the page
 let current = 0; // counts what was asked for, so that late answers to earlier questions are dropped
@@ -37,7 +38,10 @@ async function start() {
     event.preventDefault();
     attempt(ask);
   });
-  at("video").addEventListener("change", () => attempt(choose));
+  at("video").addEventListener("change", () => {
+    wholeVideo();
+    attempt(choose);
+  });
   at("file").addEventListener("change", () => attempt(take));
   at("cancel").addEventListener("click", () => {
     const job = working; // which is nobody's once the attempt begins
@@ -57,6 +61,7 @@ async function start() {
   at("status").textContent = `scorer ${health.scorer}`;
   at("sign-out").hidden = !health.token;
   answers = health.answers;
+  setPreset(health.preset);
   form.hidden = false;
   at("videos").hidden = false;
   at("videos").open = !location.hash;
@@ -114,7 +119,7 @@ async function watch() {
       const before = active.map((job) => `${job.id} ${job.state}`).join();
       active = (await call("GET", "/jobs?active=true&limit=1000")).reverse();
       const changed = active.map((job) => `${job.id} ${job.state}`).join() !== before;
-      if (asked || changed) await list(at("video").value);
+      if (asked || changed) await list();
       else draw();
     } catch (error) {
       if (error.status === 401) return location.reload(); // signed out in another window
@@ -135,9 +140,14 @@ function draw() {
 
 /** The videos to choose from: registered ones, then files of the folder that are not registered yet. */
 async function list(chosen = null) {
-  const [videos, files] = await Promise.all([call("GET", "/videos"), call("GET", "/files")]);
+  const [videos, { files, outside }] = await Promise.all([call("GET", "/videos"), call("GET", "/files")]);
   known = { videos, files };
+  chosen ??= at("video").value; // as it is now: someone may have chosen while this was fetched
   draw();
+  const more = outside.length > NAMED ? ` and ${outside.length - NAMED} more` : "";
+  at("outside").hidden = !outside.length;
+  at("outside").textContent =
+    `${plural(outside.length, "link leads", "links lead")} outside the folder and cannot be used: ${outside.slice(0, NAMED).join(", ")}${more}`;
   const option = (value, text) => el("option", { value, selected: value === chosen }, text);
   const length = (video) => (video.duration === null ? "" : ` (${clock(video.duration, true)})`);
   const ready = videos.filter((video) => video.state !== "gone").map((video) => option(`id:${video.id}`, video.name + length(video)));
@@ -179,6 +189,7 @@ async function take(still) {
   const made = await upload(file, tell);
   at("file").value = "";
   await list(`id:${made.video.id}`);
+  wholeVideo();
   leave();
   look();
   await indexed(made.video.id, still);
@@ -187,9 +198,15 @@ async function take(still) {
 /** A video or file of the list becomes the chosen one; so does an earlier question that has no ranking. */
 async function pick(item, entry, still) {
   at("video").value = item.path ? `path:${item.path}` : `id:${item.id}`;
+  wholeVideo();
   if (entry) fill(entry);
   at("question").focus();
   await choose(still);
+}
+
+/** A part that was chosen is one of another video. */
+function wholeVideo() {
+  at("start").value = at("end").value = "";
 }
 
 /** The result of another video goes when one is chosen; the browser's Back brings it back. */
@@ -218,14 +235,14 @@ async function beginAll(items) {
     }
     look();
   }
-  await list(at("video").value);
+  await list();
   if (refused.length) throw new Refused(0, refused.join("\n"));
 }
 
 async function remove(video) {
   await call("DELETE", `/videos/${video.id}`);
   if (shown?.video === video.id) clear((address) => history.replaceState(null, "", address));
-  await list(at("video").value);
+  await list();
   look();
 }
 
@@ -246,7 +263,7 @@ async function indexed(video, still) {
   const job = jobs.find((entry) => entry.target === `index:${video}`);
   if (job) await over(job, (state) => still() && work(state));
   look();
-  if (still()) await list(`id:${video}`);
+  if (still()) await list();
 }
 
 async function ask(still) {
@@ -255,7 +272,9 @@ async function ask(still) {
   const lines = (id) => at(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
   const [options, look_for, preset] = [lines("options"), lines("look-for"), at("preset").value];
   const video = await chosenVideo();
-  const asked = await call("POST", "/rankings", { video, question, options, look_for, preset });
+  const part = {};
+  for (const end of ["start", "end"]) if (at(end).value.trim()) part[end] = at(end).value.trim();
+  const asked = await call("POST", "/rankings", { video, question, options, look_for, preset, ...part });
   look();
   if (asked.job) await over(asked.job, (job, first) => still() && work(job, first));
   look();
@@ -277,12 +296,23 @@ async function fromAddress(still) {
   }
 }
 
-function fill({ question, options, preset }, look_for = []) {
+function fill({ question, options, look_for, preset, start, end }) {
   at("question").value = question ?? "";
   at("options").value = options.join("\n");
   at("look-for").value = look_for.join("\n");
-  at("preset").value = [...at("preset").options].some(({ value }) => value === preset) ? preset : "residual";
-  at("choices").open = options.length + look_for.length > 0;
+  at("start").value = start ? time(start) : "";
+  at("end").value = end === null ? "" : time(end);
+  setPreset(preset);
+  at("choices").open = options.length + look_for.length > 0 || start > 0 || end !== null;
+}
+
+/** Seconds as people write them, and exactly, so that asking again asks the same. */
+const time = (seconds) => (Number.isInteger(10 * seconds) ? clock(seconds, Number.isInteger(seconds)) : String(seconds));
+
+/** Choose a preset; one that the page does not offer, such as an ablation, becomes a choice. */
+function setPreset(name) {
+  if (![...at("preset").options].some(({ value }) => value === name)) at("preset").append(el("option", { value: name }, name));
+  at("preset").value = name;
 }
 
 async function show(id, budget, still) {
@@ -292,7 +322,7 @@ async function show(id, budget, still) {
   view?.destroy();
   const play = player(at("player"), `/videos/${facts.video}/file`, data.video);
   shown = { ranking: id, video: facts.video, name: data.video.name, play };
-  fill(facts, data.rankings[0].look_for);
+  fill(facts);
   await list(`id:${facts.video}`);
   view = render(at("report"), data, {
     image: (frame, size) => `/videos/${facts.video}/frames/${frame}?size=${SIZES[size]}`,
