@@ -190,6 +190,7 @@ class VideoTools:
         match = ranking.stats.match
         head = [f"{video.name}, {clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
+        head += [match.words] if match and match.words else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
@@ -225,11 +226,12 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
 
 
 def _reasons(ranking: Ranking, rank: int) -> str:
-    """Why a frame has its rank: its cues, and what the ranking rule saw in it when it was chosen."""
+    """Why a frame has its rank: what it shows, its cues, and what the ranking rule saw in it when chosen."""
     at = rank - 1
     cues = [f"{name} {values[at]:.2f}" for name, values in ranking.cues.items()]
     terms = [f"{name} {values[at]:.2f}" for name, values in ranking.terms.items()]
-    return f"{', '.join(cues)}; when chosen {', '.join(terms)}"
+    shown = [f"shows {ranking.seen(rank)}"] if ranking.seen(rank) else []
+    return "; ".join([*shown, ", ".join(cues), f"when chosen {', '.join(terms)}"])
 
 
 def mcp_server(service: Service) -> MCPServer[None]:

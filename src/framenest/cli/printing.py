@@ -79,6 +79,7 @@ def print_asked(asked: Asked) -> None:
 
 
 NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
+CANNOT_TELL = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 WIDE_GAP = 5.0
 """Seconds between probes above which to suggest --max-gap."""
 
@@ -98,7 +99,7 @@ def print_facts(ranking: Ranking) -> None:
         facts.add_row("look for", escape("\n".join(ranking.look_for.texts) + by))
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
-        facts.add_row("match", f"{stats.match.verdict} ({stats.match.value:.2f})")
+        facts.add_row("match", escape("\n".join(filter(None, (str(stats.match), stats.match.words)))))
     said = ranking.transcript
     if said is not None and said.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
@@ -129,11 +130,15 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
     if ranking.unmatched:
         yield NO_MATCH
+    if stats.match is not None and stats.match.verdict == "cannot tell":
+        yield CANNOT_TELL
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"
 
 
+WIDE = 120
+"""Columns of a terminal that has room for everything."""
 _SHORT = {"relevance": "relev.", "observability": "observ."}
 
 
@@ -145,6 +150,7 @@ def _rank_columns(ranking: Ranking, count: int) -> dict[str, list[str]]:
         "time": [clock(second) for second in ranking.seconds[:count].tolist()],
         "frame": [str(frame) for frame in ranking.frames[:count].tolist()],
         "from": ["zoom" if zoom else "probe" for zoom in ranking.is_zoom[:count]],
+        **({"seen": [_fitting(ranking.seen(i + 1)) for i in range(count)]} if ranking.pool.seen else {}),
         "evid.": [f"{value:.3f}" for value in ranking.evidence[:count]],
     }
     measures: dict[str, NDArray[Any]] = {**ranking.cues, **ranking.terms}
@@ -157,6 +163,11 @@ def _rank_columns(ranking: Ranking, count: int) -> dict[str, list[str]]:
     return columns
 
 
+def _fitting(seen: str) -> str:
+    """All that a frame shows on a wide terminal, else the first thing."""
+    return escape(harmless(seen if out.width >= WIDE else seen.split(",")[0]))
+
+
 def print_ranks(ranking: Ranking, count: int) -> None:
     """Print the first ranks with their scores, as many columns as fit."""
     count = min(count, len(ranking))
@@ -166,7 +177,7 @@ def print_ranks(ranking: Ranking, count: int) -> None:
     while 1 + sum(widths[name] for name in columns) > out.width and len(columns) > 6:
         left_out.append(list(columns)[-2])  # the last one is their sum
         del columns[left_out[-1]]
-    ranks = table(*columns, left=["from"])
+    ranks = table(*columns, left=["from", "seen"])
     for cells in zip(*columns.values(), strict=True):
         ranks.add_row(*cells)
     out.print(ranks)
