@@ -165,7 +165,7 @@ def _rank_columns(ranking: Ranking, count: int) -> dict[str, list[str]]:
 
 def _fitting(seen: str) -> str:
     """All that a frame shows on a wide terminal, else the first thing."""
-    return escape(harmless(seen if out.width >= WIDE else seen.split(",")[0]))
+    return escape(harmless(seen if out.width >= WIDE else seen.partition(",")[0]))
 
 
 def print_ranks(ranking: Ranking, count: int) -> None:

@@ -28,7 +28,7 @@ from framenest.scorers.calibration import Calibrated, Scores, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
 from framenest.scorers.question_text import SentenceEncoder
-from framenest.scorers.vocabulary import PROMPT, Term, Vocabulary
+from framenest.scorers.vocabulary import PROMPT, KnownWord, Vocabulary
 
 SIZES = {"classes": 1000, "objects": 90}
 IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))
@@ -43,7 +43,7 @@ LEAST = {"classes": 0.2, "objects": 0.3}
 TRUST = 0.7  # in the network that is surest of the word it is least sure of
 LARGE = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
 LEAST_LARGE = 0.76
-"""Confidence for these, of which the detector is surer if they are there, and which it sees in other animals."""
+"""Confidence for these: the detector is surer of them if they are there, and sees them in other animals."""
 NAMED = 10  # labels of a frame that describe it
 SHOWN, LEAST_SHOWN = 2, 0.1  # labels of a frame that are named, and from which confidence if asked for
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
@@ -119,7 +119,7 @@ class TagScorer(Calibrated):
         return np.asarray(sum(standardise(mine, theirs) for mine, theirs in pairs))
 
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
-        """A logistic model of the best label readings, corrected by what is seen of the words that labels know.
+        """A logistic model of the best label readings, corrected by what is seen of the words it knows.
 
         It is fitted to right and wrong pairs of question and video; docs/scorers.md says how often it is
         right. Readings as a share of the best label's weight tell "this is the thing" from "the question is
@@ -138,19 +138,20 @@ class TagScorer(Calibrated):
         z += sum(term * math.log(measure + 1e-5) for term, measure in zip(terms, measures, strict=True))
         value = 1 / (1 + math.exp(-z))
         known, unknown = self._model().vocabulary.read(question)
-        words = {"known": tuple(term.text for term in known), "unknown": unknown}
+        texts = tuple(word.text for word in known)
         if not known:
-            return MatchStrength(round(value, 4), "cannot tell", **words)
+            return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
         person = (self._model().names["objects"].index("person"),)  # in most videos: says little
-        things = [term for term in known if term.labels["objects"] != person] or known
-        sure = [self._sure(encoded, term) for term in things]
+        things = [word for word in known if word.labels["objects"] != person] or known
+        sure = [self._sure(encoded, word) for word in things]
         if max(sure):
             value = 1 - (1 - value) * (1 - TRUST * min(sure))
-        elif "objects" in encoded and any(term.labels["objects"] for term in things):
+        elif "objects" in encoded and any(word.labels["objects"] for word in things):
             value *= NO_MATCH
         else:
             value *= STRONG_MATCH
-        return replace(MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH), **words)
+        found = MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
+        return replace(found, known=texts, unknown=unknown)
 
     def seen(self, encoded: Encoded, question: str) -> list[str]:
         """What the networks name in each of n frames, what the question asks for first, as one line.
@@ -158,36 +159,33 @@ class TagScorer(Calibrated):
         >>> scorer.seen(scorer.encode(frames), "Where is the cup?")
         ['coffee mug 0.81, dining table 0.45']
         """
-        names = self._model().names
-        known, _ = self._model().vocabulary.read(question)
-        asked = {kind: [*{place for term in known for place in term.labels[kind]}] for kind in names}
+        model = self._model()
+        words = model.vocabulary.read(question)[0]
+        asked = {
+            kind: np.unique(np.array([p for word in words for p in word.labels[kind]], dtype=np.int64))
+            for kind in encoded
+        }
         lines = []
         for row in range(len(encoded["classes"])):
             found: dict[str, tuple[bool, float]] = {}
-            for kind in encoded:
-                sure = encoded[kind][row]
-                for place in {*np.argsort(-sure)[:SHOWN].tolist(), *asked[kind]}:
-                    wanted = place in asked[kind] and sure[place] >= LEAST_SHOWN
-                    name = names[kind][place]
-                    found[name] = max(found.get(name, (False, 0.0)), (wanted, float(sure[place])))
+            for kind, values in encoded.items():
+                wanted = asked[kind][values[row, asked[kind]] >= LEAST_SHOWN].tolist()
+                for place in {*np.argsort(-values[row])[:SHOWN].tolist(), *wanted}:
+                    name, sure = model.names[kind][place], float(values[row, place])
+                    found[name] = max(found.get(name, (False, 0.0)), (place in wanted, sure))
             best = sorted(found.items(), key=lambda item: item[1], reverse=True)
-            shown = [i for i, (_, (wanted, sure)) in enumerate(best) if wanted or sure >= LEAST["objects"]]
-            lines.append(", ".join(f"{best[i][0]} {best[i][1][1]:.2f}" for i in (shown or [0])[:SHOWN]))
+            sure_of = [item for item in best if item[1][0] or item[1][1] >= LEAST["objects"]] or best[:1]
+            lines.append(", ".join(f"{name} {sure:.2f}" for name, (_, sure) in sure_of[:SHOWN]))
         return lines
 
-    def _sure(self, encoded: Encoded, term: Term) -> float:
-        """The most that a network is sure of a term on any frame; 0 if none has seen it."""
-        names = self._model().names["objects"]
-        sure = [0.0]
-        for kind, values in encoded.items():
-            places = list(term.labels[kind])
-            if kind == "classes":
-                found = values[:, places].sum(axis=1)
-                least: Any = LEAST[kind]
-            else:
-                found = values[:, places]
-                least = [LEAST_LARGE if names[place] in LARGE else LEAST[kind] for place in places]
-            sure.append(float(np.where(found >= least, found, 0).max(initial=0)))
+    def _sure(self, encoded: Encoded, word: KnownWord) -> float:
+        """The most that a network is sure of a word on any frame; 0 if neither has seen it."""
+        places = list(word.labels["classes"])
+        classes = encoded["classes"][:, places].sum(axis=1).max()
+        sure = [float(classes) if classes >= LEAST["classes"] else 0.0]
+        for place in word.labels["objects"] if "objects" in encoded else ():
+            name, best = self._model().names["objects"][place], float(encoded["objects"][:, place].max())
+            sure.append(best if best >= (LEAST_LARGE if name in LARGE else LEAST["objects"]) else 0.0)
         return max(sure)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:

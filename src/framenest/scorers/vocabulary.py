@@ -10,18 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.scorers.question_text import COMMON, SentenceEncoder
+from framenest.scorers.question_text import COMMON, SentenceEncoder, label_words
 
 PROMPT = "a photo of a "
 SAME_THING = 0.8
 """Cosine of word and label from which the two mean the same."""
 SAME_KIND, OTHER_KIND = 0.76, 0.85
-"""The same if the label ends with the word (rabbit, wood rabbit); the second if there is a label with just that
-name (dog, hot dog)."""
+"""The same if the label ends with the word (rabbit, wood rabbit); the second if the word is a label itself
+(dog, hot dog)."""
 SPELLING = 4  # letters; the encoder takes words that begin alike for related (cockatoo, cockroach)
 WIDER = {
-    "person": "person man men woman women boy boys girl girls child children kid kids baby babies lady guy people "
-    "persons somebody someone pedestrian pedestrians crowd",
+    "person": "person persons people man men woman women boy boys girl girls child children kid kids baby "
+    "babies lady guy somebody someone pedestrian pedestrians crowd",
     "bird,cat,dog,horse,sheep,cow,elephant,bear,zebra,giraffe": "animal animals creature creatures",
     "bicycle,car,motorcycle,airplane,bus,train,truck,boat": "vehicle vehicles",
 }
@@ -36,13 +36,13 @@ GROUPS = {
 """Places of ImageNet's labels ("classes") whose names do not say what they are, such as poodle."""
 IDLE = frozenset({*PROMPT.split(), "visible", "nobody", "somewhere", "anything", "anyone"})
 """Words that no label can know and that nobody would look for."""
-ADJECTIVES = frozenset({"grey", "light"})
-"""Words that are the last word of a label (African grey) or close to one (spotlight), but no things."""
+MISLEADING = label_words("misleading.txt")
+"""Words in names of labels that mean something else in most questions: book jacket, African grey, stole."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
-class Term:
+class KnownWord:
     """A word or a name of several words in a question, and the labels that mean it: places by kind."""
 
     text: str
@@ -80,16 +80,18 @@ class Vocabulary:
         }
         self.read = functools.lru_cache(maxsize=64)(self._read)
 
-    def _read(self, question: str) -> tuple[tuple[Term, ...], tuple[str, ...]]:
+    def _read(self, question: str) -> tuple[tuple[KnownWord, ...], tuple[str, ...]]:
         """The terms of a question that labels know, and the content words that none knows."""
         found = [text for text in dict.fromkeys(self._texts(question)) if text not in IDLE]
         vectors = self._sentences.many([PROMPT + text for text in found])
         labels = [
-            {} if text in ADJECTIVES else _grouped(text, self._wider.get(text) or self._labels(text, vector))
+            {}
+            if _singular(text) in MISLEADING
+            else _grouped(text, self._wider.get(text) or self._labels(text, vector))
             for text, vector in zip(found, vectors, strict=True)
         ]
         pairs = list(zip(found, labels, strict=True))
-        known = tuple(Term(text, mine) for text, mine in pairs if any(mine.values()))
+        known = tuple(KnownWord(text, mine) for text, mine in pairs if any(mine.values()))
         return known, tuple(text for text, mine in pairs if not any(mine.values()))
 
     def _texts(self, question: str) -> list[str]:
@@ -97,7 +99,8 @@ class Vocabulary:
         words, texts = _WORD.findall(question.casefold()), []
         while words:
             length = next(
-                (n for n in (3, 2) if tuple(map(_singular, words[:n])) in self._several and len(words) >= n), 1
+                (n for n in (3, 2) if tuple(map(_singular, words[:n])) in self._several and len(words) >= n),
+                1,
             )
             text = " ".join(words[:length])
             single = (_singular(text),)
@@ -135,7 +138,9 @@ class Vocabulary:
 def _grouped(text: str, labels: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
     """Labels of a text with those of its group."""
     group = GROUPS.get(_singular(text), [])
-    return {kind: tuple({*places, *group}) if kind == "classes" else places for kind, places in labels.items()}
+    return {
+        kind: tuple({*places, *group}) if kind == "classes" else places for kind, places in labels.items()
+    }
 
 
 def _singular(word: str) -> str:
