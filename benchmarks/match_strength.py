@@ -8,9 +8,10 @@ minutes: a question is right for a window with most of one of its intervals, wro
 of them. Questions with `"kind": "clip"` ask about clips that long files are made of, and make no wrong pairs
 with short videos.
 
-match_questions.json has questions that no video answers: nonsense and abstract ones, asked of every video, of
-which none should be called strong ("fresh": more of them, written after everything was chosen); and objects that are in none of the short videos, asked of those. It also
-has words inside and outside the vocabulary of `tags`, on which its thresholds for knowing a word were chosen.
+match_questions.json has questions that no video answers, asked of every video: nonsense and abstract ones,
+none of which should be called strong, and in "fresh" more of both, written after everything was chosen.
+"absent" asks the short videos for objects that are in none of them. "inside" and "outside" are words of the
+vocabulary of `tags` and others, on which its thresholds for knowing a word were chosen.
 """
 
 from __future__ import annotations

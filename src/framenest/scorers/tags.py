@@ -141,12 +141,16 @@ class TagScorer(Calibrated):
         texts = tuple(word.text for word in known)
         if not known:
             return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
-        person = (self._model().names["objects"].index("person"),)  # in most videos: says little
-        things = [word for word in known if word.labels["objects"] != person] or known
-        sure = [self._sure(encoded, word) for word in things]
-        if max(sure):
+        # People are in most videos: they say little beside another word, known or not.
+        person = (self._model().names["objects"].index("person"),)
+        things = [word for word in known if word.labels["objects"] != person]
+        vague = not things and unknown
+        sure = [self._sure(encoded, word) for word in things or known]
+        if max(sure) and not vague:
             value = 1 - (1 - value) * (1 - TRUST * min(sure))
-        elif "objects" in encoded and any(word.labels["objects"] for word in things):
+        elif (
+            not max(sure) and "objects" in encoded and any(word.labels["objects"] for word in things or known)
+        ):
             value *= NO_MATCH
         else:
             value *= STRONG_MATCH
