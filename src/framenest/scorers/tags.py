@@ -160,8 +160,9 @@ class TagScorer(Calibrated):
     def seen(self, encoded: Encoded, question: str) -> list[str]:
         """What the networks name in each of n frames, what the question asks for first, as one line.
 
-        >>> scorer.seen(scorer.encode(frames), "Where is the cup?")
-        ['coffee mug 0.81, dining table 0.45']
+        Example::
+
+            scorer.seen(scorer.encode(frames), "Where is the cup?")  # ['coffee mug 0.81, dining table 0.45']
         """
         model = self._model()
         words = model.vocabulary.read(question)[0]
