@@ -7,6 +7,11 @@ A short video is asked its own questions and those of other videos. A long one i
 minutes: a question is right for a window with most of one of its intervals, wrong for one without any part
 of them. Questions with `"kind": "clip"` ask about clips that long files are made of, and make no wrong pairs
 with short videos.
+
+match_questions.json has questions that no video answers, asked of every video: nonsense and abstract ones,
+none of which should be called strong, and in "fresh" more of both, written after everything was chosen.
+"absent" asks the short videos for objects that are in none of them. "inside" and "outside" are words of the
+vocabulary of `tags` and others, on which its thresholds for knowing a word were chosen.
 """
 
 from __future__ import annotations
@@ -19,13 +24,15 @@ from typing import Any
 import numpy as np
 from machine import options, write
 
-from framenest import MEC, Session
+from framenest import MEC, FrameBatch, Session
 from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
 from framenest.scorers.feature_store import Features
 
 LONG, WINDOW = 600.0, 120.0
-Pair = tuple[str, bool, float, str, str]
-"""What was asked of (a video or a window), whether it is right, value, verdict, part."""
+Pair = tuple[str, bool, float, str, str, bool]
+"""What was asked of (a video or a window), whether it is right, value, verdict, part, whether it has a known
+word."""
+VERDICTS = ("strong", "weak", "none", "cannot tell")
 
 
 def pairs_of(video: str, questions: list[GroundedQuestion], clips: set[str], session: Session) -> list[Pair]:
@@ -58,19 +65,61 @@ def _measured(
 ) -> Pair | None:
     scorer: Any = session.scorer
     match = scorer.match_strength(probes.encoded, question.question)
-    return None if match is None else (where, right, match.value, match.verdict, question.part)
+    if match is None:
+        return None
+    return where, right, match.value, match.verdict, question.part, bool(match.known)
+
+
+def unanswerable(videos: list[str], asked: dict[str, list[str]], session: Session) -> dict[str, Any]:
+    """Verdicts on questions that no video answers, asked of every video, and those called strong."""
+    scorer: Any = session.scorer
+    found: dict[str, Any] = {}
+    for kind in ("nonsense", "abstract", "fresh", "absent"):
+        counts, strong = dict.fromkeys(VERDICTS, 0), []
+        asked_of = 0
+        for video in videos:
+            decoder = session.open(video)
+            if kind == "absent" and decoder.info.duration >= LONG:
+                continue
+            asked_of += 1
+            index = MEC(session=session).index(decoder)
+            probes = session.features(decoder, scorer, index.config.thumbnail).get(index.frames, "probes")
+            for question in asked[kind]:
+                verdict = scorer.match_strength(probes.encoded, question).verdict
+                counts[verdict] += 1
+                strong += [f"{Path(video).name}: {question}"] if verdict == "strong" else []
+        found[kind] = {
+            "questions": len(asked[kind]),
+            "videos": asked_of,
+            "verdicts": counts,
+            "strong": strong,
+        }
+    return found
+
+
+def words_known(asked: dict[str, list[str]], session: Session) -> dict[str, Any]:
+    """How many words inside and outside the vocabulary the scorer says that it knows, and the errors."""
+    scorer: Any = session.scorer
+    inputs = [np.zeros((1, spec.height, spec.width, 3), np.uint8) for spec in scorer.inputs]
+    encoded = scorer.encode(FrameBatch(np.arange(1), np.zeros(1), tuple(inputs)))
+    found = {}
+    for kind in ("inside", "outside"):
+        known = [word for word in asked[kind] if scorer.match_strength(encoded, word).known]
+        wrong = known if kind == "outside" else sorted({*asked[kind]} - {*known})
+        found[kind] = {"words": len(asked[kind]), "known": len(known), "wrong": wrong}
+    return found
 
 
 def auc(pairs: list[Pair]) -> dict[str, Any]:
     """How often a right pair is above a wrong one of the same video, with its 95 % interval."""
     wrong = defaultdict(list)
-    for where, right, value, _, _ in pairs:
+    for where, right, value, *_ in pairs:
         if not right:
             wrong[where].append(value)
     wins = np.array(
         [
             np.mean([(value > other) + 0.5 * (value == other) for other in wrong[where]])
-            for where, right, value, _, _ in pairs
+            for where, right, value, *_ in pairs
             if right and wrong[where]
         ]
     )
@@ -93,11 +142,11 @@ def verdicts(pairs: list[Pair]) -> dict[str, dict[str, float]]:
         (rights if right else wrongs)[where] += 1
     for side in (True, False):
         weights: dict[str, float] = defaultdict(float)
-        for where, right, _, verdict, _ in pairs:
+        for where, right, _, verdict, *_ in pairs:
             if right == side and rights[where] and wrongs[where]:
                 weights[verdict] += 1.0 if side else rights[where] / wrongs[where]
         total = sum(weights.values())
-        shares["right" if side else "wrong"] = {v: weights[v] / total for v in ("strong", "weak", "none")}
+        shares["right" if side else "wrong"] = {v: weights[v] / total for v in VERDICTS}
     return shares
 
 
@@ -111,16 +160,21 @@ def main() -> None:
     rows = json.loads(asked.questions.read_text())
     clips = {row["question"] for row in rows if row.get("kind") == "clip"}
     session = Session(asked.scorer)
-    pairs = [
-        pair
-        for video in dict.fromkeys(question.video for question in questions)
-        for pair in pairs_of(video, questions, clips, session)
-    ]
+    videos = list(dict.fromkeys(question.video for question in questions))
+    pairs = [pair for video in videos for pair in pairs_of(video, questions, clips, session)]
     result: dict[str, Any] = {"scorer": asked.scorer, "questions": len(questions)}
     for part in ("tune", "report"):
         some = [pair for pair in pairs if pair[4] == part]
         result[part] = auc(some) | {"verdicts": verdicts(some)}
+        known = [pair for pair in some if pair[5]]
+        if known:
+            result[part]["a_word_is_known"] = auc(known)
         print(part, json.dumps(result[part]))
+    if any(pair[5] for pair in pairs):  # a scorer with a vocabulary
+        unanswered = json.loads(Path(__file__).with_name("match_questions.json").read_text())
+        result["no_answer"] = unanswerable(videos, unanswered, session)
+        result["words"] = words_known(unanswered, session)
+        print(json.dumps([result["no_answer"], result["words"]]))
     print(write(f"match_strength_{asked.scorer}", result))
 
 

@@ -195,10 +195,11 @@ class VideoTools:
         span = f"{' to '.join(map(clock, told['window']))} of " if told["window"] else ""
         head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
+        head += [match.words] if match and match.words else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            seen, because = "seen" in told and told["seen"][rank - 1], told["rule"]["because"][rank - 1]
+            seen, because = ranking.seen(rank), told["rule"]["because"][rank - 1]
             reason = f"shows {seen}" if seen else because[0].lower() + because[1:]
             shown += [f"{second:.1f} s, rank {rank}: {reason}"]
             shown += [Image(data=picture, format="jpeg")]

@@ -66,6 +66,7 @@ class Scorer(Protocol):
         relevance (str): how scores become relevance in [0, 1]; outputs show it after the scorer's name.
         match_strength(encoded, question) → MatchStrength | None: whether anything in a video matches; gets
             the probes' features.
+        seen(encoded, question) → list[str]: what each frame shows, as one line, such as "coffee mug 0.81".
         tell_reach(video): warns if the scorer knows only part of a video; called once per video.
         hold(encoded) → Encoded: moves features from disk to where `match` wants them, such as a GPU.
         timing (Timing): times stages inside `encode` and `match`, such as "load".
@@ -96,11 +97,32 @@ class MatchStrength:
     """How strongly a video matches a question, as far as the scorer can tell in absolute terms.
 
     `value` is in [0, 1], comparable between videos but not between scorers. `verdict` is "none" if nothing
-    clearly matches.
+    clearly matches, and "cannot tell" if the scorer knows no content word of the question; `value` then says
+    nothing. `known` and `unknown` are the content words; both are empty if the scorer has no vocabulary.
     """
 
     value: Annotated[float, Meta(ge=0, le=1)]
-    verdict: Literal["strong", "weak", "none"]
+    verdict: Literal["strong", "weak", "none", "cannot tell"]
+    known: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The words that the scorer knows and those that it does not, for people; empty if it does not say.
+
+        >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot", "arrow")).words
+        'knows: rabbit; does not know: shoot, arrow'
+        """
+        told = (("knows", self.known), ("does not know", self.unknown))
+        return "; ".join(f"{which}: {', '.join(words)}" for which, words in told if words)
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Sorts match strengths: a better verdict first, then by value."""
+        return ("cannot tell", "none", "weak", "strong").index(self.verdict), self.value
+
+    def __str__(self) -> str:
+        return self.verdict if self.verdict == "cannot tell" else f"{self.verdict} ({self.value:.2f})"
 
     @classmethod
     def of(cls, value: float, *, strong: float, none: float) -> MatchStrength:

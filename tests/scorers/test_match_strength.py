@@ -1,20 +1,32 @@
 """Does anything in the video match at all? An absolute answer, as far as a scorer has one."""
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
 
-from framenest import MEC, MECConfig, Ranking
+from command_line import run
+from framenest import MEC, MECConfig, Ranking, ScorerError
 from framenest.config import IndexConfig
+from framenest.errors import StoreError
 from framenest.protocols import MatchStrength
+from framenest.report.document import document
 from framenest.scorers.calibration import Calibrated, sigmoid
 from framenest.testing import ArrayDecoder, TableScorer
+from json_places import put
 from score_tables import zero_elsewhere
 
 
 def test_levels():
     found = [MatchStrength.of(value, strong=0.7, none=0.3).verdict for value in (0.9, 0.7, 0.5, 0.3, 0.29)]
     assert found == ["strong", "strong", "weak", "weak", "none"]
+
+
+def test_better_verdicts_come_first():
+    found = [MatchStrength(0.9, "cannot tell"), MatchStrength(0.2, "none"), MatchStrength(0.5, "weak")]
+    assert max(found, key=lambda one: one.order).verdict == "weak"
+    assert [str(one) for one in found] == ["cannot tell", "none (0.20)", "weak (0.50)"]
 
 
 class Probabilities(Calibrated):
@@ -59,6 +71,43 @@ def test_a_ranking_carries_it_into_its_file_and_out_again(tmp_path):
         MEC(config, TableScorer(zero_elsewhere({0: 1.0})), store=tmp_path).rank(clip, "x").stats.match is None
     )
     assert MEC(config, Probabilities(), store=tmp_path).rank(clip, None).stats.match is None
+
+
+class Naming(Probabilities):
+    """Names its frames by number."""
+
+    name = "naming"
+
+    def seen(self, encoded, question):
+        return [f"{question} {logit + 10:.0f}" for logit in encoded["logit"]]
+
+
+def test_what_frames_show_is_in_the_pool_the_file_the_report_and_the_table(tmp_path, capsys):
+    clip = ArrayDecoder(np.zeros((12, 8, 8, 3), np.uint8), fps=1)
+    config = MECConfig(IndexConfig(base_probes=6, extra_probes=0))
+    ranking = MEC(config, Naming(), store=tmp_path).rank(clip, "cup")
+    assert [ranking.seen(i + 1) for i in range(3)] == [f"cup {frame}" for frame in ranking.frames[:3]]
+    ranking.save(tmp_path / "r.json")
+    again = Ranking.load(tmp_path / "r.json")
+    assert again.pool.seen == ranking.pool.seen
+    assert again.terms.keys() == ranking.terms.keys()
+    assert document([again])["rankings"][0]["seen"][0] == ranking.seen(1)
+    for arguments in ([], ["--csv"]):
+        assert ranking.seen(1) in run(capsys, "show", tmp_path / "r.json", *arguments)[1]
+    data = json.loads((tmp_path / "r.json").read_text())
+    (tmp_path / "short.json").write_text(json.dumps(put(data, "pool.seen", ["cup"])))
+    with pytest.raises(StoreError, match=r"pool\.seen"):
+        Ranking.load(tmp_path / "short.json")
+    del data["pool"]["seen"]
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    assert Ranking.load(tmp_path / "old.json").seen(1) == ""
+
+
+def test_a_scorer_must_name_every_frame(tmp_path, monkeypatch):
+    monkeypatch.setattr(Naming, "seen", lambda *_: ["cup"])
+    clip = ArrayDecoder(np.zeros((12, 8, 8, 3), np.uint8), fps=1)
+    with pytest.raises(ScorerError, match="scorer 'naming': seen must return 12 strings"):
+        MEC(scorer=Naming(), store=tmp_path).rank(clip, "cup")
 
 
 def test_tags_tell_what_is_there_from_what_is_not(tag_scorer, tags_store, shared_data):

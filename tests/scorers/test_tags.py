@@ -200,3 +200,55 @@ def test_one_core_and_two_see_the_same(warm_tags_store, tag_scorer, monkeypatch)
     one, more = alone.encode(frames), tag_scorer.encode(frames)
     assert one.keys() == more.keys()
     assert all((one[kind] == more[kind]).all() for kind in one)
+
+
+@pytest.mark.parametrize(
+    ("question", "known", "unknown"),
+    [
+        ("When does the rabbit shoot an arrow?", ["rabbit"], ["shoot", "arrow"]),
+        ("Where are the cups and the traffic lights?", ["cups", "traffic lights"], []),
+        ("When does a man sit on a sofa?", ["man", "sofa"], ["sit"]),
+        ("Which cockatoo is planted?", ["cockatoo"], ["planted"]),
+        ("What is the meaning of life?", [], ["meaning", "life"]),
+        ("asdf qwerty", [], ["asdf", "qwerty"]),
+        ("Где собака?", [], ["где", "собака"]),
+        ("What is it?", [], []),
+    ],
+)
+def test_it_says_which_words_it_knows(tag_scorer, question, known, unknown):
+    encoded = tag_scorer.encode(pictures(np.random.default_rng(6), 2, tag_scorer))
+    found = tag_scorer.match_strength(encoded, question)
+    assert (list(found.known), list(found.unknown)) == (known, unknown)
+    if not known:
+        assert found.verdict == "cannot tell"
+
+
+def what_is_seen(scorer, **seen):
+    """Features of two synthetic frames; the second shows what is named, with the confidence given."""
+    encoded = {"classes": np.full((2, 1000), 1e-4, np.float32), "objects": np.full((2, 90), 0.01, np.float32)}
+    names = scorer._model().names
+    for name, sure in seen.items():
+        for kind, values in encoded.items():
+            if name.replace("_", " ") in names[kind]:
+                values[1, names[kind].index(name.replace("_", " "))] = sure
+    return encoded
+
+
+def test_none_where_the_detector_would_have_seen_it(tag_scorer):
+    def verdict(question, **seen):
+        return tag_scorer.match_strength(what_is_seen(tag_scorer, **seen), question).verdict
+
+    assert verdict("Where is the cup?") == "none"
+    assert verdict("Where is the cup?", cup=0.9) == "strong"
+    assert verdict("Where is the giraffe?", giraffe=0.74) == "none", "as sure as it is of other animals"
+    assert verdict("Where is the giraffe?", giraffe=0.9) != "none"
+    assert verdict("When is the dog there?", standard_poodle=0.9) != "none", "a poodle is a dog"
+    assert verdict("What are human rights?", person=0.95) != "strong", "people are in most videos"
+
+
+def test_each_frame_names_what_it_shows_what_is_asked_for_first(tag_scorer):
+    encoded = what_is_seen(tag_scorer, coffee_mug=0.41, laptop=0.8)
+    first, second = tag_scorer.seen(encoded, "Where is the cup?")
+    assert second == "coffee mug 0.41, laptop 0.80"
+    assert tag_scorer.seen(encoded, "asdf")[1] == "laptop 0.80, coffee mug 0.41"
+    assert first.endswith(" 0.01"), "a frame always has a name"

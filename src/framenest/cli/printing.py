@@ -96,6 +96,7 @@ def print_asked(asked: Asked) -> None:
 NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
 TOP = 8
 """Ranks to print unless -k says otherwise."""
+CANNOT_TELL = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 WIDE_GAP = 5.0
 """Seconds between probes above which to suggest --max-gap."""
 
@@ -125,7 +126,7 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
 
 
 def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
-    """The first ranks. A reason is what was said, if it matches the question, then why the rule chose it."""
+    """The first ranks. A reason is what was seen, what was said if it matches, then why the rule chose it."""
     because = [re.sub(r"^Chosen (\w+ )?because |\.$", "", sentence) for sentence in reasons(ranking)]
     rows = []
     for i in range(count):
@@ -133,7 +134,7 @@ def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
         if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
             said = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
         frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
-        reason = " · ".join(filter(None, (said, *because[i : i + 1])))
+        reason = " · ".join(filter(None, (ranking.seen(i + 1), said, *because[i : i + 1])))
         rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
     return rows
 
@@ -152,7 +153,7 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
         facts.add_row("look for", escape("\n".join(ranking.look_for.texts) + by))
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
-        facts.add_row("match", f"{stats.match.verdict} ({stats.match.value:.2f})")
+        facts.add_row("match", escape("\n".join(filter(None, (str(stats.match), stats.match.words)))))
     said = ranking.transcript
     if said is not None and said.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
@@ -184,6 +185,8 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
     if ranking.unmatched:
         yield NO_MATCH
+    if stats.match is not None and stats.match.verdict == "cannot tell":
+        yield CANNOT_TELL
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"

@@ -157,6 +157,7 @@ class MEC:
                 look_for=described,
                 matches=found.matches if described else {},
                 transcript=scoring.transcript,
+                seen=found.seen,
             )
 
             # Section 3.4: the order.
@@ -170,7 +171,7 @@ class MEC:
             substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
             decoded=features.decoded - decoded,
             seconds=session.timing.since(began),
-            match=max(filter(None, strengths), key=lambda one: one.value, default=None),
+            match=max(filter(None, strengths), key=lambda one: one.order, default=None),
             read=None if scoring.screen is None else scoring.screen.read,
         )
         return Ranking(pool, ordered.order, ordered.terms, stats)
@@ -266,13 +267,14 @@ def _texts(
 
 @dataclass(frozen=True)
 class _Scored:
-    """Frames with their cues, the relevance of each text by itself, and how they look."""
+    """Frames with their cues, the relevance of each text by itself, how they look and what they show."""
 
     frames: NDArray[np.int64]
     cues: dict[str, NDArray[np.float32]]
     matches: dict[str, NDArray[np.float32]]
     appearance: NDArray[np.float32]
     blank: NDArray[np.bool_]
+    seen: tuple[str, ...]
 
     @classmethod
     def join(cls, probes: _Scored, zoomed: _Scored) -> _Scored:
@@ -288,6 +290,7 @@ class _Scored:
             },
             np.concatenate([probes.appearance, zoomed.appearance])[order],
             np.concatenate([probes.blank, zoomed.blank])[order],
+            tuple((probes.seen + zoomed.seen)[place] for place in order) if probes.seen else (),
         )
 
 
@@ -340,7 +343,8 @@ class _Scoring:
             every_passage = seen is self._probes
             cues["speech"] = self.speech.cue(seconds, self._question, every_passage=every_passage)
         by_text = {text: match for text, match in zip(self._texts, matches, strict=True) if text is not None}
-        return _Scored(seen.frames, cues, by_text, appearance, blank(seen.thumbnails))
+        shown = self._features.seen(seen, self._question and " ".join(by_text))
+        return _Scored(seen.frames, cues, by_text, appearance, blank(seen.thumbnails), shown)
 
     def reranked(self, scored: _Scored) -> _Scored:
         """The same with the relevance of a second pass over the best; unchanged without a reranker."""

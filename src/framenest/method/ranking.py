@@ -85,6 +85,7 @@ class CandidatePool:
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
+        seen: n lines, what the scorer names in each frame ("coffee mug 0.81"); empty if it names nothing.
     """
 
     video: VideoInfo
@@ -103,6 +104,7 @@ class CandidatePool:
     look_for: LookFor | None = None
     matches: Cues = field(default_factory=dict)
     transcript: Transcript | None = None
+    seen: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -171,6 +173,14 @@ class Ranking:
         """
         lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
         return " ".join(line.text for line in lines)
+
+    def seen(self, rank: int) -> str:
+        """What the scorer names in the frame of a rank, from 1; empty if it names nothing.
+
+        >>> ranking.seen(1)
+        ''
+        """
+        return self.pool.seen[self.order[rank - 1]] if self.pool.seen else ""
 
     @property
     def frames(self) -> NDArray[np.int64]:
@@ -258,6 +268,7 @@ class Ranking:
                 "anchors": list(pool.anchors),
                 **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
                 "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
+                **({"seen": list(pool.seen)} if pool.seen else {}),
             },
         }
         if pool.look_for is not None:
@@ -276,6 +287,7 @@ class Ranking:
             {"rank": i + 1, "frame": frame, "seconds": seconds, "from": "zoom" if zoom else "probe"}
             | {name: values[i] for name, values in columns.items()}
             | ({"said": self.said(i + 1)} if self.transcript else {})
+            | ({"seen": self.seen(i + 1)} if self.pool.seen else {})
             for i, (frame, seconds, zoom) in enumerate(places)
         ]
 
@@ -291,6 +303,8 @@ class Ranking:
         count = len(pool.frames)
         check_length(pool.is_zoom, count, "pool.is_zoom", "candidates")
         check_length(pool.evidence, count, "pool.evidence", "candidates")
+        if pool.seen:
+            check_length(pool.seen, count, "pool.seen", "candidates")
         look_for = None if file.look_for is None else convert(file.look_for, LookFor, "look_for")
         matches = {} if file.look_for is None else file.look_for.get("relevance", {})
         return cls(
@@ -311,6 +325,7 @@ class Ranking:
                 look_for=look_for,
                 matches=_float_columns(matches, count, "look_for.relevance"),
                 transcript=file.transcript,
+                seen=pool.seen,
             ),
             np.array(_positions(file), dtype=np.int64),
             _terms(file),
@@ -350,6 +365,7 @@ class PoolFields(msgspec.Struct):
     cues: dict[str, Any]
     active: tuple[Whole, ...]
     anchors: tuple[Whole, ...]
+    seen: tuple[str, ...] = ()
 
 
 class RankFields(msgspec.Struct):
@@ -361,6 +377,7 @@ class RankFields(msgspec.Struct):
     origin: str = msgspec.field(name="from")
     evidence: Number
     said: str | None = None
+    seen: str | None = None
 
 
 class RankingFile(msgspec.Struct):
@@ -396,7 +413,7 @@ def _positions(file: RankingFile) -> list[int]:
 
 
 def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
-    known = {"rank", "frame", "seconds", "from", "evidence", "said", *file.pool.cues}
+    known = {"rank", "frame", "seconds", "from", "evidence", "said", "seen", *file.pool.cues}
     return {
         name: np.array(
             [convert(row.get(name), Number, f"ranks[{i}].{name}") for i, row in enumerate(file.ranks)]

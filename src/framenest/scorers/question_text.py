@@ -23,9 +23,14 @@ _SURE = {"phrase": 1.0, "name": 0.8, "number": 0.6, "word": 0.25}
 """How much each kind counts: plain words are on many screens that have nothing to do with the question."""
 
 _LEAST = 75.0  # percent of similarity from which on a likeness counts
-_COMMON = frozenset(
-    (resources.files("framenest.scorers") / "labels" / "common.txt").read_text(encoding="utf-8").split()
-)
+
+
+def label_words(name: str) -> frozenset[str]:
+    """The words of a file of the folder `labels`."""
+    return frozenset((resources.files("framenest.scorers") / "labels" / name).read_text("utf-8").split())
+
+
+COMMON = label_words("common.txt")
 """Words that questions have and screens do not."""
 
 
@@ -49,7 +54,7 @@ def items(question: str) -> list[Phrase]:
     rest = _QUOTED.sub(" ", question)
     found += [Phrase(text, "number") for text in _NUMBER.findall(rest)]
     for place, word in enumerate(_WORD.findall(rest)):
-        if word.casefold() not in _COMMON:
+        if word.casefold() not in COMMON:
             found.append(Phrase(word.casefold(), "name" if place and word[0].isupper() else "word"))
     return list(dict.fromkeys(found))
 

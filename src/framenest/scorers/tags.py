@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import resources
 from itertools import chain
 from pathlib import Path
@@ -28,17 +29,24 @@ from framenest.scorers.calibration import Calibrated, Scores, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
 from framenest.scorers.question_text import SentenceEncoder
+from framenest.scorers.vocabulary import PROMPT, KnownWord, Vocabulary
 
 SIZES = {"classes": 1000, "objects": 90}
 IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))
 """The inputs of the classifier and of the detector."""
 MOST_AT_ONCE = 8
 """Images; a detector takes about 40 MB."""
-PROMPT = "a photo of a "
 SHARPNESS = 0.05  # temperature of the match between a question and label names
-STRONG_MATCH, NO_MATCH = 0.685, 0.261
-"""Match strengths that one in ten wrong pairs exceeds, and one in twenty right pairs falls below."""
+STRONG_MATCH, NO_MATCH = 0.8, 0.261
+"""Match strengths that one in fourteen wrong pairs exceeds, and one in seven right pairs falls below."""
+LEAST = {"classes": 0.2, "objects": 0.3}
+"""Probability, and confidence, from which a network has seen what a word means."""
+TRUST = 0.7  # in the network that is surest of the word it is least sure of
+LARGE = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
+LEAST_LARGE = 0.76
+"""Confidence for these: the detector is surer of them if they are there, and sees them in other animals."""
 NAMED = 10  # labels of a frame that describe it
+SHOWN, LEAST_SHOWN = 2, 0.1  # labels of a frame that are named, and from which confidence if asked for
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
@@ -117,10 +125,11 @@ class TagScorer(Calibrated):
         return np.asarray(sum(standardise(mine, theirs) for mine, theirs in pairs))
 
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
-        """A logistic model of the best label readings, fitted to right and wrong pairs of question and video.
+        """A logistic model of the best label readings, corrected by what is seen of the words it knows.
 
-        docs/scorers.md says how often it is right. Readings as a share of the best label's weight tell "this
-        is the thing" from "the question is vague".
+        It is fitted to right and wrong pairs of question and video; docs/scorers.md says how often it is
+        right. Readings as a share of the best label's weight tell "this is the thing" from "the question is
+        vague".
         """
         if not len(encoded["classes"]):
             return None
@@ -134,7 +143,61 @@ class TagScorer(Calibrated):
             measures += [float(readings[-1] / weights.max())]
         z += sum(term * math.log(measure + 1e-5) for term, measure in zip(terms, measures, strict=True))
         value = 1 / (1 + math.exp(-z))
-        return MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
+        known, unknown = self._model().vocabulary.read(question)
+        texts = tuple(word.text for word in known)
+        if not known:
+            return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
+        # People are in most videos: they say little beside another word, known or not.
+        person = (self._model().names["objects"].index("person"),)
+        things = [word for word in known if word.labels["objects"] != person]
+        vague = not things and unknown
+        sure = [self._sure(encoded, word) for word in things or known]
+        if max(sure) and not vague:
+            value = 1 - (1 - value) * (1 - TRUST * min(sure))
+        elif (
+            not max(sure) and "objects" in encoded and any(word.labels["objects"] for word in things or known)
+        ):
+            value *= NO_MATCH
+        else:
+            value *= STRONG_MATCH
+        found = MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
+        return replace(found, known=texts, unknown=unknown)
+
+    def seen(self, encoded: Encoded, question: str) -> list[str]:
+        """What the networks name in each of n frames, what the question asks for first, as one line.
+
+        Example::
+
+            scorer.seen(scorer.encode(frames), "Where is the cup?")  # ['coffee mug 0.81, dining table 0.45']
+        """
+        model = self._model()
+        words = model.vocabulary.read(question)[0]
+        asked = {
+            kind: np.unique(np.array([p for word in words for p in word.labels[kind]], dtype=np.int64))
+            for kind in encoded
+        }
+        lines = []
+        for row in range(len(encoded["classes"])):
+            found: dict[str, tuple[bool, float]] = {}
+            for kind, values in encoded.items():
+                wanted = asked[kind][values[row, asked[kind]] >= LEAST_SHOWN].tolist()
+                for place in {*np.argsort(-values[row])[:SHOWN].tolist(), *wanted}:
+                    name, sure = model.names[kind][place], float(values[row, place])
+                    found[name] = max(found.get(name, (False, 0.0)), (place in wanted, sure))
+            best = sorted(found.items(), key=lambda item: item[1], reverse=True)
+            sure_of = [item for item in best if item[1][0] or item[1][1] >= LEAST["objects"]] or best[:1]
+            lines.append(", ".join(f"{name} {sure:.2f}" for name, (_, sure) in sure_of[:SHOWN]))
+        return lines
+
+    def _sure(self, encoded: Encoded, word: KnownWord) -> float:
+        """The most that a network is sure of a word on any frame; 0 if neither has seen it."""
+        places = list(word.labels["classes"])
+        classes = encoded["classes"][:, places].sum(axis=1).max()
+        sure = [float(classes) if classes >= LEAST["classes"] else 0.0]
+        for place in word.labels["objects"] if "objects" in encoded else ():
+            name, best = self._model().names["objects"][place], float(encoded["objects"][:, place].max())
+            sure.append(best if best >= (LEAST_LARGE if name in LARGE else LEAST["objects"]) else 0.0)
+        return max(sure)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 384) sentence vectors of what the classifier names in each frame."""
@@ -162,7 +225,9 @@ class _Models:
         self.classifier = _Classifier(files["mobilenetv2-7.onnx"], threads)
         path = files["efficientdet_lite0.tflite"]
         self.detector = _Detector(path, _at_once(), threads) if detects else None
-        self.labels = _label_vectors(self.sentences, store)
+        self.names = _label_names()
+        self.labels = _label_vectors(self.names, self.sentences, store)
+        self.vocabulary = Vocabulary(self.names, self.labels, self.sentences)
 
 
 def _at_once() -> int:
@@ -184,11 +249,16 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
     return result
 
 
-def _label_vectors(sentences: SentenceEncoder, store: DirectoryStore) -> dict[str, NDArray[np.float32]]:
-    """Sentence vectors of all label names; computed once per machine."""
+def _label_names() -> dict[str, list[str]]:
     labels = resources.files("framenest.scorers") / "labels"
     files = {"classes": "imagenet.txt", "objects": "coco.txt"}
-    names = {kind: (labels / file).read_text(encoding="utf-8").splitlines() for kind, file in files.items()}
+    return {kind: (labels / file).read_text(encoding="utf-8").splitlines() for kind, file in files.items()}
+
+
+def _label_vectors(
+    names: dict[str, list[str]], sentences: SentenceEncoder, store: DirectoryStore
+) -> dict[str, NDArray[np.float32]]:
+    """Sentence vectors of all label names; computed once per machine."""
     key = f"text/{digest(names, PROMPT, [file.sha256 for file in models.TAGS])}"
     kept = store.get(key)
     if kept is not None:

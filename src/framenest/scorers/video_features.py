@@ -171,6 +171,23 @@ class VideoFeatures:
             found: MatchStrength | None = measure(probes.encoded, question)
         return found
 
+    def seen(self, frames: Features, question: str | None) -> tuple[str, ...]:
+        """What each frame shows, as one line; empty if the scorer names nothing.
+
+        Raises:
+            ScorerError: the scorer returned something else.
+        """
+        names = getattr(self.scorer, "seen", None)
+        if question is None or names is None:
+            return ()
+        with self._timing("match", self._scorer_timing):
+            found = tuple(names(frames.encoded, question)) if len(frames.frames) else ()
+        if len(found) != len(frames.frames) or not all(isinstance(line, str) for line in found):
+            raise ScorerError(
+                f"scorer {self.scorer and self.scorer.name!r}: seen must return {len(frames.frames)} strings"
+            )
+        return found
+
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
         """Decode and encode frames; keeps those that are done if the work is interrupted."""
         done, total, halves = 0, len(frames), 0

@@ -26,10 +26,17 @@ export function head(data) {
 }
 
 /** As the command line says it. */
-function matchText({ verdict }) {
-  if (verdict !== "none") return el("span", {}, term("match"), ` ${verdict}`);
+function matchText(match) {
+  const words = wordsText(match);
   const none = "nothing in this video clearly matches the question; these are the best frames";
-  return el("span", {}, term("match", none));
+  const verdict = match.verdict === "none" ? [term("match", none)] : [term("match"), ` ${match.verdict}`];
+  return el("span", {}, ...verdict, words ? ` · ${words}` : "");
+}
+
+/** The words that the scorer knows, and those that it does not. */
+function wordsText({ known = [], unknown = [] }) {
+  const told = [["knows", known], ["does not know", unknown]];
+  return told.filter(([, words]) => words.length).map(([which, words]) => `${which}: ${words.join(", ")}`).join("; ");
 }
 
 const some = (n, name) => [`${count(n)} `, term(name, n === 1 ? name : `${name}s`)];
@@ -66,7 +73,11 @@ function oneMaking(result, data) {
   if (result.kind === "ranking") {
     rows.push(["preset", presetText(result)]);
     if (result.look_for?.length) rows.push(["look for", result.look_for.join("; ")]);
-    if (stats.match) rows.push(["match", `${stats.match.verdict} (${stats.match.value.toFixed(2)})`]);
+    if (stats.match) {
+      const { verdict, value } = stats.match;
+      rows.push(["match", verdict === "cannot tell" ? verdict : `${verdict} (${value.toFixed(2)})`]);
+      if (wordsText(stats.match)) rows.push(["words", wordsText(stats.match)]);
+    }
     rows.push([
       "looked at",
       [lookedAtText(stats), stats.decoded ? `, ${count(stats.decoded)} decoded for it` : ", all known before"],
@@ -153,7 +164,7 @@ function tableOf(result, at, several) {
   const known = ranked ? [...result.curves, ...result.rule.terms] : [];
   const columns = known.filter(({ name }) => result.ranks[name]);
   const about = (title) => known.find(({ name }) => name === title)?.about;
-  const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...columns.map(({ name }) => name)] : [])];
+  const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...(result.seen ? ["seen"] : []), ...columns.map(({ name }) => name)] : [])];
   return el(
     "table",
     {},
@@ -180,6 +191,7 @@ function tableOf(result, at, several) {
           ranked
             ? [
                 el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
+                result.seen ? el("td", { class: "text" }, result.seen[mark.place]) : null,
                 columns.map(({ name, is_rank }) =>
                   el("td", {}, result.ranks[name][mark.place].toFixed(is_rank ? 0 : 3)),
                 ),

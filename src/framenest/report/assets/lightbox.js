@@ -1,5 +1,5 @@
 // A frame, large, in a dialog, and why it was chosen: its evidence, and the terms of the rule that ranked it.
-import { bandOf, clock, el, picture, rankText } from "./marks.js";
+import { bandOf, clock, el, picture, rankText, reasonOf } from "./marks.js";
 import { term } from "./terms.js";
 
 /** {root, show(mark)}: shows a chosen frame, or closes for null. Arrow keys go on in time order. */
@@ -63,7 +63,7 @@ export function lightbox(view) {
     return [
       el("h2", {}, badge, clock(mark.seconds)),
       el("p", { class: "quiet" }, `${place() + 1} of ${marks().length} in time order · frame ${mark.frame}`, from),
-      at !== null && result.rule.because[at] ? el("p", { class: "because" }, result.rule.because[at]) : "",
+      reasonOf(result, at) ? el("p", { class: "because" }, reasonOf(result, at)) : "",
       view.play ? el("button", { type: "button", class: "play", onclick: () => view.play(mark) }, "▶ Play from here") : "",
       at === null ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`) : reasons(result, at),
       ...(at !== null && result.said?.[at]
@@ -75,8 +75,8 @@ export function lightbox(view) {
   return { root, show };
 }
 
-const said = ({ rule }, { rank, seconds, place }) =>
-  `${rankText(rank)} at ${clock(seconds)}. ${(place !== null && rule.because[place]) || ""}`;
+const said = (result, { rank, seconds, place }) =>
+  `${rankText(rank)} at ${clock(seconds)}. ${reasonOf(result, place)}`;
 
 /** What makes up the utility of a rank, and its evidence. */
 function reasons({ rule, ranks, curves }, place) {

@@ -62,3 +62,10 @@ export function picture(view, frame, size, alt) {
 }
 
 export const rankText = (rank) => (rank === null ? "chosen" : `rank ${rank}`);
+
+/** What a chosen frame shows, as far as the scorer names it, and why it was chosen. */
+export function reasonOf(result, place) {
+  if (place === null) return "";
+  const seen = result.seen?.[place];
+  return [seen ? `Shows ${seen}.` : "", result.rule.because[place] ?? ""].filter(Boolean).join(" ");
+}

@@ -10,7 +10,10 @@ export const TERMS = {
   scorer: "The model that says how well a frame matches the question.",
   preset: "A named set of settings, followed by the settings that differ from it.",
   "look for": "What to look for beside the question, described as it would be seen.",
-  match: "How strongly anything in the video matches the question: strong, weak or none.",
+  match:
+    "How strongly anything in the video matches the question: strong, weak or none; cannot tell if the scorer knows no word of it.",
+  words: "The words of the question that the scorer knows, and those that it does not: it cannot look for these.",
+  seen: "What the scorer names in the frame, and how sure it is, from 0 to 1. What the question asks for comes first.",
   budgets: "The budgets that this file holds.",
   probe: "A frame scored for every question. Probes are spread evenly over the video.",
   "zoom frame": "A frame scored for this question only, next to a promising probe.",
