@@ -51,7 +51,7 @@ def test_unknown_names(cache):
         match=r"there is no scorer 'blip3'; choose from auto, blip2, .*, noisy-truth:SNR, table:FILE$",
     ):
         scorers.load_scorer("blip3", DirectoryStore(cache))
-    with pytest.raises(ScorerError, match="scorer must be a name or an object with name, .* not int"):
+    with pytest.raises(ScorerError, match=r"scorer must be a name or an object with name, .* not int"):
         scorers.load_scorer(3, DirectoryStore(cache))
 
 
