@@ -126,7 +126,7 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
 
 
 def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
-    """The first ranks. A reason is what was seen, what was said if it matches, then why the rule chose it."""
+    """The first ranks. A reason is what was seen and, if it matches, said; else why the rule chose it."""
     because = [re.sub(r"^Chosen (\w+ )?because |\.$", "", sentence) for sentence in reasons(ranking)]
     rows = []
     for i in range(count):
@@ -134,7 +134,7 @@ def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
         if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
             said = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
         frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
-        reason = " · ".join(filter(None, (ranking.seen(i + 1), said, *because[i : i + 1])))
+        reason = " · ".join(filter(None, (ranking.seen(i + 1), said))) or "".join(because[i : i + 1])
         rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
     return rows
 
