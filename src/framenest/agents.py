@@ -230,7 +230,7 @@ def _reasons(ranking: Ranking, rank: int) -> str:
     at = rank - 1
     cues = [f"{name} {values[at]:.2f}" for name, values in ranking.cues.items()]
     terms = [f"{name} {values[at]:.2f}" for name, values in ranking.terms.items()]
-    shown = [f"shows {ranking.seen(rank)}"] if ranking.seen(rank) else []
+    shown = [f"seen: {ranking.seen(rank)}"] if ranking.seen(rank) else []
     return "; ".join([*shown, ", ".join(cues), f"when chosen {', '.join(terms)}"])
 
 
