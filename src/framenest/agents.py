@@ -200,7 +200,7 @@ class VideoTools:
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
             seen, because = ranking.seen(rank), told["rule"]["because"][rank - 1]
-            reason = f"shows {seen}" if seen else because[0].lower() + because[1:]
+            reason = f"seen: {seen}" if seen else because[0].lower() + because[1:]
             shown += [f"{second:.1f} s, rank {rank}: {reason}"]
             shown += [Image(data=picture, format="jpeg")]
         return shown

@@ -46,7 +46,7 @@ LARGE = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraff
 LEAST_LARGE = 0.76
 """Confidence for these: the detector is surer of them if they are there, and sees them in other animals."""
 NAMED = 10  # labels of a frame that describe it
-SHOWN, LEAST_SHOWN = 2, 0.1  # labels of a frame that are named, and from which confidence if asked for
+SHOWN, LEAST_SHOWN = 2, 0.2  # labels of a frame that are named, and from which confidence if asked for
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 

@@ -67,5 +67,5 @@ export const rankText = (rank) => (rank === null ? "chosen" : `rank ${rank}`);
 export function reasonOf(result, place) {
   if (place === null) return "";
   const seen = result.seen?.[place];
-  return [seen ? `Shows ${seen}.` : "", result.rule.because[place] ?? ""].filter(Boolean).join(" ");
+  return [seen ? `Seen: ${seen}.` : "", result.rule.because[place] ?? ""].filter(Boolean).join(" ");
 }
