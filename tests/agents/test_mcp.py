@@ -186,7 +186,7 @@ def test_what_was_seen_in_a_frame_is_its_reason(service, monkeypatch):
     monkeypatch.setattr(agents, "document", seen)
     look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
     told = text(asyncio.run(mcp_server(service).call_tool("look", look)))
-    assert "s, rank 1: shows coffee mug 0.81\n" in f"{told}\n"
+    assert "s, rank 1: seen: coffee mug 0.81\n" in f"{told}\n"
     assert "s, rank 2: chosen because" in told
 
 
