@@ -22,10 +22,9 @@ import uvicorn
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from framenest import agents
+from framenest import Ranking
 from framenest.agents import VideoTools, http_app, mcp_server, short_side
 from framenest.processes import Cancelled
-from framenest.report.document import document
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
 from media import number_in, numbered_video
@@ -178,12 +177,7 @@ def test_look_then_more_gives_only_the_new_frames(ask):
 
 
 def test_what_was_seen_in_a_frame_is_its_reason(service, monkeypatch):
-    def seen(results):
-        made = document(results)
-        made["rankings"][0]["seen"] = ["coffee mug 0.81", *[""] * (len(results[0]) - 1)]
-        return made
-
-    monkeypatch.setattr(agents, "document", seen)
+    monkeypatch.setattr(Ranking, "seen", lambda _, rank: "coffee mug 0.81" if rank == 1 else "")
     look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
     told = text(asyncio.run(mcp_server(service).call_tool("look", look)))
     assert "s, rank 1: seen: coffee mug 0.81\n" in f"{told}\n"
