@@ -391,22 +391,6 @@ def test_another_video_clears_the_result_and_back_returns_to_it(visit, live):
     page.locator("#report h1").wait_for(state="detached")
 
 
-def test_a_video_chosen_while_the_list_is_fetched_stays_chosen(visit, live):
-    page = visit(live).page
-    held = []
-    page.route("**/files", held.append)
-    page.locator("#video").select_option(index=option(page, "film.mp4"))  # which fetches the list
-    while not held:
-        page.wait_for_timeout(20)
-    page.locator("#video").select_option(index=option(page, "second.mp4"))
-    page.unroute("**/files")
-    with page.expect_response("**/files"):
-        for route in held:
-            route.continue_()
-    page.wait_for_load_state("networkidle")
-    assert page.locator("#video").evaluate("video => video.selectedOptions[0].text").startswith("second.mp4")
-
-
 def test_an_address_that_names_nothing_clears_the_page(visit, live):
     watched = visit(live)
     watched.excused = ["404"]
