@@ -34,7 +34,7 @@ def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
     assert ["question", "Where is it?"] in about
     assert rows[:2] == [
         ["1", clock(saved.seconds[0]), "it has the most evidence"],
-        ["2", clock(saved.seconds[1]), "it matches the question"],
+        ["2", clock(saved.seconds[1]), "it adds the most; rank 1 (near in time) shows 93 % of its evidence"],
     ]
     assert len(rows) == 8
     assert times == {k: " ".join(map(clock, saved.prefix(k).seconds)) for k in (2, 4, 8)}
@@ -95,7 +95,7 @@ def test_the_scores_are_told_to_whoever_asks(capsys, clip, table, ranking, flag)
     _, out, _ = run(capsys, *asked, flag.split()[1])
     assert re.search(r"^looked at\t24 probes \+ \d+ zoom frames$", out, re.M)
     assert re.search(r"^not seen\tup to [\d.]+ s between two probes$", out, re.M)
-    assert "rank\ttime\tframe\tfrom\tevid.\trelev.\tchange\tobserv.\tcover.\tdivers.\tutility\n" in out
+    assert "rank\ttime\tframe\tfrom\tevid.\trelev.\tchange\tobserv.\tevent\tlook\tby\tutility\n" in out
     assert "evid." not in run(capsys, *asked)[1]
 
 

@@ -76,7 +76,7 @@ def _settings(
     )
 
 
-@options.command(usual="host port videos data name answer_url answer_model quiet")
+@options.command(usual="host port videos data name preset answer_url answer_model quiet")
 def serve(
     *,
     access: Access,

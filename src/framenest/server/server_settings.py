@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
-from framenest.config import MECConfig, ScorerConfig
+from framenest.config import DEFAULT_PRESET, MECConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError
 from framenest.lmm.prompt import TOKENS
 
@@ -35,7 +35,7 @@ class ServerSettings:
     token: str | None = field(default=None, repr=False)
     scorer: str = "auto"
     scoring: ScorerConfig = ScorerConfig()
-    preset: str = "residual"
+    preset: str = DEFAULT_PRESET
     workers: int = 1
     queue: int = 64
     max_job: int = 3600
