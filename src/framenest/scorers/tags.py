@@ -43,7 +43,7 @@ LEAST = {"classes": 0.2, "objects": 0.3}
 """Probability, and confidence, from which a network has seen what a word means."""
 TRUST = 0.7  # in the network that is surest of the word it is least sure of
 LARGE = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
-LEAST_LARGE = 0.76
+LEAST_LARGE = 0.84
 """Confidence for these: the detector is surer of them if they are there, and sees them in other animals."""
 NAMED = 10  # labels of a frame that describe it
 SHOWN, LEAST_SHOWN = 2, 0.2  # labels of a frame that are named, and from which confidence if asked for

@@ -91,7 +91,7 @@ export function grid(view, result, index) {
     element.querySelector("b").textContent = mark.rank === null ? "" : `#${mark.rank}`;
     element.classList.remove("added", "kept", ...[0, 1, 2, 3, 4, 5, 6].map((b) => `band${b}`));
     element.classList.add(`band${bandOf(mark.rank)}`, mark.added ? "added" : "kept");
-    const because = reasonOf(result, mark.place);
+    const because = reasonOf(result, mark.place, true);
     element.querySelector(".reason").textContent = because;
     const words = `${rankText(mark.rank)}, at ${clock(mark.seconds)}, frame ${mark.frame}${mark.added ? ", new in this budget" : ""}`;
     element.setAttribute("aria-label", because ? `${words}. ${because}` : words);

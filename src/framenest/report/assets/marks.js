@@ -63,9 +63,9 @@ export function picture(view, frame, size, alt) {
 
 export const rankText = (rank) => (rank === null ? "chosen" : `rank ${rank}`);
 
-/** What a chosen frame shows, as far as the scorer names it, and why it was chosen. */
-export function reasonOf(result, place) {
+/** What the scorer saw on a chosen frame, and why it was chosen; only the former if `short`. */
+export function reasonOf(result, place, short = false) {
   if (place === null) return "";
-  const seen = result.seen?.[place];
-  return [seen ? `Seen: ${seen}.` : "", result.rule.because[place] ?? ""].filter(Boolean).join(" ");
+  const seen = result.seen?.[place] ? `Seen: ${result.seen[place]}.` : "";
+  return seen && short ? seen : [seen, result.rule.because[place] ?? ""].filter(Boolean).join(" ");
 }
