@@ -167,8 +167,8 @@ def copy_entry(store, tmp_path, source, target):
 def test_an_entry_in_the_place_of_another_is_none_with_a_warning(managed, tmp_path, source, target):
     copy_entry(managed, tmp_path, source, target)
     assert list(verify(managed).damaged) == [target]
-    assert f"the entry of {source}" in verify(managed).damaged[target]
-    with pytest.warns(DamagedEntry, match=f"it is the entry of {source}"):
+    assert f"the entry {source} instead" in verify(managed).damaged[target]
+    with pytest.warns(DamagedEntry, match=f"it holds the entry {source} instead"):
         assert managed.get(target) is None
     assert managed.get(source) is not None
     managed.put(target, {"n": 3}, {})

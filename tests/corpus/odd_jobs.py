@@ -11,11 +11,11 @@ from framenest.corpus.batch_job import BatchJob
 
 
 def waiting(progress):
-    """Goes no further than the first frames, until it is cancelled."""
+    """Goes no further than the first batch of 16 frames, decoded and encoded, until it is cancelled."""
 
     def report(stage, done, total):
         progress(stage, done, total)
-        while 0 < done < total:
+        while 16 <= done < total:
             time.sleep(0.02)
             progress(stage, done, total)
 

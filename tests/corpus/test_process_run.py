@@ -297,14 +297,14 @@ def test_wrong_calls_are_refused(tmp_path):
 
 
 def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
-    """The worker stands at 64 of 120 probes until it is cancelled."""
+    """The worker stands at 16 of 120 probes until it is cancelled."""
     video = numbered_video(tmp_path / "wait.mp4", 150)
     config = MECConfig(IndexConfig(base_probes=120, extra_probes=0))
     job, watched = OddJob(config, root=str(tmp_path / "store")), []
 
     def press_ctrl_c(video, stage, done, total):
         watched.append((Path(video).name, stage, done, total))
-        if 0 < done < total:
+        if 16 <= done < total:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -312,10 +312,11 @@ def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
     assert watched == [
         ("wait.mp4", "starting", 0, 0),
         ("wait.mp4", "probes", 0, 120),
-        ("wait.mp4", "probes", 64, 120),
+        ("wait.mp4", "probes", 8, 120),  # 16 are decoded, none is encoded
+        ("wait.mp4", "probes", 16, 120),
     ]
     counted = []
     index = MEC(config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)).index(
         video
     )
-    assert (len(index), counted[0]) == (120, ("probes", 0, 56))
+    assert (len(index), counted[0]) == (120, ("probes", 0, 104))
