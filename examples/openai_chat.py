@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--scorer", default="auto")
     given = parser.parse_args(arguments)
 
-    ranking = fn.MEC(scorer=given.scorer).rank(given.video, given.question)
+    ranking = fn.MEC(scorer=given.scorer, preset="residual").rank(given.video, given.question)
     request = fn.lmm.messages(
         ranking.prefix(given.k), given.question, limits=fn.lmm.ImageLimits(max_side=768)
     )

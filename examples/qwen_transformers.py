@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--scorer", default="auto")
     given = parser.parse_args(arguments)
 
-    ranking = fn.MEC(scorer=given.scorer).rank(given.video, given.question)
+    ranking = fn.MEC(scorer=given.scorer, preset="residual").rank(given.video, given.question)
     request = fn.lmm.messages(ranking.prefix(given.k), given.question, "qwen", pairing=given.pairing)
 
     processor = AutoProcessor.from_pretrained(given.model)

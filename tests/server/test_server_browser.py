@@ -143,6 +143,22 @@ def test_pictures_are_the_frames(visit, live):
     assert first.evaluate("image => image.naturalHeight") == size
 
 
+def test_progress_says_how_long_it_will_take(visit, live):
+    """From the second report of a stage on: 10 of 100 frames, and 10 s later 20."""
+    told = visit(live).page.evaluate(
+        """async () => {
+          const { progressOf } = await import("/assets/api.js");
+          const job = { id: "x", state: "running", stage: "probes", done: 10, total: 100 };
+          Date.now = () => 0;
+          const texts = [progressOf(job).text];
+          Date.now = () => 10000;
+          texts.push(progressOf({ ...job, done: 20 }).text);
+          return texts;
+        }"""
+    )
+    assert told == ["scoring probes, 10 of 100", "scoring probes, 20 of 100, about 80 s left"]
+
+
 def test_progress_is_shown_and_work_can_be_cancelled(visit, live):
     page = visit(live).page
     page.locator("#video").select_option(label="long.mp4")

@@ -62,7 +62,19 @@ export function progressOf(job) {
   if (job.state === "queued") return { text: "waiting for its turn", share: null };
   const stage = DOING[job.stage] ?? job.stage ?? "beginning";
   if (!job.total) return { text: stage, share: null };
-  return { text: `${stage}, ${job.done} of ${job.total}`, share: job.done / job.total };
+  return { text: `${stage}, ${job.done} of ${job.total}${left(job)}`, share: job.done / job.total };
+}
+
+const seen = new Map(); // when this page first saw a stage of a job, and how far it was then
+
+/** How long a stage will still take, from how fast it went since this page saw it first. */
+function left(job) {
+  const key = `${job.id} ${job.stage}`;
+  if (!seen.has(key)) seen.set(key, { time: Date.now(), done: job.done });
+  const { time, done } = seen.get(key);
+  const seconds = ((Date.now() - time) / 1000) * ((job.total - job.done) / (job.done - done));
+  if (!(seconds >= 1 && seconds < Infinity)) return "";
+  return seconds < 90 ? `, about ${Math.round(seconds)} s left` : `, about ${Math.round(seconds / 60)} min left`;
 }
 
 function said(status, text, wait) {
