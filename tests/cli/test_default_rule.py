@@ -10,17 +10,10 @@ QUESTION = "Where is it?"
 
 
 @pytest.fixture
-def scores(tmp_path):
-    path = tmp_path / "scores.csv"
-    path.write_text("frame,score\n0,0\n99,0\n100,1\n159,1\n160,0\n299,0\n")
-    return f"table:{path}"
-
-
-@pytest.fixture
-def rankings(clip, scores):
+def rankings(clip, table):
     """The frames of each rule, best first; the first eight differ."""
     found = {
-        name: fn.MEC(preset=name, scorer=scores).rank(clip, QUESTION).frames.tolist()
+        name: fn.MEC(preset=name, scorer=table).rank(clip, QUESTION).frames.tolist()
         for name in ("residual", "paper")
     }
     assert set(found["residual"][:8]) != set(found["paper"][:8])
@@ -28,8 +21,8 @@ def rankings(clip, scores):
 
 
 @pytest.mark.parametrize(("given", "rule"), [((), "residual"), (("--preset", "paper"), "paper")])
-def test_rank(capsys, clip, scores, rankings, tmp_path, given, rule):
-    code, _, err = run(capsys, "rank", clip, QUESTION, "--scorer", scores, "-o", tmp_path / "r.json", *given)
+def test_rank(capsys, clip, table, rankings, tmp_path, given, rule):
+    code, _, err = run(capsys, "rank", clip, QUESTION, "--scorer", table, "-o", tmp_path / "r.json", *given)
     assert code == 0, err
     made = fn.Ranking.load(tmp_path / "r.json")
     assert made.config.ranking.rule == rule
@@ -39,23 +32,23 @@ def test_rank(capsys, clip, scores, rankings, tmp_path, given, rule):
 @pytest.mark.parametrize(
     ("selector", "rule"), [("mec", "residual"), ("mec:horizon=64", "residual"), ("mec:paper", "paper")]
 )
-def test_select(capsys, clip, scores, rankings, tmp_path, selector, rule):
-    given = ("--selector", selector, "-k", 8, "--scorer", scores, "-o", tmp_path / "s.json")
+def test_select(capsys, clip, table, rankings, tmp_path, selector, rule):
+    given = ("--selector", selector, "-k", 8, "--scorer", table, "-o", tmp_path / "s.json")
     code, _, err = run(capsys, "select", clip, QUESTION, *given)
     assert code == 0, err
     chosen = fn.Selection.load(tmp_path / "s.json").prefix(8)
     assert chosen.frames.tolist() == sorted(rankings[rule][:8])
 
 
-def test_python(clip, scores, rankings):
-    assert fn.rank(clip, QUESTION, scorer=scores).frames.tolist() == sorted(rankings["residual"][:8])
-    paper = fn.rank(clip, QUESTION, scorer=scores, preset="paper")
+def test_python(clip, table, rankings):
+    assert fn.rank(clip, QUESTION, scorer=table).frames.tolist() == sorted(rankings["residual"][:8])
+    paper = fn.rank(clip, QUESTION, scorer=table, preset="paper")
     assert paper.frames.tolist() == sorted(rankings["paper"][:8])
-    assert fn.MEC(scorer=scores).rank(clip, QUESTION).frames.tolist() == rankings["paper"]
+    assert fn.MEC(scorer=table).rank(clip, QUESTION).frames.tolist() == rankings["paper"]
     assert fn.MECConfig().ranking.rule == "paper"
 
 
-def test_evaluations_keep_the_papers_rule(clip, scores, rankings):
+def test_evaluations_keep_the_papers_rule(clip, table, rankings):
     assert mec_config("").ranking.rule == "paper"
-    chosen = load_selector("mec", fn.Session(scores)).select(clip, QUESTION, [8]).prefix(8)
+    chosen = load_selector("mec", fn.Session(table)).select(clip, QUESTION, [8]).prefix(8)
     assert chosen.frames.tolist() == sorted(rankings["paper"][:8])

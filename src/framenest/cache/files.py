@@ -13,7 +13,7 @@ from framenest.errors import StoreError
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # not on Windows
 
 _TRIES = 10
 

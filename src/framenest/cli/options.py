@@ -73,7 +73,7 @@ class Command(click.RichCommand):
             parameter.hidden = True  # type: ignore[attr-defined]  # an argument has no panel to hide in
         super().format_help(ctx, formatter)
         for parameter in rare:
-            parameter.hidden = False  # type: ignore[attr-defined]
+            parameter.hidden = False  # type: ignore[attr-defined]  # as above
 
 
 ALL = "framenest.help_all"

@@ -89,7 +89,7 @@ class ManifestReader:
         if self.counts:
             made, found = self.counts["made"], self.counts["found"]
             counted = f"{made} newly selected, {found} from kept selections"
-            print(f"framenest: frames for {made + found} requests: {counted}", file=sys.stderr)  # noqa: T201
+            print(f"framenest: frames for {made + found} requests: {counted}", file=sys.stderr)  # noqa: T201 - a report
 
 
 @cache
