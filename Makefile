@@ -4,6 +4,7 @@
 # make wheel           build sdist and wheel, check them, install the wheel and rank a video with it
 # make docs            build the documentation site in build/site
 # make test-lmms-eval  the real lmms-eval, in a separate environment of 6 GB
+# make test-vllm       the real vLLM as far as it loads videos, in a separate environment of 2.5 GB
 # make fuzz            damaged video files, with new seeds each time; MINUTES=30 for longer
 # make test-newest     the core tests with the newest dependencies, ignoring the constraints
 # make test-oldest     the core tests with the oldest dependencies that pyproject.toml allows
@@ -20,7 +21,7 @@ MINUTES ?= 5
 QUESTION ?= Where is the cup of coffee?
 
 .PHONY: demo docs screenshot test lint types core-tests fuzz test-all test-models test-browser \
-	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-newest test-oldest wheel constraints \
+	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-vllm test-newest test-oldest wheel constraints \
 	models system-chromium clean
 
 demo: $(VENV)/installed models demo/photos.mp4
@@ -75,15 +76,16 @@ test-server: $(VENV)/test-browser $(VENV)/test-server models system-chromium
 test-ask: $(VENV)/test-lmm models
 	$(BIN)/python -m pytest tests/lmm tests/test_examples.py
 
-# A Ray cluster of two nodes and an object store, both on this machine; and the slow test of a day of video.
+# A Ray cluster of two nodes, an object store and a library of vectors, all on this machine; and the slow test
+# of a day of video.
 test-ray: $(VENV)/test-ray
-	$(BIN)/python -m pytest tests/corpus tests/cache/test_remote_store.py
+	$(BIN)/python -m pytest tests/corpus tests/cache/test_remote_store.py tests/retrieval/test_library.py
 
 # The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
 # Qwen3.5. They need torchvision, which needs a CUDA build of torch: 6 GB. So test-all only checks that the
 # tests can be collected, if the environment exists.
-LMMS_EVAL_TESTS := tests/evaluation/test_lmms_eval_run.py tests/lmm/test_video_processors.py \
-	tests/lmm/test_frame_pixels.py
+LMMS_EVAL_TESTS := tests/evaluation/test_lmms_eval_run.py tests/evaluation/test_lmms_eval_conventions.py \
+	tests/lmm/test_video_processors.py tests/lmm/test_frame_pixels.py
 
 test-lmms-eval: .venv-lmms-eval/installed
 	.venv-lmms-eval/bin/python -m pytest -rA $(LMMS_EVAL_TESTS)
@@ -94,6 +96,10 @@ collect-lmms-eval: $(if $(wildcard .venv-lmms-eval/installed),.venv-lmms-eval/in
 	else \
 		echo "NOT RUN: the tests with the real lmms-eval. To install its 6 GB and run them: make test-lmms-eval"; \
 	fi
+
+# The real vLLM loads videos in process, with the plug-in; it runs no model.
+test-vllm: .venv-vllm/installed
+	.venv-vllm/bin/python -m pytest -rA tests/test_vllm_loader.py
 
 # What a user of a release gets. Builds the wheel from the sdist.
 wheel: .venv-tools/installed
@@ -106,7 +112,8 @@ COMPILE := .venv-tools/bin/uv pip compile --quiet --upgrade --universal --fork-s
 
 constraints: .venv-tools/installed
 	$(COMPILE) -o constraints.txt --group tools --extra test --extra test-models --extra test-browser \
-		--extra test-server --extra docs --extra test-lmm --extra test-ray --extra bench --extra bench-server
+		--extra test-server --extra docs --extra test-lmm --extra test-ray --extra test-vllm --extra bench \
+		--extra bench-server
 	$(COMPILE) -o constraints-lmms-eval.txt --group tools --extra test-lmms-eval
 
 test-newest:
@@ -139,6 +146,12 @@ $(VENV)/test-%: $(VENV)/installed
 .venv-lmms-eval/installed: pyproject.toml constraints-lmms-eval.txt
 	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
 	$(call constrained,constraints-lmms-eval.txt) .venv-lmms-eval/bin/python $(INSTALL) --editable '.[test-lmms-eval]'
+	touch $@
+
+.venv-vllm/installed: pyproject.toml constraints.txt
+	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	$(LOCKED) .venv-vllm/bin/python $(INSTALL) --editable '.[test-vllm]'
+	.venv-vllm/bin/python $(INSTALL) --no-deps vllm==0.33.0
 	touch $@
 
 .venv-tools/installed: pyproject.toml constraints.txt

@@ -2,9 +2,10 @@
 
     python benchmarks/faults.py --minutes 10 [--seed 1]
 
-Kills rank, index, rank --manifest and serve at random moments, damages and swaps cache entries, fills disks,
-and hands over bombs and fuzzed videos. After every fault all videos are asked for again: each ranking must be
-the one from an untouched cache. Needs Linux and the extras `server` and `test`.
+Kills rank, index, rank --manifest and serve at random moments, damages, swaps and links cache entries, fills
+disks, hands over bombs and fuzzed videos, and asks a server without reading its answers. After every fault
+all videos are asked for again: each ranking must be the one from an untouched cache. Needs Linux and the
+extras `server` and `test`.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ import json
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from machine import options, write
 from PIL import Image
 
+from framenest.processes import own_memory
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import bombs
 from media import numbered_video
 from served import Server
 
@@ -80,14 +86,22 @@ class Run:
             process.kill()
             process.wait()
 
-    def refused(self, command: list[str], codes: tuple[int, ...], full: bool = False) -> None:
-        """A command that must end by itself, with one of these codes and no traceback."""
+    def refused(
+        self, command: list[str], codes: tuple[int, ...], full: bool = False, memory: int | None = None
+    ) -> None:
+        """A command that must end by itself, with one of these codes and no traceback.
+
+        full: on a full disk; memory: bytes that each of its processes may take.
+        """
 
         def limit() -> None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+            if full:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+            if memory is not None:
+                resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
-        before = limit if full else None
+        before = limit if full or memory is not None else None
         done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=before)
         if done.returncode not in codes or "Traceback" in done.stderr:
             self.lost.append(f"{command[3]} ended with {done.returncode}: {done.stderr[-300:]}")
@@ -146,6 +160,38 @@ class Run:
             entries[0].write_bytes(other)
             entries[1].write_bytes(one)
 
+    def links(self) -> None:
+        """Entries become links to a file of ours, which must stay as it is."""
+        precious = self.folder / "precious"
+        precious.write_text("precious")
+        for file in self.some_entries(3):
+            file.unlink()
+            file.symlink_to(precious)
+        self.check("links")
+        if precious.read_bytes() != b"precious":
+            self.lost.append("a file behind a link in the cache")
+
+    def unread(self) -> None:
+        """Strangers pipeline requests and never read an answer."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "scores.csv").write_text("frame,score\n0,0\n9,1\n")
+        server = Server(folder, "--scorer", f"table:{folder / 'scores.csv'}").start()
+        before, many = own_memory(server.process.pid) or 0, []
+        try:
+            for _ in range(600):
+                many.append(socket.create_connection(("127.0.0.1", server.port)))
+                many[-1].setblocking(False)
+                with suppress(OSError):
+                    many[-1].send(5000 * b"GET /assets/view.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            if server.http.get("/health").status_code != 200:
+                self.lost.append("serve: shut by strangers")
+            if (own_memory(server.process.pid) or 0) - before > 200 * 2**20:
+                self.lost.append("serve: filled by strangers")
+        finally:
+            for one in many:
+                one.close()
+            server.stop()
+
     def some_entries(self, count: int) -> list[Path]:
         every = sorted(self.cache.rglob("*.safetensors"))
         return self.rng.sample(every, min(count, len(every)))
@@ -157,6 +203,16 @@ class Run:
         path = self.folder / "bomb.gif"
         Image.new("P", (self.rng.choice([1, 2]), 32000)).save(path)
         self.refused(self.rank(path), (2,))
+
+    def header_bomb(self) -> None:
+        path = self.folder / "bomb.mov"
+        path.write_bytes(bombs.MOVIES[self.rng.choice(sorted(bombs.MOVIES))]())
+        self.refused(self.rank(path), (2,), memory=2 * 2**30)
+
+    def large_frames(self) -> None:
+        size = self.rng.choice([(8191, 8191), (57000, 1150)])
+        path = bombs.large_gif(self.folder / "large.gif", *size)
+        self.refused(self.rank(path), (0,), memory=3 * 2**30)
 
     def fuzzed(self) -> None:
         data = bytearray(self.rng.choice(self.videos).read_bytes())
@@ -176,7 +232,7 @@ def main() -> None:
         run = Run(Path(folder), random.Random(given.seed))
         faults: list[Callable[[], None]] = [
             run.kill_rank, run.kill_index, run.kill_manifest, run.kill_serve, run.damage, run.swap,
-            run.full_disk, run.bomb, run.fuzzed,
+            run.full_disk, run.bomb, run.header_bomb, run.large_frames, run.fuzzed, run.links, run.unread,
         ]  # fmt: skip
         until = time.monotonic() + 60 * given.minutes
         while time.monotonic() < until:

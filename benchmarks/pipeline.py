@@ -42,7 +42,8 @@ def child(video: str, store: str) -> None:
         content = json.loads(ranking.dumps())
         content.pop("stats")
         content["video"].pop("fingerprint")  # trees may hash files differently
-        content["pool"].pop("seen", None)  # names of what frames show, which are not of the ranking
+        for row in (content["pool"], *content["ranks"]):
+            row.pop("seen", None)  # names of what frames show, which are not of the ranking
         same = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         questions.append(
             {"question": question, "wall_seconds": wall, "cpu_seconds": cpu, **ranking.stats.to_json()}

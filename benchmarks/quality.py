@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
@@ -37,16 +37,33 @@ SELECTORS = {
 }
 PAIRS = (("mec:residual", "mec"), ("mec:residual", "min-gap"))
 RATIOS = (1, 2, 0, 4)  # the most telling first
+PIECE = 50  # questions that a process works on at a time
 
 Numbers = dict[str, list[float]]
 """By budget, and "mean" over all: the mean over questions and its 95 % interval."""
 
 
-def measure(file: str, kind: str, videos: str | None, scorer: str, seeds: int, part: Any) -> dict[str, Any]:
-    """All numbers of one question set with one scorer."""
-    questions = load_questions(file, kind=kind, videos=videos, part=part)
+def outcomes_of(
+    first: int, file: str, kind: str, videos: str | None, scorer: str, seeds: int, part: Any
+) -> dict[str, list[recall.RecallOutcome]]:
+    """What every selector finds for the questions of a piece, from the first one on."""
+    questions = load_questions(file, kind=kind, videos=videos, part=part)[first : first + PIECE]
     session = Session(scorer, store=NoStore() if kind == "timeline" else None)
-    outcomes = collect(questions, SELECTORS, BUDGETS, session, seeds=seeds)
+    return collect(questions, SELECTORS, BUDGETS, session, seeds=seeds)
+
+
+def measure(
+    pieces: Sequence[dict[str, list[recall.RecallOutcome]]],
+    file: str,
+    kind: str,
+    videos: str | None,
+    scorer: str,
+    seeds: int,
+    part: Any,
+) -> dict[str, Any]:
+    """All numbers of one question set with one scorer. pieces: what `outcomes_of` found, in order."""
+    questions = load_questions(file, kind=kind, videos=videos, part=part)
+    outcomes = {name: [row for piece in pieces for row in piece[name]] for name in SELECTORS}
     hits = {name: by_budget(rows, "hit", seeds) for name, rows in outcomes.items()}
     several = np.array([len(question.intervals) > 1 for question in questions])
     found = {}
@@ -155,7 +172,7 @@ def main() -> None:
     parser.add_argument("--videos", help="their folder; by default the file's own")
     parser.add_argument("--timelines", help="intervals without videos")
     parser.add_argument("--seeds", type=int, default=8, help="draws of the noise on the question set")
-    parser.add_argument("--timeline-seeds", type=int, default=1)
+    parser.add_argument("--timeline-seeds", type=int, default=8)
     parser.add_argument("--part", default="report", choices=["tune", "report", "all"])
     parser.add_argument("--keep", action="store_true", help="what was measured with as many seeds before")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -170,16 +187,20 @@ def main() -> None:
     for ratio, scorer in noisy.items() if given.timelines else ():
         seeds = given.timeline_seeds
         wanted[f"timelines, SNR {ratio}"] = (given.timelines, "timeline", None, scorer, seeds, given.part)
-    decode(given.questions, given.videos, given.part)
     done: dict[str, Any] = kept(wanted, given.part) if given.keep else {}
+    left = {title: settings for title, settings in wanted.items() if title not in done}
+    if any(kind != "timeline" for _, kind, *_ in left.values()):
+        decode(given.questions, given.videos, given.part)
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        left = {title: settings for title, settings in wanted.items() if title not in done}
-        running = {pool.submit(measure, *settings): title for title, settings in left.items()}
-        for future in as_completed(running):
-            done[running[future]] = future.result()
+        running = {}
+        for title, (file, kind, videos, *_) in left.items():
+            count = len(load_questions(file, kind=kind, videos=videos, part=given.part))
+            running[title] = [pool.submit(outcomes_of, at, *left[title]) for at in range(0, count, PIECE)]
+        for title, pieces in running.items():
+            done[title] = measure([piece.result() for piece in pieces], *left[title])
             ordered = {title: done[title] for title in sorted(done)}
             write("quality", {"part": given.part, "budgets": list(BUDGETS), "sets": ordered})
-            print(f"{running[future]}: done", file=sys.stderr)
+            print(f"{title}: done", file=sys.stderr)
     print("\n".join(tables(json.loads((RESULTS / "quality.json").read_text())["sets"])))
 
 

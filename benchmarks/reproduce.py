@@ -32,13 +32,8 @@ FINE = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 FIVE = BUDGETS[:5]
 NINE = "Qwen3.5-9B"
 AVERAGED = ("Overall", "Micro Acc.", "LVB", "MLVU")
-COSTS = {
-    "Candidates": "candidates",
-    "Preprocessing s": "preprocessing_seconds",
-    "Selection s": "selection_seconds",
-    "Model s": "model_seconds",
-    "End to end s": "end_to_end_seconds",
-}
+COSTS = ("Candidates", "Preprocessing s", "Selection s", "Frames s", "Model s", "End to end s")
+PARTS = ("decode", "encode", "match", "rule", "frames", "model", "end_to_end")
 Numbers = Sequence[float | None]
 
 
@@ -89,9 +84,20 @@ class Own:
         by = {k: self.score("Overall", selector, k) for k in BUDGETS}
         return [mean([by[k] for k in group]) for group in (*REGIMES.values(), BUDGETS)]
 
-    def cost(self, selector: str) -> Numbers:
-        row = self.seconds.get("rows", {}).get(selector, {})
-        return [row.get(name) for name in COSTS.values()]
+    def row(self, selector: str) -> dict[str, Any]:
+        """What a selector costs; empty if it was not measured."""
+        found: dict[str, Any] = self.seconds.get("rows", {}).get(selector, {})
+        return found
+
+    def parts(self, selector: str, parts: Sequence[str] = PARTS) -> Numbers:
+        return [self.row(selector).get(f"{part}_seconds") for part in parts]
+
+    def cost(self, selector: str, place: str) -> Numbers:
+        """In the order of COSTS. place: where encoding counts, "selection" or "preprocessing"."""
+        row = self.row(selector)
+        split = row.get(f"encode_in_{place}", {})
+        pair = [split.get("preprocessing_seconds"), split.get("selection_seconds")]
+        return [row.get("candidates"), *pair, *self.parts(selector, ("frames", "model", "end_to_end"))]
 
 
 def mean(values: Numbers) -> float | None:
@@ -153,7 +159,7 @@ def time_saved(ends: dict[str, float | None], rival: str) -> float | None:
 def summary(own: Own) -> list[tuple[list[str], Numbers, Numbers]]:
     """What the abstract and the introduction say."""
     paper_ends = {name: row[-1] for name, row in PAPER["efficiency"].items()}
-    own_ends = {name: own.cost(name)[-1] for name in PAPER["efficiency"]}
+    own_ends = {name: own.row(name).get("end_to_end_seconds") for name in PAPER["efficiency"]}
     rows = [
         ("points over uniform, four benchmarks, six budgets", gain_over_uniform(paper_score),
          gain_over_uniform(own.score)),
@@ -221,10 +227,16 @@ def tables(own: Own) -> dict[str, str]:
         (["mec"], [None] * 5, mec),
         (["gain"], list(PAPER["thinking_gain"].values()), minus(mec, uniform)),
     ])  # fmt: skip
-    made["efficiency"] = pairs(["Selector"], list(COSTS), [
-        ([s], [*row[:3], PAPER["model_seconds"], row[3]], own.cost(s))
+    made["efficiency"] = pairs(["Selector", "Encoding in"], COSTS, [
+        ([s, place], [*row[:3], None, PAPER["model_seconds"], row[3]], own.cost(s, place))
+        for place in ("selection", "preprocessing")
         for s, row in PAPER["efficiency"].items()
     ])  # fmt: skip
+    made["parts"] = only_own(
+        "Selector",
+        [f"{part.replace('_', ' ').capitalize()} s" for part in PARTS],
+        [(name, own.parts(name)) for name in ("uniform", *PAPER["efficiency"])],
+    )
     return made
 
 
@@ -240,13 +252,15 @@ def filled(page: str, made: dict[str, str]) -> str:
 def tradeoff(own: Own) -> dict[str, list[tuple[str, float, float]]]:
     """Figure 1(b): (budget, end-to-end seconds, Video-MME Long) by selector; "mean" is the star.
 
-    The paper prints seconds of the means alone; those are its stars, called "paper".
+    The paper prints seconds of the means alone, and none of uniform; those are its stars, called "paper".
     """
     points: dict[str, list[tuple[str, float, float]]] = {}
-    for name, row in PAPER["efficiency"].items():
-        average = sum(paper_score("Long", name, k) for k in BUDGETS) / len(BUDGETS)
-        points[name] = [("paper", row[-1], average)]
-        by = own.seconds.get("rows", {}).get(name, {}).get("budgets", {})
+    for name in ("uniform", *PAPER["efficiency"]):
+        points[name] = []
+        if name in PAPER["efficiency"]:
+            average = sum(paper_score("Long", name, k) for k in BUDGETS) / len(BUDGETS)
+            points[name].append(("paper", PAPER["efficiency"][name][-1], average))
+        by = own.row(name).get("budgets", {})
         both = [
             (k, by[str(k)]["end_to_end_seconds"], own.score("Long", name, k)) for k in BUDGETS if str(k) in by
         ]
@@ -254,7 +268,7 @@ def tradeoff(own: Own) -> dict[str, list[tuple[str, float, float]]]:
         points[name] += mine
         if len(mine) == len(BUDGETS):
             points[name].append(("mean", *(sum(p[i] for p in mine) / len(mine) for i in (1, 2))))
-    return points
+    return {name: found for name, found in points.items() if found}
 
 
 def draw(points: dict[str, list[tuple[str, float, float]]], path: str) -> None:

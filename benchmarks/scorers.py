@@ -1,7 +1,8 @@
 """What a first and a further question about a video cost with each scorer.
 
     python benchmarks/scorers.py gpu                 BLIP-2 at full size with random weights, on a CUDA GPU
-    python benchmarks/scorers.py cpu                 tags and an ONNX SigLIP 2 of base size, on this CPU
+    python benchmarks/scorers.py cpu                 tags and SigLIP 2 base as ONNX with patches of 16 and 32
+                                                     pixels, in three precisions, on this CPU
 
 BLIP-2's two sizes are measured against the straightforward way in the same run: transformers' processor
 and full forward, batch by batch, once per question. Both get frames already at the model's size.
@@ -9,6 +10,8 @@ and full forward, batch by batch, once per question. Both get frames already at 
 
 from __future__ import annotations
 
+import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -18,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from machine import options, write
+from machine import RESULTS, options, write
 from PIL import Image
 
 from framenest import FrameBatch
@@ -212,8 +215,13 @@ def gpu() -> dict[str, Any]:
     return result
 
 
-def random_dual_encoder(folder: Path, kind: Literal["siglip2", "clip"]) -> Path:
-    """SigLIP 2 base (224 px) or CLIP ViT-B/32: real sizes, random weights, saved as the real ones are."""
+def random_dual_encoder(
+    folder: Path, kind: Literal["siglip2", "clip"], patch: int = 16, image: int = 224
+) -> Path:
+    """SigLIP 2 base or CLIP ViT-B/32: real sizes, random weights, saved as the real ones are.
+
+    patch, image: of SigLIP, in pixels.
+    """
     import transformers
     from tokenizers import Tokenizer, pre_tokenizers
     from tokenizers.models import WordLevel
@@ -230,9 +238,11 @@ def random_dual_encoder(folder: Path, kind: Literal["siglip2", "clip"]) -> Path:
     if kind == "siglip2":
         text |= {"vocab_size": 256000, "max_position_embeddings": 64}
         model = transformers.SiglipModel(
-            transformers.SiglipConfig(text_config=text, vision_config={"image_size": 224, "patch_size": 16})
+            transformers.SiglipConfig(
+                text_config=text, vision_config={"image_size": image, "patch_size": patch}
+            )
         )
-        parts = (model, tokenizer, SiglipImageProcessorPil())
+        parts = (model, tokenizer, SiglipImageProcessorPil(size={"height": image, "width": image}))
     else:
         model = transformers.CLIPModel(transformers.CLIPConfig(text_config=text | {"bos_token_id": 2}))
         parts = (model, tokenizer, CLIPImageProcessorPil())
@@ -241,43 +251,121 @@ def random_dual_encoder(folder: Path, kind: Literal["siglip2", "clip"]) -> Path:
     return folder
 
 
-def random_siglip2_onnx(folder: Path) -> Path:
-    """SigLIP 2 base with random weights, exported to ONNX as the tests export theirs."""
+PRECISIONS = ("float32", "float16", "int8")
+
+
+def random_siglip2_onnx(folder: Path, patch: int, image: int) -> dict[str, Path]:
+    """SigLIP 2 base with random weights as ONNX, exported as the tests export theirs, in each precision.
+
+    int8 is onnxruntime's dynamic quantisation of the matrix products. What the folder has is not made again.
+    """
     sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "scorers"))
+    import onnx
     import tiny
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    tiny.export_onnx(random_dual_encoder(folder / "torch", "siglip2"), folder / "onnx")
-    return folder / "onnx"
+    made = {precision: folder / precision for precision in PRECISIONS}
+    if not made["float32"].exists():
+        tiny.export_onnx(random_dual_encoder(folder / "torch", "siglip2", patch, image), made["float32"])
+        shutil.rmtree(folder / "torch")
+    for precision in PRECISIONS[1:]:
+        ignored = shutil.ignore_patterns("*.onnx")
+        shutil.copytree(made["float32"], made[precision], ignore=ignored, dirs_exist_ok=True)
+    for side in ("vision_model", "text_model"):
+        whole = made["float32"] / f"{side}.onnx"
+        half, quantised = made["float16"] / f"{side}_fp16.onnx", made["int8"] / whole.name
+        if not half.exists():
+            onnx.save(convert_float_to_float16(onnx.load(whole), keep_io_types=True), half)
+        if not quantised.exists():
+            quantize_dynamic(whole, quantised, ["MatMul", "Gemm"], weight_type=QuantType.QInt8)
+    return made
 
 
-def cpu() -> dict[str, Any]:
-    store = DirectoryStore()
-    result: dict[str, Any] = {}
+def pictures(count: int, scorer: Any) -> FrameBatch:
+    """Blurred random colours with some noise; random pixels alone all look the same to a network."""
+    rng, pixels = np.random.default_rng(1), []
+    colours = rng.integers(0, 256, (count, 6, 6, 3), dtype=np.uint8)
+    for spec in scorer.inputs:
+        size = spec.size(640, 360)
+        smooth = np.stack([np.asarray(Image.fromarray(one).resize(size)) for one in colours])
+        noisy = smooth.astype(np.int16) + rng.integers(-20, 21, smooth.shape, dtype=np.int16)
+        pixels.append(noisy.clip(0, 255).astype(np.uint8))
+    return FrameBatch(np.arange(count), np.arange(count) / 2, tuple(pixels))
+
+
+def rank_correlation(one: Any, other: Any) -> float:
+    """Spearman's, over the frames, of (frames, questions) scores; the mean over the questions."""
+    ranks = [np.argsort(np.argsort(scores, axis=0), axis=0).T for scores in (one, other)]
+    return statistics.mean(float(np.corrcoef(*pair)[0, 1]) for pair in zip(*ranks, strict=True))
+
+
+ROUNDS, A_ROUND = 3, 16
+IMAGE_SIZES = {16: 224, 32: 256}
+"""By patch size."""
+
+
+def cpu(patch: int, kept: Path | None = None) -> dict[str, Any]:
+    """`tags` and SigLIP 2 in turns, so that their ratios hold on a machine that does other work too.
+
+    kept: a folder for the models, by default a temporary one.
+    """
+    words = [*dict.fromkeys((QUESTION + " " + OTHER).split())]
+    questions = [" ".join(words[at : at + 6]) for at in range(0, 15, 2)]
     with tempfile.TemporaryDirectory() as folder:
-        onnx = random_siglip2_onnx(Path(folder))
-        for name, wanted, count in (("tags", "tags", 64), ("siglip2_onnx", f"onnx:{onnx}", 32)):
-            scorer = load_scorer(wanted, store, ScorerConfig(device="cpu"))
-            rng = np.random.default_rng(0)
-            sizes = [spec.size(640, 360) for spec in scorer.inputs]
-            pixels = tuple(rng.integers(0, 256, (count, h, w, 3), dtype=np.uint8) for w, h in sizes)
-            frames = FrameBatch(np.arange(count), np.arange(count) / 2, pixels)
-            encoded = scorer.encode(frames)
-            encode = seconds(lambda scorer=scorer, frames=frames: scorer.encode(frames), runs=3)
-            match = seconds(lambda scorer=scorer, encoded=encoded: scorer.match(encoded, OTHER), runs=3)
-            result[name] = {
-                "encode_frames_a_second": count / encode,
-                "match_frames_a_second": count / match,
-                "weights": "real" if name == "tags" else "random, of the real size",
+        made = random_siglip2_onnx((kept or Path(folder)) / f"patch{patch}", patch, IMAGE_SIZES[patch])
+        store = DirectoryStore(Path(folder) / "cache")
+        scorers: dict[str, Any] = {"tags": load_scorer("tags", DirectoryStore())}
+        scorers |= {name: load_scorer(f"onnx:{path}", store) for name, path in made.items()}
+        frames = {name: pictures(ROUNDS * A_ROUND, scorer) for name, scorer in scorers.items()}
+        spent: dict[str, list[float]] = {name: [] for name in scorers}
+        vectors: dict[str, list[Any]] = {name: [] for name in scorers}
+        which = np.arange(ROUNDS * A_ROUND)
+        for name, scorer in scorers.items():
+            scorer.encode(frames[name].rows(which < 4))
+        for turn in range(ROUNDS):
+            for name, scorer in scorers.items():
+                part = frames[name].rows(which // A_ROUND == turn)
+                began = time.perf_counter()
+                encoded = scorer.encode(part)
+                spent[name].append(time.perf_counter() - began)
+                vectors[name].append(scorer.frame_vectors(encoded))
+        found: dict[str, Any] = {}
+        for name, seconds_spent in spent.items():
+            ratios = [tags / mine for tags, mine in zip(spent["tags"], seconds_spent, strict=True)]
+            found[name] = {
+                "frames_a_second": A_ROUND / statistics.median(seconds_spent),
+                "times_tags": statistics.median(ratios),
             }
-    return result
+        scores = {
+            name: np.concatenate(vectors[name])
+            @ np.stack([scorers[name].text_vector(q) for q in questions]).T
+            for name in made
+        }
+        for name, folder_of in made.items():
+            found[name] |= {
+                "rank_correlation": rank_correlation(scores["float32"], scores[name]),
+                "megabytes": sum(file.stat().st_size for file in folder_of.glob("*.onnx")) / 1e6,
+            }
+    return found
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("machine", choices=("gpu", "cpu"))
-    chosen = parser.parse_args().machine
-    result = gpu() if chosen == "gpu" else cpu()
-    print(write(f"scorers-{chosen}", result).read_text())
+    parser.add_argument("--patch", type=int, choices=IMAGE_SIZES, help="only this one; the other is kept")
+    parser.add_argument("--models", type=Path, help="a folder that keeps the models of the CPU's runs")
+    given = parser.parse_args()
+    path = RESULTS / f"scorers-{given.machine}.json"
+    if given.machine == "gpu":
+        result = gpu()
+    else:
+        result = json.loads(path.read_text()) if given.patch else {}
+        result.pop("machine", None)
+        result |= {"frames": ROUNDS * A_ROUND, "weights": "random, of the real sizes; of tags, real"}
+        for patch in [given.patch] if given.patch else IMAGE_SIZES:
+            result[f"patch{patch}"] = cpu(patch, given.models)
+    print(write(path.stem, result).read_text())
 
 
 if __name__ == "__main__":

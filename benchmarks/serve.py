@@ -204,13 +204,19 @@ def main() -> None:
     print(write("serve", {"part_seconds": length, "scorer": "tags", "load_average_after": load, **result}))
 
 
-def measure(pid: int, seconds: int, folder: Path) -> dict[str, Any]:
+def wait_until_up() -> None:
+    """Until the server answers; it loads its scorer first."""
     for _ in range(3000):
         try:
             call("GET", "/health")
-            break
+            return
         except OSError:
             time.sleep(0.1)
+    raise SystemExit("the server did not start")
+
+
+def measure(pid: int, seconds: int, folder: Path) -> dict[str, Any]:
+    wait_until_up()
     load = [round(value, 1) for value in os.getloadavg()]
     began = time.perf_counter()
     for file in call("GET", "/files")["files"]:

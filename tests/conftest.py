@@ -1,5 +1,12 @@
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +15,7 @@ from hypothesis import settings
 
 from framenest import models
 from framenest.cache.directory import DirectoryStore, cache_dir
+from framenest.processes import WorkerProcess
 from media import numbered_picture, numbered_video
 
 # A busy machine is slow, and no test may fail for that.
@@ -24,6 +32,18 @@ def cache(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("FRAMENEST_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def unguarded(monkeypatch) -> None:
+    """Videos are opened in the tests' own process, where a test can replace parts; as in a worker."""
+    monkeypatch.setattr(WorkerProcess, "inside", True)
+
+
+@pytest.fixture
+def guarded(unguarded, monkeypatch) -> None:
+    """Unknown videos are first opened in a process with limits, as for users."""
+    monkeypatch.setattr(WorkerProcess, "inside", False)
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +82,44 @@ def clip(tmp_path_factory) -> Path:
 def frames() -> np.ndarray:
     """Numbered frames in memory, (120, 64, 96, 3)."""
     return np.stack([numbered_picture(i) for i in range(120)])
+
+
+@pytest.fixture(scope="session")
+def bucket():
+    """A bucket on an S3 server that runs here."""
+    fsspec = pytest.importorskip("fsspec", reason="needs the extra `remote`")
+    pytest.importorskip("moto", reason="needs moto[server]; make test-ray installs it")
+    pytest.importorskip("s3fs", reason="needs s3fs; make test-ray installs it")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    settings = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": address,
+    }
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    server = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from moto.server import main; main(['-p', sys.argv[1]])",
+            str(port),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    for _ in range(200):
+        with suppress(OSError):
+            urllib.request.urlopen(address, timeout=5).close()
+            break
+        time.sleep(0.2)
+    fsspec.filesystem("s3").mkdir("library")
+    yield "s3://library/kept"
+    server.kill()
+    server.wait()
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})

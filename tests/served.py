@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import pytest
 
 from processes import PATIENCE
 
@@ -38,6 +39,26 @@ def announced_port(log: Path, process: subprocess.Popen, starts: int = 1) -> int
     raise AssertionError(f"the server did not start: {log.read_text()}")
 
 
+TOLD = 20_000  # characters of its log that are told of a server that is gone
+
+
+class _Client(httpx.Client):
+    """A client of a Server; a request that fails because its process is gone says so."""
+
+    def __init__(self, server: Server, **how) -> None:
+        super().__init__(**how)
+        self._server = server
+
+    def send(self, request: httpx.Request, **how) -> httpx.Response:
+        try:
+            return super().send(request, **how)
+        except httpx.TransportError:
+            with suppress(subprocess.TimeoutExpired):  # its connections end before it does
+                self._server.process.wait(1)
+            self._server.check_alive()
+            raise
+
+
 class Server:
     """One `framenest serve`; `log` is what it wrote."""
 
@@ -49,7 +70,7 @@ class Server:
         command += ["--data", str(self.data), "--cache", str(folder / "cache")]
         command += ["--videos", str(videos)] if videos else []
         self._command = [*command, *options]
-        self._env = os.environ | (env or {})
+        self._env = os.environ | {"PYTHONFAULTHANDLER": "1"} | (env or {})
         self._starts = 0
 
     def start(self, token: str | None = None) -> Server:
@@ -59,7 +80,8 @@ class Server:
         self.port = announced_port(self._log, self.process, self._starts)
         self.url = f"http://127.0.0.1:{self.port}"
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE, headers=headers)
+        self.http = _Client(self, base_url=self.url, timeout=PATIENCE, headers=headers)
+        self._stopped = False
         assert self.http.get("/health").status_code == 200
         return self
 
@@ -67,8 +89,16 @@ class Server:
     def log(self) -> str:
         return self._log.read_text()
 
+    def check_alive(self) -> None:
+        """Fail with the exit code and the end of the log if the process is gone and no test stopped it."""
+        code = self.process.poll()
+        if code is not None and not self._stopped:
+            pytest.fail(f"the server is gone: exit code {code}; the end of its log:\n{self.log[-TOLD:]}")
+
     def stop(self, how: int = signal.SIGTERM) -> int:
         self.http.close()
+        self.check_alive()
+        self._stopped = True
         if self.process.poll() is None:
             self.process.send_signal(how)
         return self.process.wait(PATIENCE)

@@ -26,6 +26,7 @@ PAGES = [
     ROOT / "CHANGELOG.md",
     *sorted(DOCS.glob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
+    ROOT / "skills" / "framenest" / "SKILL.md",
 ]
 
 
@@ -123,7 +124,8 @@ def options_of(command):
     return {"--help", *found}
 
 
-FOREIGN = {"--mm-processor-kwargs", "--max-num-batched-tokens", "--gpu-memory-utilization"}  # vLLM's
+FOREIGN = {"--mm-processor-kwargs", "--max-num-batched-tokens", "--gpu-memory-utilization",
+           "--trust-request-mm-kwargs"}  # vLLM's  # fmt: skip
 FOREIGN |= {"--gen_kwargs", "--model_args"}  # lmms-eval's
 
 
@@ -157,9 +159,15 @@ def test_the_costs_on_two_cores():
         seconds = asked["wall_seconds"], asked["seconds"]["decode"], asked["seconds"]["encode"]
         assert row[1:4] == texts("{:.1f}", *seconds)
     assert times[2][1] == f"{pipeline['first_question_cached_wall_seconds']:.1f}"
-    for row, name in zip(speeds, ("tags", "siglip2_onnx"), strict=True):
-        speed = measured("scorers-cpu")[name]
-        assert row[1:] == [f"{speed['encode_frames_a_second']:.1f}", f"{speed['match_frames_a_second']:.0f}"]
+    found = measured("scorers-cpu")
+    scorers = [
+        found[patch][kind] for patch in ("patch16", "patch32") for kind in ("float32", "float16", "int8")
+    ]
+    for row, speed in zip(speeds, scorers, strict=True):
+        numbers = speed["times_tags"], speed["rank_correlation"], speed["megabytes"]
+        assert row[1:] == [
+            form.format(number) for form, number in zip(("{:.2f}", "{:.4f}", "{:.0f}"), numbers, strict=True)
+        ]
     assert measured("pipeline_1080p")["peak_memory_mib"] < 1000
 
 
@@ -200,9 +208,18 @@ def test_the_costs_on_a_gpu():
 def test_the_costs_of_selectors():
     (table,) = tables("performance", "Compared with other selectors")
     for cells, (name, row) in zip(table, measured("efficiency")["rows"].items(), strict=True):
-        seconds = [row[f"{part}_seconds"] for part in ("preprocessing", "selection", "sum")]
+        parts = ("decode", "encode", "match", "rule", "frames", "end_to_end")
         counts = [f"{row['candidates']:,.0f}", str(row["runs"])]
-        assert cells == [f"`{name}`", *counts, *texts("{:.1f}", *seconds)]
+        assert cells == [f"`{name}`", *counts, *texts("{:.1f}", *(row[f"{part}_seconds"] for part in parts))]
+    first, another = texts(
+        "{:.1f} s", *(asked["wall_seconds"] for asked in measured("pipeline")["questions"])
+    )
+    rows = measured("efficiency")["rows"]
+    mec, aks = texts("{:,.0f}", rows["mec"]["candidates"], rows["aks"]["candidates"])
+    cost = (
+        f"{first} for the first question and {another} for another one. MEC encodes {mec} frames, AKS {aks}"
+    )
+    assert cost in (ROOT / "README.md").read_text()
 
 
 def test_the_decoding_tables():
@@ -265,6 +282,16 @@ def test_the_table_of_the_server():
     assert all(row["failures"] == 0 for row in requests.values())
 
 
+def test_the_table_of_the_gateway():
+    (table,) = tables("server", "Any OpenAI-compatible model sees videos")
+    result = measured("gateway")
+    names = ("no_video", "seen_video_same_question", "seen_video_new_question", "new_video")
+    added = [result[name]["added_ms"] for name in names]
+    seconds = texts("{:.1f} s", added[2] / 1000, added[3] / 1000)
+    assert [row[1] for row in table] == [f"{added[0]:.1f} ms", f"{added[1]:.0f} ms", *seconds]
+    assert added[0] < 5
+
+
 def test_the_recall_tables():
     (table,) = tables("evaluation", "With the scorer `tags`")
     for cells, (name, summary) in zip(table, measured("recall_tags")["selectors"].items(), strict=True):
@@ -290,7 +317,9 @@ def test_the_quality_tables(monkeypatch):
         assert table in page
     assert runpy.run_path(str(BENCHMARKS / "long_video.py"))["table"](measured("long_video")) in page
     (short,) = tables("evaluation", "In short")
-    for cells, name in zip(short, ("uniform", "aks", "wfs-sb", "mec", "mec:residual"), strict=True):
+    for cells, name in zip(
+        short, ("uniform", "aks", "wfs-sb", "min-gap", "mec", "mec:residual"), strict=True
+    ):
         hits = [sets[f"videos, {scorer}"]["selectors"][name]["hit"] for scorer in ("SNR 1", "SNR 2", "tags")]
         assert cells[1:] == [f"{hit['8'][0]:.2f} / {hit['32'][0]:.2f}" for hit in hits]
 

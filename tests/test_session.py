@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,6 +180,66 @@ def test_a_session_goes_through_many_videos_in_bounded_memory(tmp_path):
         mec.rank(clip, "x", fps=10)
     assert sum(kept.nbytes for kept in mec.session.held()) <= 10 * one
     assert 10 < len(mec.session.held()) < 60
+
+
+MANY = """
+import sys
+sys.path[:0] = {path!r}
+import os, struct
+from pathlib import Path
+import numpy as np
+from framenest import MEC, Session
+from framenest.frames import ImageSpec
+from framenest.processes import own_memory
+from media import numbered_video
+
+class Wide:  # features of 50 MiB and images of 128 MiB a video, as real scorers have
+    name, version, batch, inputs = "wide", "1", 16, (ImageSpec.squash(384, 384),)
+    def encode(self, frames):
+        return {{"rows": np.ones((len(frames), 196, 256), np.float16)}}
+    def match(self, encoded, question, *, reference=None):
+        return np.ones(len(encoded["rows"]), np.float32)
+
+class Nowhere:
+    def get(self, key):
+        return None
+    def put(self, key, header, arrays):
+        pass
+
+video = numbered_video(Path("base.mp4"), 1500).read_bytes()
+mec = MEC(session=Session(Wide(), store=Nowhere(), memory={memory}, progress=False))
+before = own_memory(os.getpid())
+for number in range(6):
+    Path("video.mp4").write_bytes(video + struct.pack(">I4sQ", 16, b"free", number))
+    mec.rank("video.mp4", "Where?")
+print(own_memory(os.getpid()) - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_memory_of_a_process_keeps_to_the_limit(tmp_path):
+    """All that it takes, not only what is counted: decoding leaves hundreds of megabytes in pieces."""
+    limit = 300 * 2**20
+    code = MANY.format(path=[str(Path(__file__).parent)], memory=limit)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert 50 * 2**20 < int(done.stdout) < limit
+
+
+def test_a_session_takes_a_share_of_what_its_process_may_use(monkeypatch):
+    """A worker has its limit in the environment (tests/test_worker_process.py)."""
+    clip = np.zeros((40, 18, 32, 3), np.uint8)
+    for limit, kept in (("64 GiB", 3), ("4 KiB", 1)):
+        monkeypatch.setenv("FRAMENEST_MEMORY", limit)
+        mec = MEC(SMALL, TableScorer(zero_elsewhere({0: 1.0})))
+        mec.rank(clip, "x", fps=10)
+        assert len(mec.session.held()) == kept, limit
 
 
 def test_a_frame_set_is_asked_for_once(frames, tmp_path):

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from framenest.errors import ConfigError, FramenestError
-from framenest.processes import START_RETRIES, Cancelled, ProcessLimits, WorkerLost, WorkerProcess
+from framenest.processes import (
+    START_RETRIES,
+    Cancelled,
+    ProcessLimits,
+    WorkerLost,
+    WorkerProcess,
+    machine_memory,
+    process_memory,
+)
 
 
 def load_echo(report, starts, deadly_starts=0):
@@ -37,6 +45,8 @@ def echo(report, what, *rest):
         os.kill(os.getpid(), signal.SIGSEGV)
     if what == "refuse":
         raise ConfigError("not like this")
+    if what == "memory":
+        return process_memory()
     if what == "slip":
         raise KeyError("frame")
     return what, *rest
@@ -84,6 +94,13 @@ def test_a_worker_answers_and_stays(start, tmp_path):
     pid = worker.pid
     assert answer(worker, "again") == ("again",)
     assert worker.pid == pid
+
+
+def test_a_worker_knows_its_limit(start, tmp_path):
+    """What its session keeps is a share of it (tests/test_session.py)."""
+    limited = start(load_echo, str(tmp_path / "starts"), limits=ProcessLimits(memory=2**30))
+    assert answer(limited, "memory") == 2**30
+    assert answer(start(load_echo, str(tmp_path / "starts")), "memory") == machine_memory()
 
 
 def test_a_worker_killed_while_it_starts_is_started_again(start, tmp_path):

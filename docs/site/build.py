@@ -22,7 +22,7 @@ def gather() -> None:
     shutil.copy(ROOT / "README.md", PAGES / "index.md")
     for name in ALSO:
         shutil.copy(ROOT / name, PAGES / name)
-    for folder in ("docs", "examples", "benchmarks"):
+    for folder in ("docs", "examples", "skills", "benchmarks"):
         shutil.copytree(ROOT / folder, PAGES / folder, ignore=shutil.ignore_patterns("site", "__pycache__"))
     shutil.copy(ROOT / "docs" / "site" / "api.md", PAGES / "docs" / "api.md")
 

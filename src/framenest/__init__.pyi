@@ -22,7 +22,8 @@ from .method.index import SparseIndex
 from .method.mec import MEC, rank
 from .method.prefix import Prefix
 from .method.ranking import CandidatePool, Ranking, Stats
-from .protocols import Decoder, Embedder, FrameEmbedder, Scorer, Store
+from .protocols import Decoder, Embedder, FrameEmbedder, Scorer, Searchable, Store
+from .retrieval.search import Moment, Searcher, search
 from .selectors.selection import Selection, Selector
 from .session import Session
 from .video.opening import open_video
@@ -48,12 +49,15 @@ __all__ = [
     "MECConfig",
     "MissingExtra",
     "ModelError",
+    "Moment",
     "Prefix",
     "Ranking",
     "RankingConfig",
     "Scorer",
     "ScorerConfig",
     "ScorerError",
+    "Searchable",
+    "Searcher",
     "Selection",
     "Selector",
     "Session",
@@ -69,4 +73,5 @@ __all__ = [
     "lmm",
     "open_video",
     "rank",
+    "search",
 ]

@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field, ValidationError
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import framenest
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
 from framenest.method.discovery import LookFor
 from framenest.report.document import document
-from framenest.server.api_models import Time
+from framenest.retrieval.search import UNSURE, check_query
+from framenest.server.api_models import MOST_MOMENTS, Time
 from framenest.server.guard import Guard
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
 from framenest.server.refusals import Refusal, first_problem
 from framenest.server.service import Service
 from framenest.text import clock
+from framenest.video.source import is_remote
 
-ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, `look`
-with the user's question (and, if you know what it would look like, descriptions in look_for), and `more`
-with its look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches
-the transcript."""
+ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, or
+`find` if you do not know in which of them something is seen or said. Call `look` with a video and the user's
+question (and, if you know what it would look like, descriptions in look_for), and `more` with its look_id
+while the frames do not settle the question. `frames_at` shows given times, `said` searches one transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 SMALLEST = 64  # pixels of the short side, below which a picture shows nothing
 HORIZON = 256
 MOST_TIMES = 64
+INDEX_SECONDS = 50.0  # of a search; many clients give up after a minute
+MOST_NAMED = 20  # videos that are left out, with their reasons
 POLL_SECONDS = 0.1
+SESSIONS = 256  # over HTTP
 
 Shown = list[str | Image]
 """Texts and pictures in the order in which the model should read them."""
-Video = Annotated[str, Field(description="path of a video inside the folders that this server may read")]
+Video = Annotated[str, Field(description="path of a video in the folders of this server, or a URL")]
 Budget = Annotated[
     int, Field(ge=64, le=1_000_000, description="tokens that all pictures of the reply may take together")
 ]
@@ -50,6 +57,7 @@ class VideoTools:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._fetch = cache(service.library.fetch)
 
     async def what_is(
         self,
@@ -75,6 +83,60 @@ class VideoTools:
             ]
             return "\n".join(facts)
 
+    async def find(
+        self,
+        query: Annotated[str, Field(min_length=1, max_length=4000, description="what is seen or said")],
+        n: Annotated[int, Field(ge=1, le=MOST_MOMENTS, description="how many moments")] = 5,
+        max_tokens: Budget = 8000,
+        *,
+        ctx: Context[Any, Any],
+    ) -> Shown:
+        """The moments in all videos of the folders that match a query, best first, each with its best frame.
+
+        Videos that are new are indexed first, for up to a minute. The reply says which are left out; call it
+        again to go on with them.
+        """
+        with self._told():
+            check_query(query)
+            service, totals = self._service, dict[Any, int]()
+            refused = await self._index_all(ctx, totals)
+            id_, job = await asyncio.to_thread(service.search, query, n)
+            await self._finished(job, ctx, totals)
+            if job.state == "failed":
+                raise ToolError(job.error or "")
+            search = service.found(id_)
+            moments, left_out = search["moments"], search["left_out"]
+            head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
+            lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
+            head += f"; left out: {len(lines)}" if lines else ""
+            if all(moment["score"] < UNSURE for moment in moments):
+                head += "; nothing clearly matches"
+            shown: Shown = ["\n".join([head, *lines[:MOST_NAMED]])]
+            for moment in moments:
+                video = service.library.get(moment["video"])
+                assert video.info is not None  # it is indexed
+                side = short_side(video.info, len(moments), max_tokens)
+                span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
+                shown += [f"{video.name}, {span}: {moment['source']}: {moment['why']}"]
+                picture = await service.pictures.get(video, moment["frame"], side)
+                shown += [Image(data=picture, format="jpeg")]
+            return shown
+
+    async def _index_all(self, ctx: Context[Any, Any], totals: dict[Any, int]) -> dict[str, str]:
+        """Index the videos of the folders, as far as there is time; returns why some cannot be indexed."""
+        refused: dict[str, str] = {}
+        until = time.monotonic() + INDEX_SECONDS
+        for file in (await asyncio.to_thread(self._service.library.files))["files"]:
+            if time.monotonic() >= until:
+                break
+            try:
+                job = self._service.index(await self._video(file["path"]))
+                if job is not None:
+                    await self._finished(job, ctx, totals, until)
+            except FramenestError as error:
+                refused[file["path"]] = self._service.without_paths(str(error))
+        return refused
+
     async def look(
         self,
         video: Video,
@@ -99,7 +161,7 @@ class VideoTools:
             asked: Any = (question, [], None, HORIZON, LookFor.of(look_for), start, end)
             ranking, job = await asyncio.to_thread(self._service.ask, registered, *asked)
             if job is not None:
-                await self._finished(job, ctx)
+                await self._finished(job, ctx, {})
             return await self._show(ranking, 0, k, max_tokens)
 
     async def more(
@@ -151,21 +213,27 @@ class VideoTools:
                 raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
             return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in found)
 
-    async def _video(self, path: str) -> LibraryVideo:
-        return await asyncio.to_thread(self._service.library.add_path, path)
+    async def _video(self, named: str) -> LibraryVideo:
+        add = self._fetch if is_remote(named) else self._service.library.add_path
+        return await asyncio.to_thread(add, named)
 
     async def _work(self, task: str, video: LibraryVideo, *arguments: Any) -> Any:
         """What the method `task` of VideoTasks returns for a video."""
         call = self._service.picture_worker.call
         return await asyncio.to_thread(call, task, str(video.check()), *arguments)
 
-    async def _finished(self, job: Job, ctx: Context[Any, Any]) -> None:
-        """Wait for a job, telling its progress. Cancelling the call cancels the job."""
-        told, totals = -1, {"": 0}  # what was told, and how much each stage has to do
+    async def _finished(
+        self, job: Job, ctx: Context[Any, Any], totals: dict[Any, int], until: float = math.inf
+    ) -> None:
+        """Wait for a job, telling its progress, until a monotonic time. Cancelling the call cancels the job.
+
+        totals: how much each stage has to do, of the jobs before this one, too.
+        """
+        told = sum(totals.values()) if totals else -1
         try:
-            while job.active:
+            while job.active and time.monotonic() < until:
                 stage, done, total = job.stage or "", job.done, job.total
-                totals[stage] = total
+                totals[job.id, stage] = total
                 whole = sum(totals.values())  # of all stages so far
                 if stage and whole - total + done > told:  # it may not go back
                     told = whole - total + done
@@ -177,7 +245,7 @@ class VideoTools:
                 self._service.jobs.cancel(job.id)
             raise
         if job.state == "cancelled":
-            raise ToolError("this look was cancelled; ask again")
+            raise ToolError("this was cancelled; ask again")
 
     async def _show(self, id_: str, after: int, k: int, max_tokens: int) -> Shown:
         """The frames of ranks after + 1 … k, in time order, each below its time, its rank and a reason."""
@@ -251,7 +319,7 @@ def mcp_server(service: Service) -> MCPServer[None]:
         "framenest", title="Framenest", instructions=ABOUT, version=framenest.__version__, log_level="WARNING"
     )
     tools = VideoTools(service)
-    for tool in (tools.what_is, tools.look, tools.more, tools.frames_at, tools.said):
+    for tool in (tools.what_is, tools.find, tools.look, tools.more, tools.frames_at, tools.said):
         server.add_tool(
             tool,
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
@@ -262,6 +330,16 @@ def mcp_server(service: Service) -> MCPServer[None]:
 
 def http_app(service: Service) -> ASGIApp:
     """Streamable HTTP at /mcp, behind the guard of `framenest serve`: token, own names, small requests."""
-    settings = service.settings
-    app = mcp_server(service).streamable_http_app(host=settings.host)
-    return Guard(app, settings, service.metrics)
+    settings, server = service.settings, mcp_server(service)
+    app = server.streamable_http_app(host=settings.host, max_sessions=2 * SESSIONS)
+    sessions = server.session_manager._server_instances
+
+    async def with_room(scope: Scope, receive: Receive, send: Send) -> None:
+        """Ends the session that was idle for longest if there are many; few clients say that they leave."""
+        idle = [one.idle_scope for one in sessions.values() if one.idle_scope is not None]
+        oldest = min(idle, key=lambda one: one.deadline, default=None)
+        if len(sessions) >= SESSIONS and oldest is not None and oldest.deadline < math.inf:
+            oldest.cancel()
+        await app(scope, receive, send)
+
+    return Guard(with_room, settings, service.metrics)

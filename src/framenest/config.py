@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from framenest.errors import BadSetting, ConfigError
 
+LARGEST = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
 """The allowed values of a setting: a description and a check."""
 
@@ -31,7 +32,7 @@ paper = partial(setting, whose="paper")
 
 
 def finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def whole(least: int, unit: str = "") -> Allowed:

@@ -50,6 +50,18 @@ class FramenestError(Exception):
     """Base of all errors that Framenest raises on purpose. The message is one line."""
 
 
+def error_line(error: Exception) -> str:
+    """What happened, as one line: an error of a file names the file, any other that is not ours its class.
+
+    >>> error_line(OSError(36, "File name too long", "kiln.mp4"))
+    'kiln.mp4: File name too long'
+    """
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    said = " ".join(str(error).split())
+    return str(error) if isinstance(error, FramenestError) else f"unexpected {type(error).__name__}: {said}"
+
+
 class VideoError(FramenestError):
     """The video cannot be used."""
 

@@ -1,10 +1,15 @@
-"""The original frames of a prefix, as image files."""
+"""The original frames of a video: of a prefix as image files, of a stretch as a clip."""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
 
 from framenest.cache.files import write_atomic
@@ -12,10 +17,12 @@ from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.progress import ShowProgress, shown
-from framenest.protocols import Store
+from framenest.protocols import Decoder, Store
 from framenest.video.opening import Video, reopen
 
 FORMATS = ("jpg", "png")
+TICK = Fraction(1, 90_000)
+"""Seconds: the unit of times in a clip."""
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:
@@ -85,9 +92,35 @@ def extract(
                 for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
                     place = int(np.searchsorted(prefix.frames, number))
                     file = target / name(prefix, place, format)
-                    write_atomic(file, encode_image(pixels, format, quality=quality, subsampled=False))
+                    image = encode_image(pixels, format, quality=quality, subsampled=False)
+                    write_atomic(file, image, follow=False)
                     files.append(file)
                     tell("extracting", len(files), len(prefix))
     except OSError as error:
         raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
     return files
+
+
+def write_clip(decoder: Decoder, start: float, end: float, path: str | os.PathLike[str]) -> Path:
+    """Write the frames from `start` until before `end`, in seconds, as an H.264 MP4 with their own times.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    times = decoder.seconds
+    first, stop = np.searchsorted(times, [start - 1e-6, end - 1e-6]).tolist()
+    frames = np.arange(min(first, max(stop, 1) - 1), max(stop, 1))
+    even = decoder.info.width // 2 * 2, decoder.info.height // 2 * 2
+    made = io.BytesIO()
+    with av.open(made, "w", format="mp4") as container:
+        stream: Any = container.add_stream("libx264", rate=max(1, round(decoder.info.fps)))
+        stream.width, stream.height, stream.pix_fmt = *even, "yuv420p"
+        stream.codec_context.time_base = stream.time_base = TICK
+        for batch in decoder.read(frames):
+            for second, pixels in zip(batch.seconds - times[frames[0]], batch.pixels[0], strict=True):
+                picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels[: even[1], : even[0]]))
+                picture.pts, picture.time_base = round(float(second) / TICK), TICK
+                container.mux(stream.encode(picture))
+        container.mux(stream.encode(None))
+    write_atomic(Path(path), made.getvalue())
+    return Path(path)

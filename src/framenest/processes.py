@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from framenest.errors import ConfigError, FramenestError
+from framenest.errors import ConfigError, FramenestError, error_line
 from framenest.text import bytes_of
 
 
@@ -40,6 +40,12 @@ def own_memory(pid: int) -> int | None:
         return None
     kibi = [int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
     return 1024 * sum(kibi) if kibi else None
+
+
+def return_memory() -> None:
+    """Give freed memory back to the system, which glibc keeps in pieces; frames leave many behind."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def machine_memory() -> int:
@@ -74,6 +80,22 @@ def has_gpu() -> bool:
     return version.value // 1000 >= int(built["cuda"].split(".")[0]) and gpu_memory() > 0
 
 
+def own_gpu() -> str:
+    """The GPU that "cuda" means in this process, with its index: "cuda:0".
+
+    It is the device that this thread has chosen with torch.cuda.set_device. Otherwise it is the one that
+    accelerate gives to the process: LOCAL_RANK, which torchrun sets too, modulo the number of visible GPUs.
+    """
+    rank = os.environ.get("LOCAL_RANK", "")
+    if not rank.isdecimal() and "torch" not in sys.modules:
+        return "cuda:0"  # nobody can have chosen another, and importing torch takes seconds
+    cuda = importlib.import_module("torch").cuda
+    index = cuda.current_device() if cuda.is_initialized() else 0
+    if index == 0 and rank.isdecimal():  # not chosen, or not in this thread
+        index = int(rank) % max(1, cuda.device_count())
+    return f"cuda:{index}"
+
+
 def gpu_memory() -> int:
     """Bytes of memory of the first CUDA GPU; 0 if there is none."""
     driver = _driver()
@@ -92,6 +114,8 @@ def _driver() -> Any | None:
     return None if driver.cuInit(0) else driver
 
 
+MEMORY_VARIABLE = "FRAMENEST_MEMORY"
+"""Memory that this process may use; a worker gets its limit there."""
 FEATURES_VARIABLE = "FRAMENEST_FEATURES_LIMIT"
 """The limit, in bytes, for the features of all videos in a cache directory."""
 DOWNLOAD_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
@@ -105,6 +129,11 @@ def limit_in(variable: str) -> int | None:
         return bytes_of(text) if text else None
     except ValueError as error:
         raise ConfigError(f"${variable}: {error}") from error
+
+
+def process_memory() -> int:
+    """Bytes that this process may use: its limit if it has one, or the machine's; 0 if unknown."""
+    return limit_in(MEMORY_VARIABLE) or machine_memory()
 
 
 CANCEL = "cancel"
@@ -159,9 +188,13 @@ class WorkerProcess:
 
     load(report, *arguments) runs in the process and returns the function that answers calls. Loading counts
     against the memory limit, not the time limit. threads: sets FRAMENEST_THREADS and OMP_NUM_THREADS there.
+    The limit on memory is in FRAMENEST_MEMORY there.
     The process ignores SIGINT, ends with its parent and has a pipe of its own: killed at any moment, it
     leaves no queue locked.
     """
+
+    inside = False
+    """Whether this process is such a worker, and so has limits."""
 
     def __init__(
         self,
@@ -171,7 +204,7 @@ class WorkerProcess:
         threads: int | None = None,
         niceness: int = 0,
     ) -> None:
-        self._setup = (load, arguments, threads, niceness)
+        self._setup = (load, arguments, threads, niceness, limits.memory)
         self._limits = limits
         self._process: Any = None
         self._pipe: Any = None
@@ -271,15 +304,18 @@ def _serve(
     arguments: tuple[Any, ...],
     threads: int | None,
     niceness: int,
+    memory: int | None,
 ) -> None:
     """The worker's side: load, then answer calls until the parent ends."""
+    WorkerProcess.inside = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(OSError):  # if memory runs out, the system ends this process first
         Path("/proc/self/oom_score_adj").write_text("800")
     if threads is not None:
-        os.environ["FRAMENEST_THREADS"] = str(threads)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    given = {"FRAMENEST_THREADS": threads, MEMORY_VARIABLE: memory}
+    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
     if niceness and hasattr(os, "nice"):  # not on Windows
         os.nice(niceness)
     sending = threading.Lock()  # warnings may come from any thread
@@ -317,7 +353,7 @@ def _portable(error: Exception) -> Exception:
     if isinstance(error, Cancelled):
         return error
     if not isinstance(error, FramenestError):
-        return FramenestError(f"unexpected {type(error).__name__}: {error}")
+        return FramenestError(error_line(error))
     with suppress(TypeError):
         return type(error)(str(error))
     return FramenestError(str(error))

@@ -71,7 +71,11 @@ class Scorer(Protocol):
         hold(encoded) → Encoded: moves features from disk to where `match` wants them, such as a GPU.
         timing (Timing): times stages inside `encode` and `match`, such as "load".
 
-    `FrameEmbedder` and `Embedder` are protocols for scorers that compare frames by vectors.
+        certainty(encoded, question) → (n,) in [0, 1]: how surely each frame matches, comparable across
+            videos; `search` uses it instead of the relevance.
+
+    `FrameEmbedder` and `Embedder` are protocols for scorers that compare frames by vectors, `Searchable` is
+    the one for scorers that can search many videos at once.
     """
 
     name: str
@@ -175,4 +179,20 @@ class Embedder(FrameEmbedder, Protocol):
 
     def text_vector(self, question: str) -> NDArray[np.floating[Any]]:
         """(d,) vector of a question, in the same space."""
+        ...
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A scorer that can find frames of many videos by vectors, which need no question when they are made.
+
+    A frame matches the better, the higher the dot product with the query is.
+    """
+
+    def search_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
+        """(n, d) vectors of encoded frames; (n, t, d) if a frame has several, of which the best counts."""
+        ...
+
+    def search_query(self, query: str) -> NDArray[np.floating[Any]]:
+        """(d,) vector of a query."""
         ...

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -16,6 +17,7 @@ from msgspec import Meta
 from framenest.errors import ConfigError, IndexMismatch, MissingExtra, StoreError
 from framenest.text import one_line
 
+csv.field_size_limit(2**31 - 1)  # a cell may be long: the text is in memory already
 Made = TypeVar("Made")
 
 Whole = Annotated[int, Meta(ge=0, le=2**53)]
@@ -25,6 +27,9 @@ Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 """Finite: far beyond any time or score, and within what float32 and int64 hold."""
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
 Name = Annotated[str, Meta(min_length=1)]
+
+
+_one_at_a_time = threading.Lock()  # msgspec crashes if two threads convert to a new type at once
 
 
 class BadField(ValueError):
@@ -51,7 +56,8 @@ def convert(data: Any, kind: type[Made], where: str = "") -> Made:
     framenest.records.BadField: pool.frames[1] must be a whole number, 0 or more
     """
     try:
-        return msgspec.convert(data, kind)
+        with _one_at_a_time:
+            return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise BadField(_plain_sentence(str(error), where)) from error
 
@@ -69,7 +75,7 @@ _KINDS = {
 
 def _plain_sentence(message: str, where: str) -> str:
     """msgspec's "Expected `int`, got `str` - at `$.frames[1]`" for people."""
-    what, _, path = message.partition(" - at `$")
+    what, _, path = message.replace(" at `key` in", " at").partition(" - at `$")
     place = (where + path.rstrip("`").replace("[...]", ".*")).lstrip(".")
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         return f"{place}.{missing[1]} is missing".lstrip(".")
@@ -82,6 +88,20 @@ def _plain_sentence(message: str, where: str) -> str:
     for theirs, ours in (("Expected", "must be"), (", got", ", not"), ("Invalid enum value", "cannot be")):
         what = what.replace(theirs, ours)
     return one_line(f"{place or 'the file'} {what}")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON from elsewhere; ValueError if it is malformed or too deep.
+
+    Whole numbers beyond 64 bits become floats, as in other readers, and may be infinite.
+
+    >>> parse_json("[1, 1e400]"), parse_json("1" + 400 * "0")
+    ([1, inf], inf)
+    """
+    try:
+        return json.loads(text, parse_int=lambda digits: (int if len(digits) < 20 else float)(digits))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def load_file(path: str | Path, kind: str, version: int, make: Callable[[Mapping[str, Any]], Made]) -> Made:
@@ -113,17 +133,17 @@ def read_result(
         return make(data)
     except (BadField, ConfigError) as error:
         raise StoreError(f"{path}: damaged {kind} file: {error}") from error
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise StoreError(f"{path}: damaged {kind} file ({one_line(repr(error))})") from error
 
 
 def read_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file; empty if the file holds another JSON value."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
+        data = parse_json(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise StoreError(f"{path}: not a ranking file ({error})") from error
     return data if isinstance(data, dict) else {}
 
@@ -148,9 +168,9 @@ def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
         return list(csv.DictReader(io.StringIO(text), delimiter="\t" if file.suffix == ".tsv" else ","))
     rows: list[Any]
     if text.lstrip().startswith("["):
-        rows = json.loads(text)
+        rows = parse_json(text)
     elif text.lstrip().startswith(("{", '"')):
-        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
+        rows = [parse_json(line) for line in text.split("\n") if line.strip()]
     else:
         rows = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if only is not None:

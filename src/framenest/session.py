@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
+from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
 from framenest.protocols import Decoder, Progress, Scorer, Store
 from framenest.scorers import load_scorer
@@ -25,7 +26,7 @@ from framenest.transcript import AUTO, NONE, Transcript, find_transcript
 from framenest.video.opening import Video, open_video
 
 MEMORY = 4 * 2**30
-"""Bytes of open videos, indexes and features that a session keeps in memory."""
+"""The most bytes of open videos, indexes and features that a session keeps in memory by default."""
 MOST_KEPT = 512
 """The most items in memory, however small."""
 
@@ -48,7 +49,7 @@ class Session:
         scoring: how the scorer runs, a second pass, text on screen.
         decoder: for video files and URLs: "pyav", "pyav:cuda" or another one; see `open_video`.
         allow_playlists: also open videos that are playlists; see `open_video`.
-        memory: the memory limit, in bytes.
+        memory: the memory limit, in bytes; by default 4 GiB, or a quarter of what this process may use.
 
     >>> session = Session(scorer=None)
     >>> session.open(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
@@ -65,7 +66,7 @@ class Session:
         scoring: ScorerConfig | None = None,
         decoder: str = "pyav",
         allow_playlists: bool = False,
-        memory: int = MEMORY,
+        memory: int | None = None,
     ) -> None:
         must_be("scoring", scoring, ScorerConfig | None, "a ScorerConfig")
         must_be("store", store, str | os.PathLike | Store | None, "a folder, a URL or a Store")
@@ -81,9 +82,10 @@ class Session:
         self._wanted_scorer = scorer
         self._loaded: dict[str, Scorer] = {}
         self._encoder: SentenceEncoder | None = None
-        self._memory = memory
+        self._memory = min(MEMORY, process_memory() // 4 or MEMORY) if memory is None else memory
         self._kept: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
+        self._has_new = False
 
     @property
     def scorer(self) -> Scorer | None:
@@ -110,9 +112,15 @@ class Session:
                 self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
         return self._loaded[role]
 
-    def showing(self) -> AbstractContextManager[Any]:
-        """A context for long work; its progress bars disappear at the end."""
-        return self.progress if isinstance(self.progress, Bars) else nullcontext()
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """A context for long work; at its end, progress bars disappear and the memory limit holds."""
+        with self.progress if isinstance(self.progress, Bars) else nullcontext():
+            yield
+        self._evict()
+        if self._has_new:
+            return_memory()
+        self._has_new = False
 
     def scorer_for(self, question: str | None) -> Scorer | None:
         """The scorer for a question; None without a question.
@@ -151,6 +159,7 @@ class Session:
             decoder=self._decoder,
             allow_playlists=self._allow_playlists,
             store=self.store,
+            progress=self.progress,
         )
 
     def features(self, decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> VideoFeatures:
@@ -183,10 +192,15 @@ class Session:
             ScorerError: the sentence encoder is not on this machine.
         """
         with self.timing("transcript"):
-            if self._encoder is None:
-                self._encoder = SentenceEncoder(self._local)
-            encoder = self._encoder
+            encoder = self.encoder
             return self.keep(("speech", transcript.lines), lambda: Speech(transcript, encoder, self.store))
+
+    @property
+    def encoder(self) -> SentenceEncoder:
+        """The sentence encoder; ScorerError if it is not on this machine."""
+        if self._encoder is None:
+            self._encoder = SentenceEncoder(self._local)
+        return self._encoder
 
     def heard(self, decoder: Decoder, start: float, end: float) -> tuple[Transcript | None, Speech | None]:
         """The transcript between two times, in seconds, and its passages to match with questions.
@@ -237,12 +251,16 @@ class Session:
 
         Sizes are summed anew each time, because features grow.
         """
+        self._has_new |= key not in self._kept
         item: Kept = self._kept.pop(key) if key in self._kept else make()
         self._kept[key] = item
+        self._evict()
+        return item
+
+    def _evict(self) -> None:
         total = sum(map(_nbytes, self._kept.values()))
         while len(self._kept) > 1 and (total > self._memory or len(self._kept) > MOST_KEPT):
             total -= _nbytes(self._kept.pop(next(iter(self._kept))))
-        return item
 
     def scoring_name(self, question: str | None, transcript: Transcript | None = None) -> str:
         """The names of everything that scores a question. transcript: the one that counts, if any."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 _CLOCK = re.compile(r"(?:(\d+):(?=[0-5]?\d:))?(\d+):([0-5]?\d(?:\.\d*)?)")
 
@@ -76,7 +77,7 @@ def seconds_of(text: str | float) -> float:
     """
     value = math.nan
     if found := _CLOCK.fullmatch(str(text).strip()):
-        value = 3600 * int(found[1] or 0) + 60 * int(found[2]) + float(found[3])
+        value = 3600 * float(found[1] or 0) + 60 * float(found[2]) + float(found[3])
     else:
         with suppress(ValueError):
             value = float(text)
@@ -101,10 +102,23 @@ def bytes_of(text: str) -> int:
     >>> bytes_of("2GiB"), bytes_of("1.5 kB"), bytes_of("4096")
     (2147483648, 1500, 4096)
     """
-    found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", text.strip().lower(), re.ASCII)
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d*)?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
     if found is None or found[2] not in _UNITS:
         raise ValueError(f"{text!r} is not a size; write it like 500MB, 2GiB or 1TB")
     return int(float(found[1]) * _UNITS[found[2]])
+
+
+def is_url(text: str) -> bool:
+    """Whether this is an http(s) URL with a host.
+
+    >>> is_url("http://[::1]:8000/v1"), is_url("http://[::1"), is_url("localhost:8000")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets, or the port
+        return False
 
 
 def size_text(count: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from os.path import isfile  # False if the name is too long
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.protocols import Decoder, Store
+from framenest.records import parse_json
 from framenest.text import clock, one_line, seconds_of, size_text
 from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import DAMAGE, fraction
@@ -35,6 +36,8 @@ REACH = 1.0
 
 SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")
 """Suffixes of subtitle files beside a video, in order of preference."""
+FAR = 1e9
+"""Seconds; a time beyond is none."""
 LARGEST = 64 * 2**20
 """Bytes of a subtitle file."""
 TRACK_FORMAT = 1
@@ -81,7 +84,8 @@ class Transcript:
         every time, so that 0 is the first frame.
         """
         given = [line for line in lines if line.text.strip()]
-        timed = [Line(a + shift, b + shift, t) for a, b, t in given if math.isfinite(a) and not b < a]
+        usable = [line for line in given if abs(line.start) < FAR and not line.end < line.start]
+        timed = [Line(a + shift, b + shift if b < FAR else math.nan, t) for a, b, t in usable]
         here = [line for line in sorted(timed) if line.start < duration and not line.end < 0]
         problems = []
         if len(timed) < len(given):
@@ -152,7 +156,9 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
     """
     if wanted == NONE:
         return None
-    files = transcript_files(video.info.path, wanted)
+    # The video of a web page is in the cache, with its captions beside it.
+    beside = video.source.local if wanted == AUTO and isinstance(video, PyAVDecoder) else None
+    files = transcript_files(beside or video.info.path, wanted)
     if wanted != AUTO and not Path(wanted).is_dir():
         if not files:
             raise StoreError(f"{wanted}: no such file; --subtitles takes auto, none, a file or a folder")
@@ -187,7 +193,7 @@ def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
         return []
     folder = path.parent if wanted == AUTO else given
     named = (f"{path.stem}{language}{suffix}" for language in _LANGUAGES for suffix in SUBTITLE_SUFFIXES)
-    return [folder / name for name in named if (folder / name).is_file()]
+    return [folder / name for name in named if isfile(folder / name)]  # noqa: PTH113 - as above
 
 
 def _from_file(file: Path, video: Decoder) -> Transcript:
@@ -230,7 +236,7 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
     try:
         lines = [*(_json_lines(text) if file.suffix.lower() == ".json" else _cues(text))]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise ConfigError(f"{file}: not a subtitle file ({one_line(error, 120)})") from error
     return [Line(a, b, _CONTROL.sub("", t)) for a, b, t in lines], notes
 
@@ -246,7 +252,9 @@ def _decoded(data: bytes, name: str) -> tuple[str, list[str]]:
 
 def _cues(text: str) -> Iterator[Line]:
     try:
-        found = pysubs2.SSAFile.from_string(text.replace("\r\n", "\n").replace("\r", "\n"))
+        rows = text.replace("\r\n", "\n").replace("\r", "\n")
+        rows = re.sub("\n{3,}", "\n\n", rows)  # pysubs2 takes quadratic time for blank rows, and for "<a<a"
+        found = pysubs2.SSAFile.from_string(rows, keep_html_tags=True)
     except pysubs2.exceptions.Pysubs2Error as error:
         raise ValueError("neither SubRip, WebVTT nor SubStation") from error
     for event in found:
@@ -259,12 +267,14 @@ def _cues(text: str) -> Iterator[Line]:
 
 def _plain_text(markup: str) -> str:
     """The words of a line without the tags of SubRip, WebVTT and SubStation."""
-    text: str = pysubs2.SSAEvent(text=re.sub(r"</?[a-zA-Z0-9][^<>]*>", "", markup)).plaintext
-    return text
+    text = re.sub(r"</?[a-zA-Z0-9][^<>]*>", "", markup)
+    end = text.rfind("}") + 1  # without it, a row of "{" would take quadratic time
+    text = re.sub(r"\{[^}]*\}", "", text[:end]) + text[end:]
+    return text.replace(r"\h", " ").replace(r"\n", "\n").replace(r"\N", "\n")
 
 
 def _json_lines(text: str) -> Iterator[Line]:
-    rows = json.loads(text)
+    rows = parse_json(text)
     if isinstance(rows, dict):
         rows = next((rows[name] for name in _LISTS if isinstance(rows.get(name), list)), None)
     if not isinstance(rows, list):

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import http.server
 import io
 import os
 import re
@@ -18,15 +19,19 @@ from PIL import Image
 
 pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
+import httpx
 import uvicorn
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.mcpserver.exceptions import ToolError
 
-from framenest import Ranking
+from colour_scorer import coloured_video, install_colour_scorer
+from framenest import Ranking, agents
 from framenest.agents import VideoTools, http_app, mcp_server, short_side
 from framenest.processes import Cancelled
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
+from local_http import local_http
 from media import number_in, numbered_video
 from processes import PATIENCE
 from served import announced_port
@@ -140,7 +145,7 @@ def pictures(result):
 
 def test_the_tools_and_what_they_take(ask):
     tools = {tool.name: tool for tool in ask(lambda client: client.list_tools()).tools}
-    assert list(tools) == ["what_is", "look", "more", "frames_at", "said"]
+    assert list(tools) == ["what_is", "find", "look", "more", "frames_at", "said"]
     assert tools["look"].input_schema["required"] == ["video", "question"]
     assert set(tools["look"].input_schema["properties"]) == {
         "video",
@@ -274,6 +279,36 @@ def test_a_made_up_look_id_reaches_no_file(service, tmp_path):
     assert file.exists()
 
 
+def test_a_page_of_an_allowed_host_is_a_video(service, media):
+    pytest.importorskip("yt_dlp", reason="needs the extra `web`")
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            page = self.path == "/watch"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html" if page else "video/mp4")
+            self.end_headers()
+            video = b"<title>x</title><video src='/clip.mp4'></video>"
+            self.wfile.write(video if page else (media / "clip.mp4").read_bytes())
+
+    with local_http(Handler) as port:
+        times = {"video": f"http://127.0.0.1:{port}/watch", "times": [8]}
+
+        async def scenario():
+            async with Client(mcp_server(service), mode="legacy") as client:
+                return await client.call_tool("frames_at", times)
+
+        assert "only from hosts that the server was told to allow" in text(asyncio.run(scenario()))
+        assert asked == []
+        service.library._hosts.add(f"127.0.0.1:{port}")
+        for _ in range(2):
+            shown = asyncio.run(scenario())
+            assert [number_in(np.asarray(picture)) for picture in pictures(shown)] == [200]
+    assert asked.count("/clip.mp4") == 1
+
+
 @pytest.mark.parametrize("transport", ["json-rpc", "http"])
 def test_progress_is_told_and_a_cancelled_look_ends_its_job(service, transport):
     async def scenario(client):
@@ -315,7 +350,7 @@ def test_progress_goes_on_from_stage_to_stage(service):
     steps = []
 
     class Work:
-        state = "done"
+        id, state = "one", "done"
 
         @property
         def active(self):
@@ -327,7 +362,7 @@ def test_progress_goes_on_from_stage_to_stage(service):
         async def report_progress(self, *told):
             steps.append(told)
 
-    asyncio.run(VideoTools(service)._finished(Work(), Client()))
+    asyncio.run(VideoTools(service)._finished(Work(), Client(), {}))
     assert steps == [(1, 3, "probes: 1 of 3"), (3, 3, "probes: 3 of 3"), (5, 5, "zoom: 2 of 2")]
 
 
@@ -358,3 +393,89 @@ def test_what_is_said(ask):
 def test_the_size_of_pictures_within_a_budget():
     assert short_side({"width": 1920, "height": 1080}, 8, 8000) == 649
     assert short_side({"width": 320, "height": 240}, 8, 8000) == 240  # nothing is enlarged
+
+
+def test_abandoned_sessions_make_room(service, monkeypatch):
+    """The one that was idle for longest ends; one that is connected stays."""
+    monkeypatch.setattr(agents, "SESSIONS", 4)
+    start = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}
+        },
+    }  # fmt: skip
+
+    async def scenario(address):
+        accepted = {"accept": "application/json, text/event-stream"}
+        async with Client(streamable_http_client(address)) as stays:
+            await stays.list_tools()
+            async with httpx.AsyncClient(headers=accepted, timeout=PATIENCE) as others:
+                answers = [await others.post(address, json=start) for _ in range(20)]
+                told = [answer.status_code for answer in answers]
+                first = answers[0].headers["mcp-session-id"]
+                gone = await others.post(address, json={}, headers={"mcp-session-id": first})
+            return told, gone.status_code, await stays.list_tools()
+
+    with over_http(service) as address:
+        told, gone, tools = asyncio.run(scenario(address))
+    assert (told, gone) == ([200] * 20, 404)
+    assert len(tools.tools) == 6
+
+
+@pytest.fixture
+def coloured(tmp_path):
+    """How to start a server for a folder of videos that a scorer without a model can search."""
+    folder = tmp_path / "colours"
+    folder.mkdir()
+    coloured_video(folder / "sunset.mp4", ("grey", 4), ("red", 3), ("grey", 3), size=(480, 320))
+    coloured_video(folder / "meadow.mp4", ("grey", 6), ("green", 2))
+    (folder / "letter.mp4").write_text("Dear server,")
+    command = ["-m", "framenest", "mcp", str(folder), "--scorer", "colour"]
+    env = dict(os.environ) | install_colour_scorer(tmp_path / "site")
+    return StdioServerParameters(command=sys.executable, args=command, env=env)
+
+
+def test_find_needs_no_video(coloured):
+    steps = []
+
+    async def progress(step, total, message):
+        steps.append(step)
+
+    async def scenario():
+        async with Client(stdio_client(coloured)) as client:
+            one = {"query": "something red", "n": 1}
+            first = await client.call_tool("find", one, progress_callback=progress)
+            several = await client.call_tool("find", {"query": "something green", "n": 3, "max_tokens": 300})
+            wrong = await client.call_tool("find", {"query": "?!"})
+            return first, several, wrong
+
+    first, several, wrong = asyncio.run(scenario())
+    head, refused, found = text(first).splitlines()
+    assert head == "moments, best first: 1; videos searched: 2; left out: 1"
+    assert re.fullmatch("letter.mp4: not accepted: .*not a video.*", refused)
+    times = re.fullmatch(r"sunset.mp4, ([\d.]+) to ([\d.]+) s, best at ([\d.]+) s: seen: red 0.\d+", found)
+    start, end, best = map(float, times.groups())
+    assert 3.5 <= start <= 4 <= best < 7 <= end <= 7.5
+    red, green, blue = np.asarray(pictures(first)[0]).mean(axis=(0, 1))
+    assert red > 200 > 60 > max(green, blue)
+    assert steps == sorted(set(steps))  # over several jobs, it never goes back
+    assert text(several).splitlines()[2].startswith("meadow.mp4, ")
+    assert sum(width * height for width, height in (p.size for p in pictures(several))) <= 300 * 750
+    assert wrong.is_error
+    assert text(wrong) == "find: the query '?!' has no words; say what to look for"
+
+
+def test_find_says_what_it_had_no_time_to_index(service, monkeypatch):
+    monkeypatch.setattr("framenest.agents.INDEX_SECONDS", 0.0)
+    tools = mcp_server(service)
+    with pytest.raises(ToolError, match="no video is indexed yet"):
+        asyncio.run(tools.call_tool("find", {"query": "red"}))
+    look = {"video": "clip.mp4", "question": "What is fired?"}
+    asyncio.run(tools.call_tool("look", look))
+    service.workers[0].call = lambda *_, **__: {}
+    told = text(asyncio.run(tools.call_tool("find", {"query": "red"})))
+    assert told.splitlines() == [
+        "moments, best first: 0; videos searched: 1; left out: 2; nothing clearly matches",
+        "broken.mp4: not indexed yet",
+        "large.mp4: not indexed yet",
+    ]

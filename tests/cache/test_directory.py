@@ -12,8 +12,9 @@ import pytest
 from framenest import MEC, IndexConfig, MECConfig, StoreError, VideoError
 from framenest.cache.archive import DamagedFile, pack, unpack
 from framenest.cache.directory import DamagedEntry, DirectoryStore
-from framenest.cache.files import write_atomic
+from framenest.cache.files import alone, write_atomic
 from framenest.cache.hashes import PIECE
+from framenest.extraction import extract
 from media import numbered_video
 from processes import PATIENCE
 
@@ -185,3 +186,42 @@ def test_an_entry_of_another_version_is_made_anew(clip, tmp_path):
 def test_a_missing_video_is_a_video_error(tmp_path):
     with pytest.raises(VideoError, match="no such file"):
         DirectoryStore(tmp_path).fingerprint(str(tmp_path / "nothing.mp4"))
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "loop", "pipe", "device"])
+def test_an_entry_that_is_no_file_is_replaced_and_nothing_behind_it(clip, tmp_path, kind):
+    """As happens in a folder that others can write to."""
+    store, other = DirectoryStore(tmp_path / "cache"), tmp_path / "precious"
+    first = MEC(SMALL, None, store=store).rank(clip, None)
+    if kind != "dangling":
+        other.write_text("precious")
+    entries = [*store.root.rglob("*.safetensors")]
+    for entry in entries:
+        entry.unlink()
+        if kind == "pipe":
+            os.mkfifo(entry)
+        else:
+            entry.symlink_to({"loop": entry, "device": "/dev/zero"}.get(kind, other))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamagedEntry)
+        again = MEC(SMALL, None, store=store).rank(clip, None)
+    assert again.frames.tolist() == first.frames.tolist()
+    assert not any(entry.is_symlink() or entry.is_fifo() for entry in entries)
+    assert (other.read_text() if other.exists() else "") == ("precious" if kind != "dangling" else "")
+
+
+def test_only_a_link_that_the_user_named_is_followed(clip, tmp_path):
+    ranking = MEC(SMALL, None, store=tmp_path / "cache").rank(clip, None)
+    named, target = tmp_path / "named.json", tmp_path / "target.json"
+    named.symlink_to(target)
+    ranking.save(named)
+    assert named.is_symlink()
+    assert target.read_text().startswith("{")
+    for file in extract(ranking.prefix(1), tmp_path / "frames"):
+        file.unlink()
+        file.symlink_to(target)
+        assert extract(ranking.prefix(1), tmp_path / "frames") == [file]
+        assert not file.is_symlink()
+    with alone(named):
+        named.write_text("")
+    assert target.read_text().startswith("{")

@@ -1,13 +1,8 @@
 """A store at an address: the same entries as in a directory, whole or not there, on several file systems."""
 
-import os
 import pickle
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -20,46 +15,6 @@ from processes import kill_in_mid_write
 
 fsspec = pytest.importorskip("fsspec", reason="needs the extra `remote`")
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
-
-
-@pytest.fixture(scope="session")
-def bucket():
-    """A bucket on an S3 server that runs here."""
-    pytest.importorskip("moto", reason="needs moto[server]; make test-ray installs it")
-    pytest.importorskip("s3fs", reason="needs s3fs; make test-ray installs it")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    settings = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": address,
-    }
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    server = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from moto.server import main; main(['-p', sys.argv[1]])",
-            str(port),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    for _ in range(200):
-        with suppress(OSError):
-            urllib.request.urlopen(address, timeout=5).close()
-            break
-        time.sleep(0.2)
-    fsspec.filesystem("s3").mkdir("library")
-    yield "s3://library/kept"
-    server.kill()
-    server.wait()
-    for name, value in before.items():
-        os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 @pytest.fixture(params=["memory", "file", "s3"])

@@ -13,6 +13,7 @@ from framenest.errors import StoreError
 
 RECALL = ("evaluate", "recall", "no-questions.json", "--scorer", "tags")
 QA = ("evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h")
+SEARCH = ("search", "a dog", "no.mp4", "--scorer", "tags")
 FILES = {
     "rank": ("rank", "no.mp4", "Why?", "--scorer", "tags", "-o", "{}.json"),
     "ask": ("ask", "no.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "-o", "{}.json"),
@@ -29,11 +30,15 @@ FILES = {
     "evaluate qa --json": (*QA, "--selectors", "uniform", "--json", "{}.json"),
     "evaluate table": ("evaluate", "table", "no.jsonl", "--json", "{}.json"),
     "rank --failures": ("rank", "--manifest", "no.csv", "-o", "out", "--failures", "{}.jsonl"),
+    "search --sheet": (*SEARCH, "--sheet", "{}.png"),
+    "search --report": (*SEARCH, "--report", "{}.html"),
+    "search --failures": (*SEARCH, "--failures", "{}.jsonl"),
     "index --failures": ("index", "no.mp4", "--scorer", "none", "--failures", "{}.jsonl"),
 }
 FOLDERS = {
     "rank --manifest": ("rank", "--manifest", "no.csv", "--scorer", "tags", "-o", "{}"),
     "rank --to": ("rank", "no.mp4", "Why?", "--scorer", "tags", "--to", "{}"),
+    "search --to": (*SEARCH, "--to", "{}"),
     "extract": ("extract", "no.json", "-k", "4", "--to", "{}"),
     "export --style vlmevalkit": ("export", "no.json", "-k", "4", "--style", "vlmevalkit", "-o", "{}"),
 }

@@ -13,7 +13,7 @@ import rich_click as click
 from PIL import Image
 
 from command_line import FAST, on_a_terminal, run, terminal
-from framenest import MECConfig, Ranking
+from framenest import MEC, MECConfig, Ranking
 from framenest.cli import app
 from framenest.cli import main as cli_main
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, RankingConfig
@@ -281,6 +281,73 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
         assert message in err, (what, err)
         assert err.startswith("error: "), what
         assert err.count("\n") == 1, (what, err)
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+LONG = "a" * 300
+
+
+def odd_files(tmp_path, clip):
+    """Arguments with files and names that no reader of ours can take, and a part of the message."""
+    (tmp_path / "deep.json").write_text(DEEP)
+    (tmp_path / "deep.jsonl").write_text('{"video": ' + DEEP + "}")
+    (tmp_path / "wide.csv").write_text("videos,question\na.mp4," + "x" * 200_000 + "\n")
+    (tmp_path / "scores.csv").write_text("frame,score\n0," + "1" * 200_000 + "\n")
+    (tmp_path / "huge.json").write_text('{"1' + 400 * "0" + '": 0.5}')
+    (tmp_path / "far.json").write_text('[{"frame": 1' + 400 * "0" + ', "score": 0.5}]')
+    deep, ranking = tmp_path / "deep.json", tmp_path / "ranking.json"
+    MEC(MECConfig(IndexConfig(base_probes=12, extra_probes=0)), None).rank(clip, None).save(ranking)
+    out = ("-o", tmp_path / "out")
+    return {
+        "a deep table": (["rank", clip, "x", "--scorer", f"table:{deep}"], "nested too deeply"),
+        "a wide table": (
+            ["rank", clip, "x", "--scorer", f"table:{tmp_path / 'scores.csv'}"],
+            "score of 0 is inf",
+        ),
+        "a far frame": (
+            ["rank", clip, "x", "--scorer", f"table:{tmp_path / 'huge.json'}"],
+            "must hold numbers",
+        ),
+        "a frame at no place": (
+            ["rank", clip, "x", "--scorer", f"table:{tmp_path / 'far.json'}"],
+            "not a table",
+        ),
+        "a deep manifest": (["rank", "--manifest", tmp_path / "deep.jsonl", *out], "nested too deeply"),
+        "a wide manifest": (["rank", "--manifest", tmp_path / "wide.csv", *out], "needs a column `video`"),
+        "a deep list": (["index", deep], "nested too deeply"),
+        "deep questions": (["evaluate", "recall", deep, "--scorer", "noisy-truth:2"], "nested too deeply"),
+        "a deep ranking": (["show", deep], "nested too deeply"),
+        "deep rows": (["export", ranking, "-k", "2", "--style", "aks", "--rows", deep, *out], "too deeply"),
+        "a deep selection": (
+            ["select", clip, "x", "-k", "2", "--selector", f"file:{deep}", *out],
+            "too deeply",
+        ),
+        "a deep transcript": (["rank", clip, "x", "--subtitles", deep, "--scorer", "tags"], ""),
+        "a video of a long name": (["rank", f"{LONG}.mp4", "--no-question"], "File name too long"),
+        "a folder of a long name": (["index", LONG], "File name too long"),
+        "videos of a long name": (["serve", "--videos", LONG], "File name too long"),
+        "no URL of a video": (["rank", "http://[::1", "--no-question"], "cannot be reached"),
+        "no URL of a model": (["ask", clip, "x", "--base-url", "http://[::1"], "is not an http(s) URL"),
+        "no URL of a server": (["rank", clip, "x", "--server", "http://[::1"], "give a URL such as"),
+        "a size beyond all": (["cache", "gc", "--max-size", "9" * 400], "is not a size"),
+        "a time beyond all": (
+            ["rank", clip, "--no-question", "--start", f"{'9' * 400}:00:00"],
+            "is not a time",
+        ),
+        "a number beyond all": (
+            ["rank", clip, "--no-question", "--set", f"gamma={'9' * 400}"],
+            "not allowed",
+        ),
+    }
+
+
+def test_odd_files_and_names_are_one_line_and_exit_code_2(capsys, clip, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for what, (arguments, message) in odd_files(tmp_path, clip).items():
+        code, _, err = run(capsys, *arguments)
+        assert (code, err[:7], err.count("\n")) == (2, "error: ", 1), (what, err)
+        assert message in err, (what, err)
+        assert "unexpected" not in err, (what, err)
 
 
 def test_times_are_seconds_or_as_a_clock_shows_them(capsys, clip, tmp_path):

@@ -76,6 +76,7 @@ def main(settings):
         settings.get("scorer"),
         settings["store"],
         url=settings.get("url"),
+        library=settings.get("library"),
         log=settings["log"],
         doomed=second.node_id if settings.get("kill") == "in a video" else "",
     )

@@ -16,6 +16,8 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
+from framenest.retrieval.vectors import open_vectors
+from framenest.scorers import load_scorer
 from framenest.scorers.feature_store import Features
 from media import numbered_video
 
@@ -158,6 +160,23 @@ def test_rankings_with_an_encoder_and_a_store_at_an_address(videos, tmp_path, ta
     assert Counter(row[2] for row in result["outcomes"]) == {"done": 3}
     assert len(list((tmp_path / "out").glob("*.json"))) == 3
     assert len(list((tmp_path / "shared" / "index").rglob("*.safetensors"))) == 2
+
+
+def test_workers_fill_a_library(videos, tmp_path, tags_store):
+    pytest.importorskip("lancedb", reason="needs the extra `library`; make test-ray installs it")
+    index_locally(videos, tags_store.root, "tags")
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "models").symlink_to(tags_store.root / "models")
+    uri = str(tmp_path / "library")
+    run_on_cluster(tmp_path, videos=str(videos), store=str(tmp_path / "ray"), scorer="tags", library=uri)
+    scorer = load_scorer("tags", tags_store)
+    space, query = f"{scorer.name} {scorer.version}", np.asarray(scorer.search_query("a cup"), np.float32)
+    local, shared = (open_vectors(tags_store, space, where) for where in (None, uri))
+    assert local.videos() == shared.videos()
+    assert len(shared.videos()) == 8
+    one, other = (store.nearest(query, 1000) for store in (local, shared))
+    assert len(one.frames) == 8 * 12
+    assert sorted(one.scores) == pytest.approx(sorted(other.scores), abs=1e-2)
 
 
 def test_on_a_cluster_the_scorer_is_named(capsys, videos):

@@ -16,26 +16,28 @@ TEMPLATE = (
 )
 
 
-def tokenizer():
-    """Bytes, without merges; token 0 ends a text."""
+def byte_tokenizer(special, **named):
+    """Bytes, without merges, after the special tokens, of which the processor wants some `named`."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    names = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    names = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     raw = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[]))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
-    raw.add_special_tokens(list(SPECIAL))
+    raw.add_special_tokens(list(special))
     return PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        extra_special_tokens={
-            "image_token": "<|image_pad|>",
-            "video_token": "<|video_pad|>",
-            "vision_start_token": "<|vision_start|>",
-            "vision_end_token": "<|vision_end|>",
-        },
+        tokenizer_object=raw, eos_token="<|im_end|>", pad_token="<|endoftext|>", extra_special_tokens=named
+    )
+
+
+def tokenizer():
+    return byte_tokenizer(
+        SPECIAL,
+        image_token="<|image_pad|>",
+        video_token="<|video_pad|>",
+        vision_start_token="<|vision_start|>",
+        vision_end_token="<|vision_end|>",
     )
 
 

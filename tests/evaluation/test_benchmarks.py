@@ -1,11 +1,12 @@
 """The four annotation formats, as published and as lmms-eval carries them."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from framenest.errors import ConfigError, StoreError, VideoError
-from framenest.evaluation.benchmarks import READERS, MediaFolder, load_benchmark
+from framenest.evaluation.benchmarks import READERS, MediaFolder, QueryText, load_benchmark
 from framenest.lmm.prompt import DIRECTLY
 from framenest.transcript import SUBTITLE_SUFFIXES
 
@@ -95,6 +96,29 @@ def test_mlvu_official_and_as_a_data_set(tmp_path):
     )
     assert copied == question
     assert copied.question == "What color is the coat?"
+
+
+RELEASED = [
+    tuple(row.values()) for row in json.loads(Path(__file__).with_name("wfs_sb_released.json").read_text())
+]
+"""Rows of the files in WFS-SB's repository, shortened, and the text that its preprocessing makes of each."""
+
+
+@pytest.mark.parametrize(
+    ("dataset", "row", "scored"),
+    [*RELEASED, ("mlvu", MLVU, "What color is the coat?\n(A) Yellow\n(B) Red\n(C) Green\n(D) Blue\n")],
+)
+def test_wfs_sb_scores_the_options_as_the_files_write_them(dataset, row, scored):
+    question = READERS[dataset](row)
+    text = QueryText("wfs-sb=question+options")
+    assert question.query(text, "wfs-sb") == scored
+    assert question.query(text, "aks") == row["question"].partition("\n")[0]
+
+
+def test_an_empty_option_of_mlvu_is_an_option():
+    question = READERS["mlvu"](RELEASED[2][1])
+    assert question.options == ("In the garage", "In the toolbox", "", "On the shelf")
+    assert (question.answer, question.question) == ("C", "Where was the drill before I picked it up?")
 
 
 def test_questions_with_one_id_are_told_apart(tmp_path):

@@ -29,7 +29,7 @@ ROW = {
 def fresh(monkeypatch):
     monkeypatch.setattr(atexit, "register", lambda _: None)  # no report at the tests' exit
     hook.manifest_reader.cache_clear()
-    for name in ("SELECTOR", "SCORER", "QUERY", "FRAMES_AS", "FRAMES", "PAIRING"):
+    for name in ("SELECTOR", "SCORER", "QUERY", "PROMPT", "FRAMES_AS", "FRAMES", "PAIRING", "DEVICE"):
         monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
 
 
@@ -205,10 +205,22 @@ def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monk
     (again,) = tasks.messages(ROW, kwargs)
     assert again == message  # the same question is the same manifest
     (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, query="question+options"))
-    assert VideoManifest.read(other["content"][0]["url"]).text == "What is last? One Two Three Four"
+    assert (
+        VideoManifest.read(other["content"][0]["url"]).text == "What is last? A. One B. Two C. Three D. Four"
+    )
     by_selector = "question+options,mec=question"
     (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, query=by_selector))
     assert VideoManifest.read(other["content"][0]["url"]).text == "What is last?"
+
+
+def test_the_prompt_may_be_lmms_evals_own(monkeypatch, clip):
+    monkeypatch.setenv("FRAMENEST_PROMPT", "lmms-eval")
+    kwargs = task_kwargs(monkeypatch, clip, selector="native")
+    (message,) = tasks.messages(ROW, kwargs)
+    asked = message["content"][1]["text"]
+    assert asked.startswith("Select the best answer to the following multiple-choice question based on the ")
+    assert asked.endswith(f"\nWhat is last?\nA. One\nB. Two\nC. Three\nD. Four\n\n{DIRECTLY}")
+    assert tasks.text(ROW, kwargs) == asked
 
 
 def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):
@@ -254,7 +266,7 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
             time.sleep(0.01)
             inside.pop()
 
-    monkeypatch.setattr(hook, "SelectionCache", lambda _: Kept())
+    monkeypatch.setattr(hook, "SelectionCache", lambda *_, **__: Kept())
     reader = hook.ManifestReader()
     with ThreadPoolExecutor(4) as pool:
         list(
@@ -264,6 +276,24 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
             )
         )
     assert most == [1] * 8
+
+
+def test_the_scorer_runs_on_the_device_of_the_settings(fake_vision_process, monkeypatch, clip):
+    """FRAMENEST_DEVICE by default; two devices are two scorers, and one device is one."""
+    made = []
+    monkeypatch.setattr(
+        hook,
+        "SelectionCache",
+        lambda scorer, *, scoring: (
+            made.append((scorer, scoring.device)) or SimpleNamespace(made=0, prefix=lambda *_: None)
+        ),
+    )
+    reader = hook.ManifestReader()
+    monkeypatch.setenv("FRAMENEST_DEVICE", "cuda:1")
+    for settings in ({"scorer": "clip"}, {"scorer": "clip"}, {"scorer": "clip", "device": "cpu"}):
+        (message,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, **settings))
+        reader.frames(VideoManifest.read(message["content"][0]["url"]), 4)
+    assert made == [("clip", "cuda:1"), ("clip", "cpu")]
 
 
 def test_models_without_messages_are_refused():
@@ -284,7 +314,8 @@ def test_the_yaml_comes_before_the_environment(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"}]
+    "wrong",
+    [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"}, {"prompt": "x"}],
 )
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigError):

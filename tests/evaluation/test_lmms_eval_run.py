@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("lmms_eval", reason="needs lmms-eval in its own environment; run: make test-lmms-eval")
 
+import random_internvl
 import random_qwen3_vl
 import toy_benchmarks
 
@@ -167,6 +168,26 @@ def evaluate_failing(place):
         "toy_framenest_mlvu_dev_wfs_sb", "--include_path", str(place / "tasks"), "--batch_size", "1",
         check=False, FRAMENEST_SCORER="none-such",
     )  # fmt: skip
+
+
+def test_internvl_answers_about_the_frames_in_the_message(place, tmp_path):
+    """In the paper's checkpoint's own format, converted as docs/reproduce.md says."""
+    random_internvl.save(tmp_path / "like")
+    random_internvl.processor().save_pretrained(tmp_path / "like")
+    random_internvl.save_own_format(tmp_path / "own")
+    convert = Path(__file__).parents[2] / "benchmarks" / "convert_internvl.py"
+    command(place, str(convert), str(tmp_path / "own"), "--like", str(tmp_path / "like"), "-o", "internvl")
+    done = command(
+        place, "-m", "lmms_eval", "--model", "internvl_hf",
+        "--model_args", "pretrained=internvl,device=cpu,device_map=cpu,num_frames=4",
+        "--tasks", "toy_framenest_videomme", "--include_path", str(place / "tasks"), "--batch_size", "1",
+        "--output_path", str(tmp_path / "out"), "--gen_kwargs", "max_new_tokens=1",
+        FRAMENEST_FRAMES_AS="frames", FRAMENEST_FRAMES="4",
+    )  # fmt: skip
+    assert counted(done)[0] == 6
+    assert "in generating" not in done.stdout + done.stderr  # its errors do not end the run
+    (file,) = (tmp_path / "out").rglob("*_results.json")
+    assert "toy_framenest_videomme" in json.loads(file.read_text())["results"]
 
 
 def test_all_tasks_are_known_by_name(place):

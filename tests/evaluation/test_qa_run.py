@@ -254,7 +254,8 @@ def test_subtitles_only_where_asked_for(place):
                                          "00:00:03,000 --> 00:00:04,000\nNumber nine\n")  # fmt: skip
     with ScriptedServer("A") as server:
         assert (
-            run(*arguments(server, "--send-subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+            run(*arguments(server, "--prompt-transcripts", "subs", "--limit", "1", "--selectors", "uniform"))
+            == 0
         )
         text = server.requests[0][2]["messages"][-1]["content"][-1]["text"]
     assert text.startswith(
@@ -266,10 +267,42 @@ def test_a_video_without_subtitles_is_asked_without(place, capsys):
     (place / "subs").mkdir()
     with ScriptedServer("A") as server:
         assert (
-            run(*arguments(server, "--send-subtitles", "subs", "--limit", "1", "--selectors", "uniform")) == 0
+            run(*arguments(server, "--prompt-transcripts", "subs", "--limit", "1", "--selectors", "uniform"))
+            == 0
         )
         assert "subtitles" not in server.requests[0][2]["messages"][-1]["content"][-1]["text"]
     assert "1 of 1 videos have no subtitles in subs" in capsys.readouterr().err
+
+
+def test_subtitles_that_only_choose_frames_are_not_taken_for_sent(place, capsys):
+    (place / "subs").mkdir()
+    more = ("--subtitles", "subs", "--limit", "1", "--selectors", "uniform")
+    with ScriptedServer("A") as server:
+        assert run(*arguments(server, *more)) == 0
+        assert "--subtitles chooses frames" in capsys.readouterr().err
+        assert run(*arguments(server, *more, "--prompt-transcripts", "subs")) == 0
+    assert "--subtitles chooses frames" not in capsys.readouterr().err
+
+
+def test_everything_but_the_frames_as_lmms_eval_does_it(place):
+    """Its system prompt, prompt, token limit, and its reading of an answer that ours calls B."""
+    helpful = "You are a helpful assistant."
+    more = ("--system", helpful, "--prompt", "lmms-eval", "--parse", "lmms-eval", "--limit", "1")
+    with ScriptedServer("The answer is B because A is wrong.") as server:
+        for given in (more, (*more, "--answer-tokens", "99")):
+            assert run(*arguments(server, *given, "--selectors", "uniform", "--budgets", "2")) == 0
+        (first, second) = (body for _, _, body in server.requests)
+    assert first["messages"][0] == {"role": "system", "content": helpful}
+    assert first["messages"][1]["content"][-1]["text"].startswith("Select the best answer to the following")
+    assert (first["max_tokens"], second["max_tokens"]) == (16, 99)
+    results = QaResults("results.jsonl")
+    assert {record["choice"] for record in results.answers()} == {"A"}
+    settings = next(iter(results.runs.values()))
+    assert (settings["prompt"], settings["parse"], settings["answer_tokens"]) == (
+        "lmms-eval",
+        "lmms-eval",
+        16,
+    )
 
 
 SAID = "1\n00:00:08,000 --> 00:00:09,500\n{}\n"
@@ -415,7 +448,7 @@ def test_each_selector_may_score_a_text_of_its_own(place, monkeypatch):
     with ScriptedServer("A") as server:
         assert run(*arguments(server, *more)) == 0
     question = "Which number is shown 0 seconds in?"
-    with_options = f"{question} One. Two. Three. Four."
+    with_options = f"{question} A. One. B. Two. C. Three. D. Four."
     assert asked == {("mec", question), ("mec:no-zoom", question), ("wfs-sb", with_options)}
     (settings,) = QaResults("results.jsonl").runs.values()
     assert settings["query"] == "question,wfs-sb=question+options"

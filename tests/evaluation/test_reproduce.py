@@ -1,10 +1,12 @@
 """benchmarks/reproduce.py and benchmarks/efficiency.py: the paper's tables from results of both kinds."""
 
 import json
+import re
 import runpy
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,9 @@ import toy_benchmarks
 
 from framenest import ConfigError, StoreError
 from framenest.evaluation.qa_results import QaResults
+from framenest.progress import Timing
+from framenest.protocols import Decoder
+from framenest.video.opening import open_video
 from media import numbered_video
 from scripted_server import ScriptedServer
 
@@ -59,8 +64,11 @@ def tasks_of(selector, scores):
 
 def efficiency_file(path, ends):
     rows = {
-        name: {"candidates": 600.0, "runs": 1, "preprocessing_seconds": 1.0, "selection_seconds": 2.0,
-               "frames_seconds": 0.0, "model_seconds": 3.0, "end_to_end_seconds": end,
+        name: {"candidates": 600.0, "runs": 1, "decode_seconds": 1.5, "encode_seconds": 7.0,
+               "match_seconds": 0.5, "rule_seconds": 0.25, "frames_seconds": 2.0, "model_seconds": 3.0,
+               "encode_in_selection": {"preprocessing_seconds": 1.25, "selection_seconds": 8.0},
+               "encode_in_preprocessing": {"preprocessing_seconds": 6.25, "selection_seconds": 3.0},
+               "end_to_end_seconds": end,
                "budgets": {str(k): {"end_to_end_seconds": end + k / 100} for k in (8, 16, 32, 64, 128, 256)}}
         for name, end in ends.items()
     }  # fmt: skip
@@ -88,6 +96,19 @@ def test_lmms_eval_files_fill_the_main_table_and_both_summary_figures(script, tm
     fine = page.split("<!-- table fine -->")[1].split("<!-- end -->")[0]
     assert "difference | +0.00 |  | +0.00 |" in fine
     assert "| `mec:no-zoom` | paper |" in printed  # every table, also without numbers of one's own
+
+
+def test_both_readings_of_the_papers_columns_stand_beside_it(script, tmp_path):
+    efficiency_file(tmp_path / "e.json", {"uniform": 5.0, "mec": 20.0})
+    module = script("reproduce")
+    made = module["tables"](module["Own"]([], str(tmp_path / "e.json")))
+    for place, own in (("selection", "1.25 | 8.00"), ("preprocessing", "6.25 | 3.00")):
+        _, below = made["efficiency"].split(
+            f"| mec | {place} | paper | 635.40 | 5.48 | 7.89 |  | 9.72 | 23.09 |\n"
+        )
+        assert below.startswith(f"|  |  | yours | 600.00 | {own} | 2.00 | 3.00 | 20.00 |\n")
+    assert "| uniform, yours | 1.50 | 7.00 | 0.50 | 0.25 | 2.00 | 3.00 | 5.00 |" in made["parts"]
+    assert "| aks, yours |  |  |  |  |  |  |  |" in made["parts"]
 
 
 def test_ablations_horizons_thinking_and_other_models_by_their_tasks(script, tmp_path):
@@ -157,13 +178,15 @@ def test_the_figure_of_accuracy_over_latency(script, tmp_path):
     for k, rows in PAPER["main"].items():
         for name, scores in rows.items():
             lmms_eval_file(tmp_path / f"logs/{name}-{k}/1_results.json", k, tasks_of(name, scores))
-    efficiency_file(tmp_path / "e.json", {"mec": 20.0, "aks": 40.0})
+    efficiency_file(tmp_path / "e.json", {"uniform": 5.0, "mec": 20.0, "aks": 40.0})
     module = script("reproduce")
     points = module["tradeoff"](module["Own"]([str(tmp_path / "logs")], str(tmp_path / "e.json")))
     assert points["mec"][0] == ("paper", 23.09, pytest.approx(59.28, abs=0.01))
     assert points["mec"][1] == ("8", 20.08, 53.44)
     assert points["aks"][-1] == ("mean", pytest.approx(40.84), pytest.approx(58.65, abs=0.01))
     assert [label for label, *_ in points["wfs-sb"]] == ["paper"]
+    assert points["uniform"][0] == ("8", 5.08, PAPER["main"]["8"]["uniform"][2])  # no star of the paper's
+    assert "uniform" not in module["tradeoff"](module["Own"]())
     module["draw"](points, str(tmp_path / "tradeoff.png"))
     assert (tmp_path / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
 
@@ -196,23 +219,95 @@ def test_every_part_of_the_cost_is_measured_for_every_selector(measured):
     assert (result["questions"], result["videos"], result["budgets"]) == (2, 2, [2, 4])
     for name, row in result["rows"].items():
         assert row["runs"] == (1 if name == "mec" else 2)
-        for k in ("2", "4"):
-            cells = row["budgets"][k]
-            parts = ("selection_seconds", "frames_seconds", "model_seconds")
-            whole = row["preprocessing_seconds"] + sum(cells[part] for part in parts)
-            assert cells["end_to_end_seconds"] == pytest.approx(whole)
-            assert all(cells[part] > 0 for part in parts)
+        for cells in (row, row["together"], *row["budgets"].values()):
+            chosen = sum(cells[f"{part}_seconds"] for part in ("decode", "encode", "match", "rule"))
+            shown = cells["frames_seconds"] + cells["model_seconds"]
+            assert cells["end_to_end_seconds"] == pytest.approx(chosen + shown)
+            for place in ("selection", "preprocessing"):
+                assert sum(cells[f"encode_in_{place}"].values()) == pytest.approx(chosen)
+            scored = [cells["encode_seconds"] > 0, cells["match_seconds"] > 0]
+            assert scored == [name != "uniform"] * 2
+            assert min(cells["decode_seconds"], cells["frames_seconds"], cells["model_seconds"]) > 0
         both = [row["budgets"][k]["end_to_end_seconds"] for k in ("2", "4")]
         assert row["end_to_end_seconds"] == pytest.approx(np.mean(both))
-        asking = sum(row["budgets"][k][part] for k in ("2", "4") for part in parts[1:])
-        once = row["preprocessing_seconds"] + row["together"]["selection_seconds"]
-        assert row["together"]["end_to_end_seconds"] == pytest.approx(once + asking)
-    assert (
-        result["rows"]["mec"]["budgets"]["2"]["selection_seconds"]
-        == (result["rows"]["mec"]["budgets"]["4"]["selection_seconds"])
-    )  # one ranking serves both
-    assert result["rows"]["aks"]["candidates"] == (12 + 4) / 2
+        frames = sum(row["budgets"][k]["frames_seconds"] for k in ("2", "4"))
+        assert row["together"]["frames_seconds"] == pytest.approx(frames)
+    mec, aks = result["rows"]["mec"], result["rows"]["aks"]
+    assert mec["budgets"]["2"]["rule_seconds"] == mec["budgets"]["4"]["rule_seconds"]  # one ranking for both
+    assert aks["candidates"] == (12 + 4) / 2
+    moved = [aks[f"encode_in_{place}"]["selection_seconds"] for place in ("selection", "preprocessing")]
+    assert moved[0] - moved[1] == pytest.approx(aks["encode_seconds"])
     assert "less time than aks" in printed
+    assert "less time than uniform" not in printed
+    assert re.search(r"mec +│ paper +│ +635.40 │ +5.48 │ +7.89 │ +│ +9.72 │ +23.09", printed)
+    assert printed.count("encode in selection") == printed.count("encode in preprocessing") == 4
+
+
+def test_frames_are_timed_without_a_model(script, tmp_path, monkeypatch):
+    numbered_video(tmp_path / "short.mp4", 60)
+    numbered_video(tmp_path / "long.mp4", 300)
+    rows = [{"video": f"{v}.mp4", "question": "One?", "intervals": [[0, 1]]} for v in ("short", "long")]
+    (tmp_path / "qa.json").write_text(json.dumps(rows))
+    (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0, "299": 0.0}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["benchmarks/efficiency.py"])
+    shared = ["qa.json", "--scorer", "table:scores.json", "--budgets", "2", "--selectors", "uniform,mec"]
+    script("efficiency")["main"]([*shared, "--minutes", "0.1", "-o", "e.json"])
+    result = json.loads((tmp_path / "e.json").read_text())
+    assert (result["questions"], result["videos"]) == (1, 1)  # the short video is left out
+    for row in result["rows"].values():
+        assert row["frames_seconds"] > 0
+        assert row["model_seconds"] is row["together"]["model_seconds"] is None
+    with pytest.raises(SystemExit):
+        script("efficiency")["main"]([*shared, "--minutes", "1"])
+
+
+def test_the_parts_sum_to_the_wall_clock(script, monkeypatch):
+    ticks = iter([0, 1, 3, 10, 14, 20, 21, 100])
+    monkeypatch.setattr("framenest.progress.time", SimpleNamespace(perf_counter=ticks.__next__))
+    timed, timing = script("efficiency")["timed"], Timing()
+
+    def work(made):
+        for stage in ("timeline", "encode", "order"):
+            with timing(stage):
+                pass
+        return made
+
+    assert timed(timing, work, "a selection") == (
+        "a selection", {"decode": 2, "encode": 4, "match": 0, "rule": 100 - 2 - 4}
+    )  # fmt: skip
+
+
+def test_stages_that_overlap_are_refused(script, monkeypatch):
+    ticks = iter([0, 1, 2, 8, 9, 10])
+    monkeypatch.setattr("framenest.progress.time", SimpleNamespace(perf_counter=ticks.__next__))
+    timing = Timing()
+
+    def work():
+        with timing("decode"), timing("encode"):
+            pass
+
+    with pytest.raises(AssertionError, match="stages overlap"):
+        script("efficiency")["timed"](timing, work)
+
+
+def test_all_frames_are_decoded_before_the_first_is_encoded(script, clip):
+    decoder = open_video(clip)
+    read, seen = decoder.read, []
+
+    def counted(frames, *, sizes=(None,)):
+        for batch in read(frames, sizes=sizes):
+            for row in range(len(batch)):
+                seen.append(int(batch.frames[row]))
+                yield batch.rows(np.arange(len(batch)) == row)
+
+    decoder.read = counted
+    video = script("efficiency")["DecodedFirst"](decoder)
+    assert isinstance(video, Decoder)
+    batches = video.read(np.array([0, 5, 9]))
+    assert seen == []  # the reader's thread decodes, while the stage "decode" waits for it
+    assert next(batches).frames.tolist() == [0]
+    assert seen == [0, 5, 9]
 
 
 def test_no_selector_lives_off_anothers_features(script, tmp_path, monkeypatch):

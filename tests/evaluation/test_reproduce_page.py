@@ -1,4 +1,4 @@
-"""Every command on docs/reproduce.md: a scripted server, a tiny random BLIP-2, toys laid out as benchmarks.
+"""Every command on docs/reproduce.md: a scripted server, tiny random models, toys laid out as benchmarks.
 
 bash reads the page's blocks in their order, with functions in the place of the programs that write down how
 they were called, loops, variables and environment included. Then each call is made here, in this process.
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import random_internvl
 import toy_benchmarks
 
 from framenest.cli import main
@@ -108,9 +109,17 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
+def snapshot(hub, repo, revision="0" * 40):
+    """The folder of a repository in the hub's cache, still to be written."""
+    folder = hub / f"models--{repo.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(revision)
+    return folder / "snapshots" / revision
+
+
 @pytest.fixture
-def tiny_blip2(tmp_path_factory, monkeypatch):
-    """Random weights in the hub's cache, as the pinned revision of the real ones."""
+def tiny_models(tmp_path_factory, monkeypatch):
+    """Random weights in the hub's cache: BLIP-2, as the pinned revision of the real ones, and InternVL."""
     pytest.importorskip("torch", reason="needs the extra `blip2`; run: make test-models")
     pytest.importorskip("transformers", reason="needs the extra `blip2`; run: make test-models")
     import huggingface_hub
@@ -119,10 +128,9 @@ def tiny_blip2(tmp_path_factory, monkeypatch):
     tiny = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tiny)
     hub, repo = tmp_path_factory.mktemp("hub"), CATALOGUE["blip2"].repo
-    folder = hub / f"models--{repo.repo.replace('/', '--')}"
-    tiny.random_blip2(folder / "snapshots" / repo.revision, image_token=True)
-    (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text(repo.revision)
+    tiny.random_blip2(snapshot(hub, repo.repo, repo.revision), image_token=True)
+    random_internvl.save(snapshot(hub, "OpenGVLab/InternVL3_5-8B-HF"))
+    random_internvl.save_own_format(snapshot(hub, "OpenGVLab/InternVL3_5-8B-Instruct"))
     real = huggingface_hub.snapshot_download
     local = {"cache_dir": hub, "local_files_only": True}
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *a, **k: real(*a, **{**k, **local}))
@@ -189,7 +197,7 @@ class PretendedLmmsEval:
             assert selector == "native"
 
 
-def test_every_command_runs(place, tiny_blip2, monkeypatch, capsys):
+def test_every_command_runs(place, tiny_models, monkeypatch, capsys):
     pretended = PretendedLmmsEval(place, monkeypatch)
     reader = hook.ManifestReader()
     for module in (tasks, hook):
@@ -205,7 +213,7 @@ def test_every_command_runs(place, tiny_blip2, monkeypatch, capsys):
             run(call, pretended, monkeypatch)
     page = (place / "mine.md").read_text()
     tables = dict(re.findall(r"<!-- table (\w+) -->(.*?)<!-- end -->", page, re.S))
-    assert len(tables) == 11
+    assert len(tables) == 12
     for name, table in tables.items():
         own = [line.split("yours")[1] for line in table.splitlines() if "yours" in line]
         cells = [cell.strip() for line in own for cell in line.split("|")[1:-1]]
@@ -213,8 +221,9 @@ def test_every_command_runs(place, tiny_blip2, monkeypatch, capsys):
     assert (place / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
     assert (place / "timeline.png").read_bytes().startswith(b"\x89PNG")
     rows = json.loads((place / "efficiency.json").read_text())["rows"]
-    assert set(rows) == {"mec", "aks", "wfs-sb"}
+    assert set(rows) == {"uniform", "mec", "aks", "wfs-sb"}
     assert len(list(place.glob("results-*.jsonl"))) == 3  # of eight parts those that have a video
+    assert (place / "InternVL3_5-8B-Instruct-HF" / "model-2.safetensors").is_file()
 
 
 def run(call, pretended, monkeypatch):

@@ -1,5 +1,6 @@
 """The client against a scripted server: streaming, retries, and every kind of trouble in one clear line."""
 
+import gzip
 import logging
 import socket
 import sys
@@ -439,6 +440,43 @@ def test_an_answer_that_drips_is_ended_in_time(connect, request_of, streamed, wh
                 heard(client, request_of(1)) if streamed else client.answer(request_of(1))
         finally:
             stop.set()
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("kind", ["words", "line", "compressed"])
+def test_an_answer_without_end_is_ended(connect, request_of, streamed, kind, monkeypatch):
+    monkeypatch.setattr(client_module, "LARGEST_ANSWER", 2**20)
+    sent = 0
+
+    def pour(handler, _):
+        nonlocal sent
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
+        if kind == "compressed":
+            handler.send_header("Content-Encoding", "gzip")
+        handler.end_headers()
+        word = b'data: {"choices": [{"index": 0, "delta": {"content": "kiln "}}]}\n\n'
+        piece = gzip.compress(bytes(2**24)) if kind == "compressed" else word * 100
+        with suppress(OSError):
+            while sent < 2**26:
+                handler.wfile.write(piece if kind != "line" else b" " * 2**16)
+                sent += len(piece)
+        handler.close_connection = True
+
+    with ScriptedServer(pour) as server:
+        client = connect(server.url, "m", retries=0)
+        with pytest.raises(ModelError, match=r"more than 1 MiB|a compressed answer") as broken:
+            heard(client, request_of(1)) if streamed else client.answer(request_of(1))
+    assert sent < 2**26  # what the system takes, and no more
+    assert len(str(broken.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://", "http://[::1]:x/v1", "http://host:99999/v1", "host"]
+)
+def test_what_is_no_url_is_named(connect, url):
+    with pytest.raises(ConfigError, match=r"is not an http\(s\) URL"):
+        connect(url, "m")
 
 
 def test_a_streamed_answer_may_take_long_as_long_as_words_come(connect, request_of, monkeypatch):

@@ -1,19 +1,11 @@
 """End to end against a real server: `transformers serve` with a random-weight LLaVA made on the fly."""
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
-from random_models import save_in_hub_layout
+from transformers_server import MODEL, start
 
 from framenest import ModelError, Prefix, Selection, lmm, open_video
 from framenest.cli import main as cli_main
@@ -24,48 +16,7 @@ for package in ("openai", "torch", "transformers"):
     pytest.importorskip(package, reason=f"needs {package}; run: make test-ask")
 pytest.importorskip("uvicorn", reason="needs transformers[serving]; run: make test-ask")
 
-MODEL = "local/tiny-llava"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hub")
-    save_in_hub_layout(folder, "tiny-llava")
-    return folder
-
-
-def start(home, log):
-    """(process, base URL) of a server that is ready."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [Path(sys.executable).parent / "transformers", "serve", MODEL, "--host", "127.0.0.1"]
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [*command, "--port", str(port), "--device", "cpu"],
-            env=os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"},
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
-    for _ in range(600):
-        time.sleep(0.2)
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
-                return process, f"http://127.0.0.1:{port}/v1"
-        except OSError:
-            continue
-    process.kill()
-    raise AssertionError(log.read_text())
-
-
-@pytest.fixture(scope="module")
-def url(home, tmp_path_factory):
-    process, address = start(home, tmp_path_factory.mktemp("log") / "serve.log")
-    yield address
-    process.send_signal(signal.SIGTERM)
-    process.wait(timeout=30)
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ import pytest
 
 from command_line import run
 from framenest import MEC, IndexConfig, MECConfig, Ranking, VideoError
-from framenest.errors import StoreError
+from framenest.errors import IndexMismatch, StoreError
+from framenest.report.document import document
+from framenest.report.page import page
 from framenest.selectors import load_selector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
@@ -76,6 +78,9 @@ def test_every_number_of_a_ranking_is_checked_and_named(saved, place):
         ("ranks", [], "ranks is empty"),
         ("ranks[1].rank", 1, r"ranks\[1\].rank must be 2"),
         ("ranks[0].from", 1, r"ranks\[0\].from must be a string"),
+        ("pool.cues.smell", [], "pool.cues cannot be 'smell'"),
+        ("pool.active", [3], "pool.active must be below 3, the segments of the probes"),
+        ("config.discovery", 3, r"config.\* must be an object"),
         ("stats.seconds", {"order": "fast"}, "stats.seconds.. must be a number"),
         ("stats.match", {"value": 2, "verdict": "none"}, "stats.match.value must be a number"),
         ("stats.match", {"value": 0.5, "verdict": "x"}, "stats.match.verdict cannot be 'x'"),
@@ -86,6 +91,54 @@ def test_every_field_of_a_ranking_is_checked_and_named(saved, place, value, said
     file.write_text(json.dumps(put(data, place, value)))
     with pytest.raises(StoreError, match=f"damaged ranking file: {said}"):
         load_result(file)
+
+
+def test_what_can_be_read_can_be_shown(saved):
+    """Whatever single value was changed. The service makes anew what cannot be read."""
+    file, data = saved
+    values = (
+        10**400,
+        2**53,
+        -1,
+        0,
+        1e15,
+        5e-324,
+        math.nan,
+        "",
+        "\ud800",
+        None,
+        [],
+        {},
+        True,
+        [[1]],
+        {"a": [1]},
+    )
+    for place in _places(data):
+        for value in values:
+            file.write_text(json.dumps(put(data, place, value)))
+            try:
+                ranking = load_result(file)
+            except (StoreError, IndexMismatch) as error:
+                assert "\n" not in str(error)  # noqa: PT017 - named
+                continue
+            assert page(document([ranking]), {})
+            assert ranking.dumps()
+            assert ranking.prefix(1).frames.size == 1
+
+
+def _places(data, path=""):
+    """The place of every value; of a list, its first and its last."""
+    keys = (
+        data
+        if isinstance(data, dict)
+        else {0: 0, len(data) - 1: 0}
+        if isinstance(data, list) and data
+        else {}
+    )
+    for key in keys:
+        place = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}".lstrip(".")
+        yield place
+        yield from _places(data[key], place)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +172,14 @@ def test_a_frame_that_is_ranked_twice_or_is_no_candidate(saved):
         ("budgets.2.ranks", [1, "2"], r"ranks\[1\] must be a whole number"),
         ("budgets.2.complete", 1, "complete must be true or false"),
         ("selector", 3, "selector must be a string"),
+        ("stats.wall_seconds", math.inf, "not JSON compliant"),
         ("video.num_frames", 0, "video.num_frames must be a whole number"),
     ],
 )
 def test_every_field_of_a_selection_is_checked_and_named(selected, place, value, said):
     file, data = selected
     file.write_text(json.dumps(put(data, place, value)))
-    with pytest.raises(StoreError, match=f"damaged selection file: .*{said}"):
+    with pytest.raises(StoreError, match=f"damaged selection file.* .*{said}"):
         Selection.load(file)
 
 

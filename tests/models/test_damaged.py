@@ -151,7 +151,7 @@ def test_verify_says_what_is_damaged_and_removes_it(wheel, hub, capsys):
     for place in places:
         stat = place.stat()
         flip(place)
-        os.utime(place, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # decay leaves no other trace
+        os.utime(place, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     code, _, err = run(capsys, "cache", "verify")
     assert code == 1
     assert "net.onnx: this model file is damaged" in err

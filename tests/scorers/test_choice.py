@@ -140,6 +140,49 @@ def test_another_revision_than_the_pinned_one(cache, empty_hub, monkeypatch, tmp
         models.locate("siglip2", str(tmp_path), store, other)
 
 
+def test_an_onnx_checkpoint_of_ones_own_may_have_either_layout(cache, empty_hub, monkeypatch, tmp_path):
+    """The catalogue's own are float16 files with published sums."""
+    repo, snapshot = tmp_path / "made", tmp_path / "made" / "snapshot"
+    (snapshot / "visual").mkdir(parents=True)
+    (snapshot / "textual").mkdir()
+    (repo / "blobs").mkdir()
+    fetched = []
+
+    def download(repo, *, allow_patterns=(), **_):
+        fetched.extend(allow_patterns)
+        return str(snapshot)
+
+    monkeypatch.setattr(empty_hub, "snapshot_download", download)
+    store = DirectoryStore(cache)
+    models.fetch("onnx:immich-app/made", store)
+    assert {"*vision_model.onnx", "visual/model.onnx", "textual/model.onnx", "*.json"} < set(fetched)
+    linked(repo, snapshot / "visual" / "model.onnx", b"image")
+    with pytest.raises(ScorerError, match="not on this machine"):
+        models.locate("onnx", "immich-app/made", store)
+    linked(repo, snapshot / "textual" / "model.onnx", b"text")
+    assert models.locate("onnx-fast", "immich-app/made", store).path == snapshot
+    for name in ("onnx", "onnx-fast"):
+        assert CATALOGUE[name].repo.weights == (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
+        assert not CATALOGUE[name].here(store), "another layout is not the catalogue's"
+
+
+def test_published_sums_are_checked(cache, empty_hub, monkeypatch, tmp_path):
+    """Also if the hub says that the file is as it should be."""
+    (tmp_path / "blobs").mkdir()
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    for name in ("vision_model_fp16.onnx", "text_model_fp16.onnx", "tokenizer.json"):
+        linked(tmp_path, snapshot / name, b"not what was published: " + name.encode())
+    monkeypatch.setattr(empty_hub, "snapshot_download", lambda *_, **__: str(snapshot))
+    store = DirectoryStore(cache)
+    assert len(CATALOGUE["onnx"].damaged(store)) == 3
+    with pytest.raises(ScorerError, match=r"is damaged: .*; run: framenest models fetch onnx$"):
+        models.locate("onnx", "", store)
+    assert models.locate("onnx", "", store, "main").revision == "snapshot", (
+        "of another revision none is known"
+    )
+
+
 def test_a_revision_that_the_hub_does_not_have(cache, empty_hub, monkeypatch):
     import httpx
 
@@ -154,7 +197,7 @@ def test_a_revision_that_the_hub_does_not_have(cache, empty_hub, monkeypatch):
 
 def test_most_weights_of_the_hub_are_pinned():
     pins = {name: entry.repo.revision for name, entry in CATALOGUE.items() if entry.repo is not None}
-    assert {name for name, pin in pins.items() if pin is None} == {"blip", "onnx"}  # theirs is not known
+    assert {name for name, pin in pins.items() if pin is None} == {"blip"}  # its is not known
     assert all(re.fullmatch("[0-9a-f]{40}", pin) for pin in pins.values() if pin is not None)
 
 
@@ -211,9 +254,10 @@ def test_a_class_that_is_no_scorer_is_refused(monkeypatch, cache):
 def test_an_onnx_export_without_a_known_output_is_refused(monkeypatch):
     named = [SimpleNamespace(name=name) for name in ("last_hidden_state", "logits")]
     session = SimpleNamespace(get_inputs=list, get_outputs=lambda: named)
-    monkeypatch.setattr(onnx, "onnx_session", lambda *_: session)
+    monkeypatch.setattr(onnx, "onnx_session", lambda *_, **__: session)
     with pytest.raises(
-        ScorerError, match="neither image_embeds nor pooler_output, but last_hidden_state, logits"
+        ScorerError,
+        match="neither image_embeds nor pooler_output nor embedding, but last_hidden_state, logits",
     ):
         onnx._Side(Path("vision_model.onnx"), "image_embeds")
 

@@ -5,6 +5,7 @@ import pytest
 
 from framenest import PRESETS, BudgetError, ConfigError, MECConfig, ScorerError, Selection, Selector, Session
 from framenest.selectors import check_selector, load_selector, mec_config, needs_scorer, selector_names
+from framenest.selectors import published_rules as rules
 from framenest.selectors.built_in import (
     ScoredCandidates,
     every_second,
@@ -12,7 +13,6 @@ from framenest.selectors.built_in import (
     nearest_seconds,
     whole_seconds,
 )
-from framenest.selectors.published_rules import wfs_sb
 from framenest.selectors.selection import load_result
 from framenest.testing import TableScorer
 from plugin_packages import install_example
@@ -134,7 +134,7 @@ def test_wfs_sb_asks_for_no_vector_of_the_question(clip):
     grid = every_second(300, 25)
     vectors = session.scorer.frame_vectors({"frame": grid})
     scores = np.array([SCORES[n] for n in grid.tolist()])
-    assert made.prefix(4).frames.tolist() == grid[wfs_sb(scores, 4, vectors)].tolist()
+    assert made.prefix(4).frames.tolist() == grid[rules.wfs_sb(scores, 4, vectors)].tolist()
     with pytest.raises(ScorerError, match="mdp3 needs frame and text vectors"):
         load_selector("mdp3", session).select(clip, "Where?", [4])
 
@@ -176,6 +176,19 @@ def test_candidates_by_hand():
     assert every_second(300, 29.97).tolist() == [29 * i for i in range(11)]
     assert nearest_seconds(300, 29.97).tolist() == [0, 30, 60, 90, 120, 150, 180, 210, 240, 270]
     assert every_second(5, 0.5).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_bolts_power_is_a_setting(session):
+    selector = load_selector("bolt:power=2.5", session)
+    assert selector.name == "bolt:power=2.5"
+    scores = np.random.default_rng(0).random(40)
+    scored = ScoredCandidates(np.arange(40), scores, np.zeros((40, 1, 1, 3), np.uint8))
+    for spec, power in (("bolt:power=2.5", 2.5), ("bolt", 3.0)):
+        chosen = load_selector(spec, session).positions(scored, 16)
+        assert chosen.tolist() == rules.bolt(scores, 16, power=power).tolist()
+    for wrong in ("bolt:2.5", "bolt:power=high", "bolt:power=-1", "bolt:gamma=2", "aks:power=2"):
+        with pytest.raises(ConfigError, match=f"there is no selector '{wrong}'"):
+            check_selector(wrong)
 
 
 def test_topping_up_by_hand():

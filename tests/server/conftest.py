@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.server
+import itertools
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -38,18 +40,17 @@ def scores(tmp_path_factory) -> str:
 @pytest.fixture
 def serve(tmp_path, scores):
     """Starts servers; stops those still running at the end."""
-    started = []
+    count = itertools.count()
+    with ExitStack() as running:
 
-    def start(*options: str, token: str | None = None, **how) -> Server:
-        folder = tmp_path / f"server{len(started)}"
-        folder.mkdir()
-        server = Server(folder, "--scorer", scores, *options, **how)
-        started.append(server)
-        return server.start(token)
+        def start(*options: str, token: str | None = None, **how) -> Server:
+            folder = tmp_path / f"server{next(count)}"
+            folder.mkdir()
+            server = Server(folder, "--scorer", scores, *options, **how).start(token)
+            running.callback(server.stop)
+            return server
 
-    yield start
-    for server in started:
-        server.stop()
+        yield start
 
 
 @pytest.fixture(scope="module")

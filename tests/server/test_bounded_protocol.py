@@ -4,14 +4,18 @@ import asyncio
 import re
 import socket
 import threading
-from contextlib import closing
+import time
+import weakref
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import uvicorn
 
+from framenest.processes import own_memory
 from framenest.server import guard
-from framenest.server.listen import HEADER_BYTES, BoundedProtocol
+from framenest.server.listen import HEADER_BYTES, PIPELINED, BoundedProtocol
 from framenest.server.metrics import Metrics
 from framenest.server.server_settings import ServerSettings
 from processes import PATIENCE
@@ -19,19 +23,41 @@ from processes import PATIENCE
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 
 
+LARGE = 32 * 2**20  # bytes; more than the system takes for a client that does not read
+
+
 class HastyProtocol(BoundedProtocol):
     header_seconds = 1.0
     most_connections = 8
+    made: ClassVar = weakref.WeakSet()
+
+    def connection_made(self, transport):
+        super().connection_made(transport)
+        self.made.add(self)
+
+
+class ImpatientProtocol(HastyProtocol):
+    write_seconds = 0.5
+
+
+gone = threading.Event()
+"""Somebody has left /gone."""
 
 
 async def app(scope, receive, send):
-    """Says hello; at /held, when the body has come."""
+    """Says hello; at /held, when the body has come; at /large with much more; at /gone to nobody."""
     if scope["type"] != "http":
         return
     while scope["path"] == "/held" and (await receive()).get("more_body"):
         pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
-    await send({"type": "http.response.body", "body": b"hello"})
+    if scope["path"] == "/gone":
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+    body = b"hello" + bytes(LARGE * (scope["path"] == "/large"))
+    length = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": length})
+    await send({"type": "http.response.body", "body": body})
 
 
 @pytest.fixture
@@ -178,6 +204,72 @@ def test_beyond_the_most_connections_at_work_a_new_one_is_refused(listening):
     finally:
         for one in held:
             one.close()
+
+
+def test_more_pipelined_requests_are_not_read(listening):
+    """Those that fit are answered in their order, and the last of them closes the connection."""
+    with closing(connect(listening)) as connection:
+        connection.sendall(100 * (REQUEST + b"\r\n"))
+        answers = read(connection).split(b"HTTP/1.1 200 OK")[1:]
+    assert len(answers) == 1 + PIPELINED
+    assert [b"connection: close" in answer for answer in answers] == [False] * PIPELINED + [True]
+
+
+def test_pipelined_requests_take_little_memory(serve):
+    """A request takes 50 bytes of a client, and kilobytes of the server."""
+    server = serve()
+    asked = b"GET /assets/view.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    before = own_memory(server.process.pid)
+    many = [connect(server.port) for _ in range(40)]
+    try:
+        for one in many:
+            one.setblocking(False)
+            with suppress(BlockingIOError):
+                one.sendall(5000 * asked)
+        for _ in range(200):  # all have their turn
+            assert server.http.get("/health").status_code == 200
+        assert own_memory(server.process.pid) - before < 100 * 2**20
+    finally:
+        for one in many:
+            one.close()
+
+
+def test_clients_that_do_not_read_make_room(listening):
+    """So nobody shuts others out by asking for much and reading nothing."""
+    unread = [connect(listening) for _ in range(HastyProtocol.most_connections)]
+    try:
+        for one in unread:
+            one.sendall(5 * (b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        until = time.monotonic() + PATIENCE
+        answer = b"503"
+        while b"503" in answer and time.monotonic() < until:
+            time.sleep(0.1)
+            with closing(connect(listening)) as connection, suppress(ConnectionError):
+                connection.sendall(REQUEST + b"\r\n")
+                answer = status(connection)
+        assert answer == b"HTTP/1.1 200 OK"
+    finally:
+        for one in unread:
+            one.close()
+
+
+@pytest.mark.parametrize("listening", [ImpatientProtocol], indirect=True)
+def test_an_answer_must_be_read_in_time(listening):
+    with closing(connect(listening)) as unread:
+        unread.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        until = time.monotonic() + PATIENCE
+        held: list[bool] = []  # whether a part of the answer waits
+        while held[-2:] != [True, False] and time.monotonic() < until:
+            held.append(any(one.transport.get_write_buffer_size() for one in HastyProtocol.made))
+            time.sleep(0.005)
+        assert len(read(unread)) < LARGE
+
+
+def test_every_pipelined_request_is_told_that_its_client_is_gone(listening):
+    gone.clear()
+    with closing(connect(listening)) as connection:
+        connection.sendall(b"GET /gone HTTP/1.1\r\nHost: localhost\r\n\r\n" + REQUEST + b"\r\n")
+    assert gone.wait(PATIENCE)
 
 
 def test_a_body_that_is_no_upload_must_come_in_time(monkeypatch):

@@ -285,8 +285,13 @@ def test_the_api_is_described_in_an_openapi_document(server):
         (["--videos", "nowhere"], "not a folder"),
         (["--port", "99999"], "must be a port"),
         (["--queue", "0"], "must be 1 or more"),
-        (["--answer-url", "http://127.0.0.1:9/v1"], "needs both"),
-        (["--answer-url", "ftp://x", "--answer-model", "m"], "is not an http"),
+        (
+            ["--answer-model", "m"],
+            "--answer-model has no effect: nothing is sent to a model without --upstream",
+        ),
+        (["--upstream", "ftp://x"], "is not an http"),
+        (["--upstream", "http://127.0.0.1:9/v1", "--budget", "8,300"], "must be 1 to 256 frames"),
+        (["--budget", "8"], "without --upstream"),
     ],
 )
 def test_what_cannot_start_says_why_in_one_line(tmp_path, options, told):

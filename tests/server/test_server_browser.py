@@ -8,6 +8,7 @@ import time
 import pytest
 
 from browser import DESKTOP, PHONE, Watched, chromium
+from colour_scorer import coloured_video, install_colour_scorer
 from framenest import MECConfig, Ranking
 from framenest.lmm import STYLES
 from framenest.lmm.prompt import CITE
@@ -50,9 +51,11 @@ def live(tmp_path_factory, films, scores):
 @pytest.fixture
 def visit(browser):
     """Open a page; at the end it must have said nothing and asked only its own server."""
-    opened = []
+    opened, servers = [], set()
 
     def go(server, size=DESKTOP, scheme="light", path="/"):
+        server.check_alive()
+        servers.add(server)
         watched = Watched(browser, size, scheme)
         watched.home = server.url
         watched.excused = []
@@ -62,6 +65,8 @@ def visit(browser):
         return watched
 
     yield go
+    for server in servers:
+        server.check_alive()
     for watched in opened:
         assert [text for text in watched.said if not any(e in text for e in watched.excused)] == []
         assert [url for url in watched.asked if not url.startswith((watched.home, "data:"))] == []
@@ -164,7 +169,8 @@ def test_progress_is_shown_and_work_can_be_cancelled(visit, live):
     page.locator("#video").select_option(label="long.mp4")
     live.at_work()
     with standing_still(children(live.process.pid)):  # the work would be over too soon
-        page.get_by_text(re.compile(r"scoring probes, \d+ of \d+")).wait_for(timeout=60_000)
+        told = re.compile(r"scoring probes, \d+ of \d+")  # the queue may say so as well
+        page.locator("#stage").filter(has_text=told).wait_for(timeout=60_000)
         page.locator("#cancel").click()  # and felt at once, though the process does not hear of it
         page.get_by_role("alert").filter(has_text="this was cancelled").wait_for(timeout=60_000)
         assert not page.locator("#work").is_visible()
@@ -623,7 +629,7 @@ def test_a_token_is_asked_for_once(visit, tmp_path, films, scores):
 @pytest.fixture
 def answering(tmp_path, films, scores, endpoint):
     """A server with a model that answers."""
-    answers = ("--answer-url", endpoint.url, "--answer-model", "canned")
+    answers = ("--upstream", endpoint.url, "--answer-model", "canned")
     server = Server(tmp_path, "--scorer", scores, *answers, videos=films / "folder").start()
     yield server
     server.stop()
@@ -712,3 +718,121 @@ def test_several_people_at_once(visit, live):
         "The first one?",
         "The second one?",
     ]
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory):
+    """A folder of one indexed video and one that is not, and a server that can search them."""
+    folder = tmp_path_factory.mktemp("colours")
+    coloured_video(folder / "sunset.mp4", ("grey", 4), ("red", 3), ("blue", 3), size=(320, 192))
+    coloured_video(folder / "roses.mp4", ("green", 4), ("red", 2), size=(320, 192))
+    env = install_colour_scorer(tmp_path_factory.mktemp("site"))
+    server = Server(tmp_path_factory.mktemp("searching"), "--scorer", "colour", videos=folder, env=env)
+    server.start().indexed("sunset.mp4")
+    yield server
+    server.stop()
+
+
+def find(page, query):
+    page.get_by_role("searchbox", name="Search all videos").fill(query)
+    page.get_by_role("button", name="Search", exact=True).click()
+    page.locator("#found-title").filter(has_text=query).wait_for(timeout=60_000)
+    page.locator("#work").wait_for(state="hidden", timeout=60_000)
+
+
+def test_a_search_leads_to_a_moment_and_back_to_the_results(visit, colours):
+    watched = visit(colours)
+    page = watched.page
+    find(page, "a red sky")
+    moments = page.locator(".moments a")
+    best = moments.first
+    best.wait_for()
+    assert best.locator(".name").inner_text() == "sunset.mp4"
+    assert best.locator("time").inner_text() == "0:04 – 0:07"
+    assert re.fullmatch(r"seen\s*red 0\.\d\d", best.locator(".reason").inner_text())
+    loaded(page)
+    address, texts = page.url, moments.all_inner_texts()
+    assert "#search=" in address
+    picture = re.search(r"/frames/(\d+)", best.locator("img").get_attribute("src"))[1]
+    best.click()
+    page.locator("#report h1").filter(has_text="a red sky").wait_for(timeout=60_000)
+    assert f"frame {picture}" in page.locator("dialog[open]").inner_text()
+    assert not page.locator("#found").is_visible()
+    assert saved(colours, page).question == "a red sky"
+    page.go_back()
+    page.locator("#found").wait_for()
+    assert (page.url, moments.all_inner_texts()) == (address, texts)
+    assert page.locator("#report h1").count() == 0
+    page.reload()  # and a link brings them back as well
+    moments.first.wait_for()
+    assert moments.all_inner_texts() == texts
+    assert page.locator("#query").input_value() == "a red sky"
+
+
+def test_what_is_not_indexed_is_offered_and_then_searched(visit, colours):
+    page = visit(colours).page
+    find(page, "red, red roses")
+    assert page.locator("#searched").inner_text() == "1 of 2 videos searched; 1 not indexed yet"
+    page.get_by_role("button", name="Index it and search again").click()
+    page.locator("#searched").filter(has_text="2 of 2 videos searched").wait_for(timeout=60_000)
+    page.locator(".moments .name", has_text="roses.mp4").first.wait_for(timeout=60_000)
+    row(page, "roses.mp4").get_by_role("button", name="Delete roses.mp4").click()
+    page.get_by_role("button", name="Delete", exact=True).click()  # its moments go with it
+    page.locator(".moments .name", has_text="roses.mp4").first.wait_for(state="detached", timeout=60_000)
+    assert "1 of 2 videos searched" in page.locator("#searched").inner_text()
+
+
+def test_moments_stream_in(visit, colours):
+    """Each answer of the server is drawn; what is there stays in place."""
+    page = visit(colours).page
+    find(page, "blue")
+    search = colours.http.get(f"/searches/{page.url.rpartition('=')[2]}").json()
+    moment = search["moments"][0]
+    running = search | {"job": search["job"] | {"state": "running", "stage": "videos", "done": 1, "total": 3}}
+    answers = [running | {"moments": []}, running | {"moments": [moment | {"frame": 7, "why": "first"}]}]
+
+    def answer(route):
+        route.fulfill(json=answers[0] if len(answers) == 1 else answers.pop(0))
+
+    page.route(f"**/searches/{search['id']}", answer)
+    page.reload()
+    page.locator("#stage").filter(has_text="looking into the best videos, 1 of 3").wait_for()
+    first = page.locator(".moments li").filter(has_text="first")
+    first.wait_for()
+    page.evaluate("document.querySelector('.moments li').dataset.kept = 'yes'")
+    later = moment | {"frame": 8, "why": "later, and better"}
+    answers[0] = running | {"moments": [later, moment | {"frame": 7, "why": "first"}]}
+    page.locator(".moments li").filter(has_text="later, and better").wait_for()
+    reasons = page.locator(".moments .reason").all_inner_texts()
+    assert ["later" in reasons[0], "first" in reasons[1]] == [True, True]
+    assert first.get_attribute("data-kept") == "yes"
+    answers[0] = search | {"moments": [moment | {"score": 0.2}]}
+    page.locator("#searched").filter(
+        has_text="nothing clearly matches; these are the best moments"
+    ).wait_for()
+    assert not page.locator("#work").is_visible()
+
+
+def test_a_search_that_fails_says_why(visit, live):
+    live.indexed("film.mp4")
+    page = visit(live).page
+    page.locator("#query").fill(HOSTILE)
+    page.get_by_role("button", name="Search", exact=True).click()
+    page.get_by_role("alert").filter(has_text="scorer 'table' cannot search").wait_for(timeout=60_000)
+    assert HOSTILE in page.locator("#found-title").inner_text()
+    assert page.evaluate("window.ran") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("size", "name"), [((1440, 900), "desktop"), (PHONE, "phone")])
+def test_results_fit_and_are_accessible(visit, colours, size, name, scheme):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs the extra `test-browser`"
+    )
+    watched = visit(colours, size, scheme)
+    find(watched.page, "a blue sea under a red sky")
+    loaded(watched.page)
+    assert watched.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    found = axe.Axe().run(watched.page).response["violations"]
+    assert [(v["id"], [node["html"][:80] for node in v["nodes"]][:3]) for v in found] == []
+    watched.screenshot(f"live-search-{name}-{scheme}")

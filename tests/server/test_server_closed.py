@@ -128,7 +128,7 @@ def test_no_secret_is_in_the_log(serve, media, endpoint):
     key = "key-of-the-endpoint-42"
     url = endpoint.url.replace("://", "://user:password-of-the-endpoint@")
     server = serve(
-        "--answer-url", url, "--answer-model", "m",
+        "--upstream", url, "--answer-model", "m",
         videos=media, token=TOKEN, env={"FRAMENEST_TOKEN": TOKEN, "OPENAI_API_KEY": key},
     )  # fmt: skip
     server.http.get(f"/videos?token={TOKEN}")
@@ -340,12 +340,19 @@ def test_the_check_has_limits_of_memory_and_time(media, tmp_path):
 
 @pytest.fixture
 def web(media, secret):
-    """A web server with a video, and redirects away from it."""
+    """A web server with a video, pages that show one, and redirects away from it."""
     asked = []
+    pages = {"/watch": "/clip.mp4", "/inside": "http://127.0.0.1:9/clip.mp4", "/redirected": "/away"}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             asked.append(self.path)
+            if self.path in pages:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(f"<title>A kiln</title><video src='{pages[self.path]}'></video>".encode())
+                return
             if self.path.startswith("/away"):
                 self.send_response(302)
                 self.send_header("Location", f"http://localhost:{self.server.server_port}/clip.mp4")
@@ -387,6 +394,48 @@ def test_no_address_is_fetched_unless_its_host_is_allowed(serve, web):
     assert broken.status_code == 422
     assert "broke off" in broken.json()["detail"]
     assert len(uploads(allowed)) == 1
+
+
+def test_a_page_is_fetched_only_from_an_allowed_host(serve, web):
+    pytest.importorskip("yt_dlp", reason="needs the extra `web`")
+    port, asked = web
+    page = f"http://127.0.0.1:{port}/watch"
+    assert serve().http.post("/videos", json={"url": page}).status_code == 403
+    assert asked == []
+    server = serve("--allow-host", f"127.0.0.1:{port}")
+    made = server.http.post("/videos", json={"url": page}).json()
+    assert (made["video"]["name"], made["video"]["origin"]) == ("A kiln (1)-0.mp4", "url")
+    server.wait(made["job"])
+    again = server.http.post("/videos", json={"url": page}).json()
+    assert again["video"]["id"] == made["video"]["id"]
+    assert asked.count("/clip.mp4") == 1
+    assert len(server.http.get(f"/videos/{made['video']['id']}/file").content) > 0
+    assert server.http.delete(f"/videos/{made['video']['id']}").status_code == 204
+    assert list((server.folder / "cache" / "remote").iterdir()) == []
+    away = server.http.post("/videos", json={"url": f"http://127.0.0.1:{port}/away"})
+    assert away.status_code == 403
+
+
+def test_what_a_page_shows_is_not_fetched_from_internal_addresses(serve, web):
+    pytest.importorskip("yt_dlp", reason="needs the extra `web`")
+    port, asked = web
+    server = serve("--allow-host", f"127.0.0.1:{port}")
+    for page in ("inside", "redirected"):
+        answer = server.http.post("/videos", json={"url": f"http://127.0.0.1:{port}/{page}"})
+        assert answer.status_code == 422
+        assert "not allowed on this server" in answer.json()["detail"]
+        assert str(server.folder) not in answer.text
+    assert "/clip.mp4" not in asked
+
+
+@pytest.mark.parametrize("option", ["--max-upload", "--max-stored"])
+def test_videos_of_pages_count_as_stored(serve, web, option):
+    pytest.importorskip("yt_dlp", reason="needs the extra `web`")
+    server = serve("--allow-host", f"127.0.0.1:{web[0]}", option, "1KB")
+    answer = server.http.post("/videos", json={"url": f"http://127.0.0.1:{web[0]}/watch"})
+    assert answer.status_code == 422
+    assert "the limit for downloads" in answer.json()["detail"]
+    assert list((server.folder / "cache" / "remote").iterdir()) == []
 
 
 def test_several_folders_are_offered_and_no_others(serve, media, secret, tmp_path):

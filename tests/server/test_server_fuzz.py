@@ -21,7 +21,8 @@ def known(server):
     video = server.indexed("clip.mp4")
     ranking = server.ask(video)
     job = server.http.get("/jobs").json()[0]["id"]
-    return {"video": video, "ranking": ranking, "job": job, "frame": 7}
+    search = server.http.post("/searches", json={"query": "a kiln"}).json()["id"]
+    return {"video": video, "ranking": ranking, "job": job, "search": search, "frame": 7}
 
 
 @pytest.fixture(scope="module")

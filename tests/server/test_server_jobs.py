@@ -15,6 +15,7 @@ from framenest.server.rankings import Rankings
 from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
 from processes import PATIENCE, children, standing_still
+from served import Server
 
 
 @pytest.fixture
@@ -44,6 +45,15 @@ def test_the_same_work_is_one_job(journal):
     assert jobs.submit("rank", "a", {}) is first
     jobs.finish(first)
     assert jobs.submit("rank", "a", {}) is not first
+
+
+def test_a_search_goes_before_work_that_waits(journal):
+    """Indexing a folder takes long; a search of what is ready does not wait for all of it."""
+    jobs = Jobs(journal, 9)
+    jobs.submit("index", "index:a", {"video": "a"})
+    jobs.submit("rank", "b", {"video": "b", "question": "?"})
+    jobs.submit("search", "c", {"question": "red"})
+    assert [jobs.take().kind for _ in range(3)] == ["search", "index", "rank"]
 
 
 def test_a_full_queue_says_when_to_come_back(journal):
@@ -286,6 +296,16 @@ def test_jobs_survive_a_restart(serve, long_media, how):
     answer = server.http.get(f"/rankings/{asked['ranking']}/prefix?k=8")
     assert len(answer.json()["frames"]) == 8
     assert server.http.get(f"/jobs/{video['job']['id']}").json()["state"] == "done"
+
+
+def test_a_server_that_dies_is_told_with_its_exit_code_and_log(tmp_path, scores):
+    """By any request, and at the end: what killed one in the middle of a run must be seen."""
+    server = Server(tmp_path, "--scorer", scores).start()
+    server.process.send_signal(signal.SIGSEGV)
+    with pytest.raises(pytest.fail.Exception, match=r"exit code -11(.|\n)*Segmentation fault"):
+        server.http.get("/health")
+    with pytest.raises(pytest.fail.Exception, match="exit code -11"):
+        server.stop()
 
 
 def test_a_worker_that_dies_fails_its_job_and_nothing_else(serve, long_media):

@@ -1,6 +1,7 @@
 """What goes wrong or takes too long: a full disk, a broken journal, work that does not end."""
 
 import asyncio
+import json
 import os
 import resource
 import threading
@@ -139,6 +140,15 @@ def test_a_file_that_cannot_be_looked_at_in_time_may_come_again(tmp_path, monkey
     assert (refused.value.status, refused.value.retry_after) == (503, 60)
 
 
+def test_the_check_finds_packages_where_the_server_finds_them(tmp_path, monkeypatch):
+    packages = tmp_path / "packages"  # as of pip install --user or --target
+    packages.mkdir()
+    (packages / "av.py").write_text("def open(*_, **__): raise OSError(5, 'read from PYTHONPATH')")
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    with pytest.raises(Refusal, match="read from PYTHONPATH"):
+        check_video(packages / "av.py", seconds=30, memory=2**31)
+
+
 @pytest.mark.parametrize("begun", [False, True], ids=["waiting", "running"])
 def test_a_video_with_work_under_way_is_removed_and_the_work_cancelled(here, begun):
     video = here.library.add_path("clip.mp4")
@@ -176,6 +186,22 @@ def test_warnings_of_the_cache_are_in_the_log(serve, media):
     server.start()
     server.ask(video)
     assert "damaged" in server.log
+
+
+def test_a_ranking_that_cannot_be_read_is_made_anew(serve, media):
+    server = serve(videos=media)
+    video = server.indexed("clip.mp4")
+    id_ = server.ask(video)
+    file = server.data / "rankings" / f"{id_}.json"
+    good = file.read_text()
+    for wrong in (good.replace('"saturation": 1800.0', f'"saturation": {10**400}'), "[" * 100_000, "{}"):
+        server.stop()
+        file.write_text(wrong)
+        server.start()
+        assert server.http.get(f"/rankings/{id_}/prefix?k=4").status_code == 409
+        assert server.ask(video) == id_
+        assert len(server.http.get(f"/rankings/{id_}/prefix?k=4").json()["frames"]) == 4
+        assert json.loads(file.read_text())["ranks"] == json.loads(good)["ranks"]
 
 
 def test_a_full_disk_is_told_as_such(serve):

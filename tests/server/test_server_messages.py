@@ -70,12 +70,12 @@ def test_what_cannot_be_made_says_why(server, ranking):
     assert "no question" in refused.json()["detail"]
     unanswered = server.http.post(f"/rankings/{ranking}/answer", json={"k": 4})
     assert unanswered.status_code == 404
-    assert "--answer-url" in unanswered.json()["detail"]
+    assert "--answer-model" in unanswered.json()["detail"]
 
 
 def test_the_configured_model_answers(serve, media, endpoint):
     server = serve(
-        "--answer-url", endpoint.url, "--answer-model", "canned", videos=media, env={"OPENAI_API_KEY": KEY}
+        "--upstream", endpoint.url, "--answer-model", "canned", videos=media, env={"OPENAI_API_KEY": KEY}
     )
     assert server.http.get("/health").json()["answers"] is True
     ranking = server.ask(server.indexed("clip.mp4"))
@@ -103,7 +103,7 @@ def test_messages_and_answers_of_a_copy_need_no_original(serve, tmp_path, endpoi
     folder = tmp_path / "copies"
     folder.mkdir()
     original = numbered_video(folder / "original.mp4", 90)
-    server = serve("--answer-url", endpoint.url, "--answer-model", "canned", videos=folder)
+    server = serve("--upstream", endpoint.url, "--answer-model", "canned", videos=folder)
     server.ask(server.indexed("original.mp4"))
     (folder / "copy.mp4").write_bytes(original.read_bytes())
     original.unlink()
@@ -119,7 +119,7 @@ def test_messages_and_answers_of_a_copy_need_no_original(serve, tmp_path, endpoi
 def test_what_is_said_is_sent_where_the_server_shall(serve, media, endpoint, wanted):
     said = "Now we fire the kiln."
     (media / "clip.srt").write_text(f"1\n00:00:02,000 --> 00:00:10,000\n{said}\n")
-    answering = ("--answer-url", endpoint.url, "--answer-model", "canned")
+    answering = ("--upstream", endpoint.url, "--answer-model", "canned")
     try:
         server = serve(*answering, *(["--with-transcript"] if wanted else []), videos=media)
         ranking, silent = server.ask(server.indexed("clip.mp4")), server.ask(server.indexed("more/short.mp4"))
@@ -132,7 +132,7 @@ def test_what_is_said_is_sent_where_the_server_shall(serve, media, endpoint, wan
 
 
 def test_an_endpoint_that_is_not_there_is_502(serve, media):
-    server = serve("--answer-url", "http://127.0.0.1:9/v1", "--answer-model", "m", videos=media)
+    server = serve("--upstream", "http://127.0.0.1:9/v1", "--answer-model", "m", videos=media)
     ranking = server.ask(server.indexed("clip.mp4"))
     answer = server.http.post(f"/rankings/{ranking}/answer", json={"k": 2})
     assert answer.status_code == 502

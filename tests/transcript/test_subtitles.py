@@ -100,7 +100,7 @@ def test_encodings(tmp_path):
         ("a.json", b'{"kind": "ranking"}'),
         ("a.json", b'[{"start": 1}]'),
         ("a.json", b"[1, 2]"),
-        ("a.json", b"[" * 100_000),
+        ("a.json", b"[" * 500_000),
         ("a.json", b'[{"timestamp": [1], "text": "a"}]'),
     ],
 )
@@ -281,3 +281,41 @@ def test_bad_files_beside_a_video_are_noted_and_others_taken(tmp_path):
 
 def test_videos_without_a_file_have_no_transcript():
     assert find_transcript(ArrayDecoder(np.zeros((4, 8, 8, 3), np.uint8), 2.0)) is None
+
+
+HEAD = "1\n00:00:01,000 --> 00:00:02,000\nNow "
+
+
+@pytest.mark.timeout(120)  # a hundredth of a second each, or many minutes
+@pytest.mark.parametrize("repeated", ["<a", "{", "< i", "\n", "\r", "{\\p1"])
+def test_a_file_takes_time_in_proportion_to_its_size(tmp_path, repeated):
+    (tmp_path / "a.srt").write_text(HEAD + repeated * 500_000 + "x")
+    ((line,), _) = read_lines(tmp_path / "a.srt")
+    assert line.text.startswith("Now")
+
+
+TIMES = ["1e308", "Infinity", "1" + 400 * "0", '"1e308"', f'"{400 * "9"}:00:00"', "-1e308", "NaN"]
+
+
+@pytest.mark.parametrize("time", TIMES)
+@pytest.mark.parametrize("which", [("start",), ("end",), ("start", "end")], ids="-".join)
+def test_times_beyond_all_measure_are_no_times(tmp_path, time, which):
+    """The file beside a video stops nothing."""
+    video = numbered_video(tmp_path / "a.mp4", 10)
+    times = {"start": "0.1", "end": "0.2"} | dict.fromkeys(which, time)
+    row = f'{{"start": {times["start"]}, "end": {times["end"]}, "text": "hello"}}'
+    (tmp_path / "a.json").write_text(f'[{row}, {{"start": 0.2, "end": 0.3, "text": "you"}}]')
+    found = find_transcript(open_video(video))
+    assert found.lines[-1].text == "you"
+    assert all(math.isfinite(value) for line in found.lines for value in line[:2])
+
+
+def test_deep_json_beside_a_video_stops_nothing(tmp_path):
+    video = numbered_video(tmp_path / "a.mp4", 10)
+    (tmp_path / "a.json").write_text("[" * 500_000 + "]" * 100_000)
+    assert find_transcript(open_video(video)) is None
+
+
+def test_the_name_of_a_video_may_be_as_long_as_any(tmp_path):
+    video = numbered_video(tmp_path / f"{'a' * 251}.mp4", 10)  # "….en.srt" would be too long
+    assert find_transcript(open_video(video)) is None

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from framenest import FramenestError, ImageSpec, open_video
 from framenest.cache.directory import DirectoryStore
+from framenest.processes import WorkerProcess
 from media import numbered_video
 
 TRIALS = 150
@@ -87,6 +88,7 @@ def damage(data: bytes, rng: random.Random) -> bytes:
 
 def run_trials(folder: Path, seed: int, trials: int, files: list[Path]) -> None:
     """Damage and read `trials` files; the one in hand lies in the folder under the name trial.*"""
+    WorkerProcess.inside = True  # a crash must be found here, not kept in the process that opens files
     rng = random.Random(seed)
     for trial in range(trials):
         source = rng.choice(files)

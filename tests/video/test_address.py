@@ -1,6 +1,7 @@
 """Videos at an address: with and without ranges, and through fsspec."""
 
 import http.server
+import threading
 from contextlib import suppress
 
 import pytest
@@ -127,3 +128,41 @@ def test_a_download_that_any_error_ends_leaves_nothing_behind(server, cache, mon
     with pytest.raises((VideoError, KeyboardInterrupt, ValueError)):
         open_video(f"{server[0]}/clip.mp4")
     assert not list((cache / "remote").iterdir())
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["ranges", "no-ranges"], indirect=True)
+def test_an_answer_that_drips_is_ended_in_time(server, cache, monkeypatch):
+    """A byte at a time, each long before a read times out; the server has an hour of them."""
+    url, handler = server
+    stop = threading.Event()
+
+    class Drip:
+        def __init__(self, file):
+            self._file = file
+
+        def write(self, data):
+            for byte in data:
+                self._file.write(bytes([byte]))
+                if stop.wait(0.05):
+                    break
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+    def dripping(self):
+        self.wfile = Drip(self.wfile)
+
+    monkeypatch.setattr(address, "PIECE_SECONDS", 0.5)
+    original = handler.end_headers
+    monkeypatch.setattr(handler, "end_headers", lambda self: (original(self), dripping(self)))
+    try:
+        with pytest.raises(VideoError, match=r"too slow|could not be|cannot be"):
+            open_video(f"{url}/clip.mp4", store=DirectoryStore(cache))
+    finally:
+        stop.set()
+
+
+def test_what_is_no_url_is_named():
+    for url in ("http://[::1", "http://[::1]:x/a.mp4", "http://127.0.0.1:99999/a.mp4", "https://"):
+        with pytest.raises(VideoError, match="cannot be reached"):
+            open_video(url)

@@ -1,17 +1,30 @@
 """Small files that ask for much memory: each is refused in one line, before it has taken any."""
 
 import struct
+import subprocess
+import sys
 import zlib
 from fractions import Fraction
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import av
 import numpy as np
 import pytest
+from fuzz import clips
 from PIL import Image
 
+import bombs
+from command_line import run
 from framenest import MEC, VideoError, open_video
+from framenest.cache.directory import DirectoryStore
 from framenest.frames import MOST_ELONGATED, check_image_size
-from media import encode_video, numbered_video
+from framenest.processes import WorkerProcess
+from framenest.video import guarded_opening, pyav
+from framenest.video.pyav import PyAVDecoder
+from framenest.video.timeline import describe
+from local_http import local_http
+from media import encode_video
 
 
 def video_of(size, folder):
@@ -90,67 +103,164 @@ def test_ordinary_sizes_pass():
         check_image_size("v.mp4", *size)
 
 
-def patch(path, kind, at, value):
-    """Write a number into the body of the one box of this kind."""
-    data = bytearray(path.read_bytes())
-    assert data.count(kind) == 1
-    place = data.index(kind) + 4 + at
-    data[place : place + 4] = struct.pack(">I", value)
-    path.write_bytes(data)
-
-
-def claims_samples(path):
-    numbered_video(path, 30)
-    patch(path, b"stsz", 4, 1)  # one size for all
-    patch(path, b"stsz", 8, 40_000_000)
-    return path
-
-
-def claims_samples_in_a_fragment(path):
-    numbered_video(path, 30, container_options={"movflags": "empty_moov+default_base_moof+frag_keyframe"})
-    patch(path, b"trun", 0, 0)  # no table
-    patch(path, b"trun", 4, 40_000_000)
-    return path
-
-
-def claims_samples_in_a_packed_header(path):
-    """As old QuickTime files have it: the whole header compressed."""
-    data = claims_samples(path).read_bytes()
-    start = data.index(b"moov") - 4
-    (size,) = struct.unpack(">I", data[start : start + 4])
-    moov = data[start : start + size]
-    cmvd = box(b"cmvd", struct.pack(">I", len(moov)) + zlib.compress(moov))
-    packed = box(b"moov", box(b"cmov", box(b"dcom", b"zlib") + cmvd))
-    path.write_bytes(data[:start] + packed + data[start + size :])
-    return path
-
-
-def box(kind, body):
-    return struct.pack(">I", 8 + len(body)) + kind + body
-
-
-@pytest.mark.parametrize(
-    "make", [claims_samples, claims_samples_in_a_fragment, claims_samples_in_a_packed_header]
-)
-def test_a_header_that_claims_more_samples_than_the_file_can_hold_is_refused(tmp_path, make):
-    path = make(tmp_path / "claims.mov")
-    with pytest.raises(VideoError, match=r"claims 40,000,000 samples, more than its .* can hold"):
+@pytest.mark.parametrize("name", bombs.MOVIES)
+def test_a_header_bomb_is_refused_before_it_takes_gigabytes(guarded, tmp_path, name):
+    path = tmp_path / "bomb.mov"
+    path.write_bytes(bombs.MOVIES[name]())
+    with pytest.raises(VideoError, match=r"bomb\.mov: opening it takes more than 1\.0\d GiB of memory$"):
         open_video(path)
 
 
-def test_a_header_in_endless_parts_is_refused_and_a_deep_one_passes(tmp_path):
-    from framenest.video.mp4 import _MOST_BOXES, check_sample_counts
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_bomb_behind_a_whole_fragment_is_refused(guarded, tmp_path, count):
+    """Fragments are read on the way, not when the file is opened."""
+    path = tmp_path / "fragments.mp4"
+    path.write_bytes(bombs.fragments(1))
+    assert open_video(path).info.num_frames == 1
+    path.write_bytes(bombs.fragments(count))
+    with pytest.raises(VideoError, match=r"opening it takes more than 1\.00 GiB of memory$"):
+        open_video(path)
 
-    path = tmp_path / "parts.mp4"
-    path.write_bytes(box(b"free", b"") * (_MOST_BOXES + 2))
-    with path.open("rb") as file, pytest.raises(VideoError, match="more than 1,048,576 parts"):
-        check_sample_counts("parts.mp4", file)
-    deep = b""
-    for _ in range(3000):
-        deep = box(b"moov", deep)
-    path.write_bytes(deep)
-    with path.open("rb") as file:
-        check_sample_counts("deep.mp4", file)
+
+def test_an_edit_list_that_repeats_a_few_bytes_is_refused(tmp_path):
+    path = tmp_path / "edits.mov"
+    path.write_bytes(bombs.repeated())
+    with pytest.raises(VideoError, match=r"edits\.mov: it has more packets than bytes$"):
+        open_video(path)
+
+
+def test_endless_packets_that_do_not_decode_are_not_all_tried(tmp_path):
+    path = tmp_path / "bytes.mov"
+    path.write_bytes(bombs.movie(bombs.track(500_000), data=bytes(500_000)))
+    with pytest.raises(VideoError, match=r"none of its first 65,536 packets can be decoded$"):
+        open_video(path)
+
+
+def test_processor_time_is_limited(guarded, tmp_path, monkeypatch):
+    monkeypatch.setattr(guarded_opening, "MEMORY", 2**40)
+    monkeypatch.setattr(guarded_opening, "SECONDS", 1)
+    monkeypatch.setattr(guarded_opening, "BYTES_PER_SECOND", 2**40)
+    path = tmp_path / "bomb.mov"
+    path.write_bytes(bombs.MOVIES["edit list"]())
+    with pytest.raises(VideoError, match=r"opening it takes more than 1 s of processor time$"):
+        open_video(path)
+
+
+def test_bombs_in_memory_and_at_an_address_are_refused_too(guarded, tmp_path, cache):
+    data = bombs.MOVIES["claimed"]()
+    with pytest.raises(VideoError, match=r"^upload: opening it takes more than"):
+        PyAVDecoder.of_bytes(data, "upload", DirectoryStore(cache))
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+            part = data[int(first) : int(last or len(data)) + 1]
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(data)}")
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part)
+
+        def log_message(self, *_):
+            pass
+
+    with (
+        local_http(Answers) as port,
+        pytest.raises(VideoError, match=r"^http://.*/a\.mov: opening it takes more than"),
+    ):
+        open_video(f"http://127.0.0.1:{port}/a.mov")
+
+
+def test_the_command_line_refuses_a_bomb_in_one_line(guarded, tmp_path, capsys):
+    path = tmp_path / "bomb.mov"
+    path.write_bytes(bombs.MOVIES["claimed in edts"]())
+    code, _, err = run(capsys, "rank", path, "--no-question", "--scorer", "none")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "opening it takes more than 1.00 GiB of memory" in err
+
+
+def test_a_process_that_breaks_breaks_no_other(guarded, clip, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(VideoError, match=r"clip\.mp4: the process that opens it ended with code 1$"):
+        open_video(clip)
+
+
+def test_what_is_found_in_another_process_is_the_same(guarded, tmp_path, monkeypatch):
+    found = {}
+    for inside in (False, True):
+        monkeypatch.setattr(WorkerProcess, "inside", inside)
+        for path in clips(tmp_path):
+            decoder = open_video(path, store=DirectoryStore(tmp_path / str(inside)))
+            parts = [getattr(decoder.timeline, name).tolist() for name in ("pts", "pos", "key", "packet")]
+            assert found.setdefault(path.name, (decoder.info.to_json(), parts)) == (
+                decoder.info.to_json(),
+                parts,
+            )
+
+
+def test_a_known_video_is_not_opened_in_another_process(guarded, clip, cache, monkeypatch):
+    open_video(clip)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert open_video(clip).info.num_frames == 300
+
+
+def test_a_file_that_takes_much_memory_gets_one_reader(clip, monkeypatch):
+    decoder = open_video(clip)
+    asked = []
+    monkeypatch.setattr(pyav, "in_parallel", lambda _, readers, __: asked.append(len(readers)) or [])
+    monkeypatch.setattr(pyav, "cores", lambda: 4)
+    header, arrays = describe(decoder.source)
+    list(PyAVDecoder(decoder.source, header, arrays).read(range(0, 300, 50)))
+    large = PyAVDecoder(decoder.source, header | {"memory": 2**40}, arrays)
+    assert (asked, sum(map(len, large.read(range(0, 300, 50))))) == ([4], 6)
+
+
+_MEMORY = """
+import sys
+from framenest import ImageSpec, open_video
+decoder = open_video(sys.argv[1])
+sizes = (None,) if sys.argv[2] == "full" else (ImageSpec.short_side(32),)
+print(sum(len(batch) for batch in decoder.read(range(decoder.info.num_frames), sizes=sizes)))
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("size", [(8191, 8191), (57000, 1150)])
+@pytest.mark.parametrize("kind", ["full", "small"])
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_kilobyte_of_large_frames_does_not_take_gigabytes(tmp_path, cache, size, damaged, kind):
+    """Each frame has 268 MB, and 20 of them would have 5 GB."""
+    path = bombs.large_gif(tmp_path / "large.gif", *size)
+    if damaged:
+        data = bytearray(path.read_bytes())
+        data[-60:-40] = bytes(20)
+        path.write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-c", _MEMORY, str(path), kind], capture_output=True, text=True, check=True
+    )
+    frames, kibibytes = map(int, done.stdout.split())
+    assert frames >= 18
+    assert kibibytes < 2**21
+
+
+def test_images_are_not_read_whole_to_hash_them(tmp_path):
+    """A sparse file of 6 GiB."""
+    images_of((8, 8), tmp_path)
+    with (tmp_path / "2.png").open("r+b") as file:
+        file.truncate(6 * 2**30)
+    with pytest.raises(VideoError, match=r"2\.png: 6\.00 GiB; an image may have 512\.0 MiB$"):
+        open_video(tmp_path, fps=5)
+
+
+def test_an_image_with_a_bomb_of_text_is_left_out(tmp_path):
+    """20 MB of text in a few kilobytes, which Pillow refuses with a ValueError."""
+    images_of((8, 8), tmp_path)
+    data = (tmp_path / "2.png").read_bytes()
+    text = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(20_000_000)))
+    (tmp_path / "2.png").write_bytes(data[:33] + text + data[33:])
+    batches = list(open_video(tmp_path, fps=5).read([0, 1]))
+    assert [frame for batch in batches for frame in batch.frames] == [0]
 
 
 def test_uncompressed_sound_in_a_truncated_file_is_no_claim(tmp_path):

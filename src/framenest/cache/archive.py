@@ -1,8 +1,8 @@
 """The file format of cache entries and saved indexes: arrays, a JSON header and a checksum.
 
 It is a safetensors file. Cache entries also hold their key, so that a misplaced file is detected. All but
-features are compressed: that saves 44 % of the bytes per video without a scorer, 34 % with `tags`
-(benchmarks/storage.py). Features are memory-mapped instead.
+features and vectors are compressed: that saves 44 % of the bytes per video without a scorer, 34 % with `tags`
+(benchmarks/storage.py). Those are memory-mapped instead.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def pack_pieces(
     stored = {name: _little_endian(array) for name, array in sorted(arrays.items())}
     bound = {} if key is None else {"entry": ENTRY_FORMAT, "key": key}
     metadata = {"header": text, "checksum": _checksum(bound, text, stored), **bound}
-    if key is not None and not key.startswith("features/"):
+    if key is not None and not key.startswith(("features/", "vectors/")):
         recipes = {}
         for name, array in stored.items():
             stored[name], recipes[name] = _compress(array)
@@ -84,10 +84,13 @@ def pack_pieces(
     return [len(description).to_bytes(8, "little") + description, *pieces]
 
 
-def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
+def unpack(
+    data: bytes | mmap.mmap, *, key: str | None = None, checked: bool = True
+) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and arrays that `pack` was given.
 
-    Uncompressed arrays are views of `data`: those of a memory map stay on disk until they are used.
+    Uncompressed arrays are views of `data`: those of a memory map stay on disk until they are used, if the
+    checksum is not `checked`.
 
     Raises:
         DamagedFile: A byte has changed, or the entry belongs to another key.
@@ -108,7 +111,7 @@ def unpack(data: bytes | mmap.mmap, *, key: str | None = None) -> tuple[dict[str
     bound = {name: metadata[name] for name in ("entry", "key") if name in metadata}
     if key is not None and bound.get("entry") != ENTRY_FORMAT:
         raise OtherFormat  # its checksum may be computed differently, too
-    if checksum != _checksum(bound, text, arrays):
+    if checked and checksum != _checksum(bound, text, arrays):
         raise DamagedFile("its checksum does not match")
     if key is not None and bound.get("key") != key:
         raise DamagedFile(f"it holds the entry {bound.get('key')} instead")

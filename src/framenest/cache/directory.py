@@ -33,7 +33,7 @@ ABANDONED = 3600.0
 TOUCHED = 60.0
 """A read updates an entry's modification time, the time of its last use, once per this many seconds."""
 MAPPED = 2**20
-"""Entries of at least this many bytes are memory-mapped instead of read."""
+"""Entries of at least this many bytes, and all vectors, are memory-mapped instead of read."""
 
 
 class DamagedEntry(CacheWarning):
@@ -86,10 +86,13 @@ class ManagedStore(ABC):
     location: str
     """Directory or URL."""
 
-    def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        data = self._read(entry_name(key), use=True)
+    def get(
+        self, key: str, *, checked: bool = True, use: bool = True
+    ) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        """As `Store.get`. checked: verify its checksum. use: count this as a use (LRU)."""
+        data = self._read(entry_name(key), use=use)
         try:
-            return None if data is None else unpack(data, key=key)
+            return None if data is None else unpack(data, key=key, checked=checked)
         except OtherFormat:
             return None
         except DamagedFile as error:
@@ -215,12 +218,14 @@ class DirectoryStore(ManagedStore):
 
     def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
         try:
+            if not (self.root / path).is_file():  # a pipe would be waited for, a device read without end
+                return None
             with (self.root / path).open("rb") as file:
                 stat = os.fstat(file.fileno())
                 if use and not 0 <= time.time() - stat.st_mtime < TOUCHED:
                     with suppress(OSError):  # read-only, or not ours
                         os.utime(self.root / path)
-                if stat.st_size < MAPPED:
+                if stat.st_size < MAPPED and not path.startswith("vectors/"):
                     return file.read()
                 share(file)  # lasts as long as the memory map, and so as the arrays in it
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -230,7 +235,7 @@ class DirectoryStore(ManagedStore):
             raise StoreError(f"{self.root / path}: cannot be read ({error.strerror})") from error
 
     def _write(self, path: str, pieces: list[bytes | memoryview]) -> None:
-        write_atomic(self.root / path, *pieces)
+        write_atomic(self.root / path, *pieces, follow=False)
 
     def _list(self, kind: str | None = None) -> Iterator[tuple[str, int, float]]:
         now = time.time()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -38,6 +39,17 @@ class InUse:
         weakref.finalize(self, file.close)
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a file, created if missing, against other processes; waits until nobody else holds it."""
+    if path.is_symlink():
+        path.unlink()
+    with path.open("ab") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def remove_unused(path: Path) -> bool:
     """Remove a file unless a process uses it; returns whether it is gone."""
     try:
@@ -52,14 +64,15 @@ def remove_unused(path: Path) -> bool:
     return True
 
 
-def write_atomic(path: Path, *data: bytes | memoryview) -> None:
+def write_atomic(path: Path, *data: bytes | memoryview, follow: bool = True) -> None:
     """Write a file, given in pieces, atomically: readers see the old content or all of the new.
 
-    A symbolic link stays a link; a device or pipe is written to directly.
+    follow: for a path that the user named: a symbolic link stays a link, and a device or pipe is written to
+    directly. Otherwise the file replaces whatever is there.
     """
     try:
-        path = path.resolve()
-        if path.exists() and not path.is_file():
+        path = Path(os.path.realpath(path)) if follow else path
+        if follow and path.exists() and not path.is_file():
             path.write_bytes(b"".join(data))
             return
         for left in reversed(range(_TRIES)):

@@ -15,7 +15,7 @@ from framenest.errors import StoreError
 from framenest.processes import cores
 from framenest.protocols import Store
 
-FINGERPRINT_FORMAT = 2
+FINGERPRINT_FORMAT = 3
 PIECE = 4 * 2**20
 """Bytes that one thread hashes at a time."""
 MEMORY_THREADS = 4
@@ -41,7 +41,7 @@ def digest(*parts: object) -> str:
 def file_hash(
     path: str | os.PathLike[str], store: Store, method: str = "pieces", *, anew: bool = False
 ) -> str:
-    """The hash of a file's whole content, cached by path, size, modification time and inode.
+    """The hash of a file's whole content, cached by path, size, times of modification and change, and inode.
 
     Args:
         path: The file; links are followed.
@@ -55,16 +55,32 @@ def file_hash(
     Raises:
         OSError: The file cannot be read.
     """
-    stat = Path(path).stat()
-    seen = [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    seen = _seen(path)
     key = f"fingerprints/{digest(seen[0], method, FINGERPRINT_FORMAT)}"
     known = None if anew else store.get(key)
     if known is not None and known[0].get("seen") == seen:
         return str(known[0]["fingerprint"])
-    found = _read_hash(Path(path), stat.st_size, method)
+    found = _read_hash(Path(path), seen[1], method)
     with suppress(StoreError):  # a read-only cache
         store.put(key, {"seen": seen, "fingerprint": found}, {})
     return found
+
+
+def known_files(store: Any) -> dict[str, str]:
+    """The files that `file_hash` has seen and that are unchanged: path by hash. store: a ManagedStore."""
+    found = {}
+    for entry in store.entries("fingerprints"):
+        with suppress(OSError, KeyError, TypeError):
+            known, _ = store.get(entry.key, use=False)
+            if known["seen"] == _seen(known["seen"][0]):
+                found[known["fingerprint"]] = known["seen"][0]
+    return found
+
+
+def _seen(path: str | os.PathLike[str]) -> list[Any]:
+    """A file's path, and what differs when it was written again."""
+    stat = Path(path).stat()
+    return [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
 def file_hashes(wanted: Sequence[tuple[Path, str]], store: Store, *, anew: bool = False) -> list[str]:

@@ -9,9 +9,9 @@ import rich_click as click
 from click.shell_completion import get_completion_class
 
 import framenest
-from framenest.cli import ask, doctor, evaluate, exports, many_videos, models, rank, serve
+from framenest.cli import ask, doctor, evaluate, exports, many_videos, models, rank, search, serve
 from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
-from framenest.errors import FramenestError
+from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
 from framenest.scorers.feature_store import finish_writes
 
@@ -24,7 +24,7 @@ __all__ = ["app", "main"]
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 )
 @click.version_option(framenest.__version__, prog_name="framenest")
-@click.command_panel("Look", commands=["rank", "show", "report", "extract", "index"])
+@click.command_panel("Look", commands=["rank", "show", "report", "extract", "index", "search"])
 @click.command_panel("Ask", commands=["ask", "export"])
 @click.command_panel("Measure", commands=["select", "evaluate", "lmms-eval"])
 @click.command_panel("Serve", commands=["serve", "mcp"])
@@ -65,6 +65,7 @@ COMMANDS = [
     exports.export,
     ask.ask,
     many_videos.index,
+    search.search,
     rank.select,
     evaluate.evaluate,
     evaluate.lmms_eval,
@@ -101,8 +102,8 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if "--debug" in given:
             raise
-        unexpected = f"unexpected {type(error).__name__}: {error} (--debug shows where)".replace("\n", " ")
-        fail(str(error) if isinstance(error, FramenestError) else unexpected)
+        told = error_line(error)
+        fail(told if isinstance(error, FramenestError) else f"{told} (--debug shows where)")
     if arguments is None and still_loading():  # end at once: nobody waits for the model any more
         sys.stdout.flush()
         sys.stderr.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +40,7 @@ from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.benchmarks import READERS as BENCHMARKS
 from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, QueryText, load_benchmark
 from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, NoStore, Part, load_questions
+from framenest.evaluation.lmms_eval import conventions
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
 from framenest.evaluation.qa_results import TABLES, QaResults, Row, ScoredAnswers, cell, main_table, markdown
 from framenest.evaluation.qa_run import QaRun, QaSettings
@@ -50,7 +51,7 @@ from framenest.evaluation.selection_cache import SelectionCache
 from framenest.progress import Bars
 from framenest.selectors import check_selector, needs_scorer, served_budgets
 from framenest.session import Session
-from framenest.transcript import SUBTITLE_SUFFIXES
+from framenest.transcript import NONE, SUBTITLE_SUFFIXES
 
 JSON_FILE = option("Write all numbers here.", "--json")
 
@@ -180,6 +181,7 @@ def ablations(
 
 
 FRAMES_PANEL = "The frames"
+PROMPT_PANEL = "The prompt"
 
 
 def _share(text: str) -> tuple[int, int]:
@@ -203,7 +205,9 @@ class Benchmark:
         "Only the questions of every N-th video: 1/8 to 8/8 split the work among eight processes.",
         type=Parsed("I/N", _share),
     )
-    send_subtitles: Folder | None = option("Send the subtitle files of this folder before the question.")
+    prompt_transcripts: Folder | None = option(
+        "Put the subtitle files of this folder, as text, before the question.", panel=PROMPT_PANEL
+    )
 
     def questions(self) -> list[BenchmarkQuestion]:
         """Load the questions to ask."""
@@ -217,21 +221,46 @@ class Benchmark:
         mine = set(sorted({question.video for question in found})[number - 1 :: of])
         return [question for question in found if question.video in mine]
 
-    def folders(self, questions: list[BenchmarkQuestion]) -> tuple[MediaFolder, MediaFolder | None]:
-        """Find the videos and subtitles; note what is missing."""
+    def folders(
+        self, questions: list[BenchmarkQuestion], scoring: ScorerConfig
+    ) -> tuple[MediaFolder, MediaFolder | None]:
+        """Find the videos and the subtitles to send; note what is missing or not sent."""
         named, videos = {q.video for q in questions}, MediaFolder(self.videos)
         missing = sorted(name for name in named if not videos.has(name))
         if len(missing) == len(named):
             videos.find(missing[0])  # raises
         if missing:
             note(f"{len(missing)} of {len(named)} videos are not in {self.videos}, such as {missing[0]}")
-        if self.send_subtitles is None:
+        if self.prompt_transcripts is None:
+            if scoring.subtitles not in (None, NONE):
+                note("--subtitles chooses frames; --prompt-transcripts DIR sends the text to the model")
             return videos, None
-        subtitles = MediaFolder(self.send_subtitles, SUBTITLE_SUFFIXES)
+        subtitles = MediaFolder(self.prompt_transcripts, SUBTITLE_SUFFIXES)
         without = {q.video for q in questions if not subtitles.has(q.subtitles)}
         if without:
-            note(f"{len(without)} of {len(named)} videos have no subtitles in {self.send_subtitles}")
+            note(f"{len(without)} of {len(named)} videos have no subtitles in {self.prompt_transcripts}")
         return videos, subtitles
+
+
+@dataclass(frozen=True)
+class Prompting:
+    """What the model is told beside the question, and how its answer is read."""
+
+    panel: ClassVar = PROMPT_PANEL
+    prompt: conventions.Wording = option("The paper's prompt, or lmms-eval's own.", default="paper")
+    system: str | None = option(
+        "System prompt. [default: none; lmms-eval's qwen3_5 sends “You are a helpful assistant.”]"
+    )
+    parse: conventions.Parse = option(
+        "How the letter is read. lmms-eval: as its tasks do, from at most 16 to 64 tokens with thinking off.",
+        default="framenest",
+    )
+
+    def limited(self, model: AnsweringModel, dataset: str) -> AnsweringModel:
+        """The model with the token limit of lmms-eval's task, which is too low for thinking."""
+        theirs = self.parse == "lmms-eval" and model.thinks is False
+        limit = conventions.ANSWER_TOKENS[dataset] if theirs else None
+        return replace(model, answer_tokens=model.answer_tokens or limit)
 
 
 @options.command(evaluate)
@@ -248,6 +277,7 @@ def qa(
         "answers in --results, so ask a few first, with --limit."
     ),
     benchmark: Benchmark,
+    prompting: Prompting,
     json_file: OutputFile | None = option("Write the table's rows here.", "--json"),
     model: AnsweringModel = options.group(
         thinking={"default": "off"},
@@ -298,9 +328,9 @@ def qa(
         note("there are fewer videos than parts, and none in this part")
         return
     refuse_one_file(scoring, len({question.video for question in questions}))
-    videos, subtitles = benchmark.folders(questions)
+    videos, subtitles = benchmark.folders(questions, scoring)
     file = QaResults(results)
-    with model.client(may_think=True) as client, common.bars() as bars:
+    with prompting.limited(model, benchmark.dataset).client(may_think=True) as client, common.bars() as bars:
         if not plan:
             check_server(client)
         elif model.model is None:
@@ -317,8 +347,9 @@ def qa(
             scorer=selections.scorer,
             query=str(text),
             style=model.style,
-            subtitles=subtitles is not None,
+            transcripts_sent=subtitles is not None,
             annotations=Path(benchmark.annotations).absolute().name,
+            **vars(prompting),
             **images.settings,
         )
         if plan:
@@ -416,7 +447,7 @@ def tasks(
 ) -> None:
     """Write the task files, and print their folder for --include_path.
 
-    K is the model's own frame argument. $FRAMENEST_SCORER, $FRAMENEST_SELECTOR, $FRAMENEST_ON_ERROR and
+    K is the model's own frame argument. $FRAMENEST_SCORER, $FRAMENEST_SELECTOR, $FRAMENEST_DEVICE and
     others set the rest (docs/lmms-eval.md).
 
     \b

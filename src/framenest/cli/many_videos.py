@@ -39,6 +39,7 @@ from framenest.corpus.run_report import RunReport, write_rankings
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
+from framenest.retrieval.vector_library import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
 from framenest.text import clock
 
@@ -71,6 +72,11 @@ class ManyVideos:
         return any(value not in (None, "local") for value in vars(self).values())
 
 
+LIBRARY = option(
+    "Directory or URI (s3://…) of a library of vectors that many machines share (extra `library`). "
+    "[default: vectors are in the cache]",
+    metavar="DIR|URI",
+)
 TIME_LIMIT = 1800.0
 """Default for --time-limit, in seconds."""
 NAME = 28
@@ -112,6 +118,9 @@ def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, *
         settings["url"] = cache.location  # each machine has its own local directory
     else:
         settings["root"] = str(common.local.root.absolute())
+    if (library := settings.get("library")) is not None:
+        settings["library"] = library if "://" in library else str(Path(library).absolute())
+        connect(library)  # a clear error before the run begins
     return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
 
 
@@ -137,6 +146,8 @@ def run(
     except KeyboardInterrupt:
         note("finished work is kept, also of videos in progress; run the same command again to continue")
         raise
+    if job.library is not None and report.counts["done"]:
+        optimize(job.library)
     if not as_json:
         _print_summary(report, what)
     if report.stopped:
@@ -196,6 +207,7 @@ def index(
     videos: tuple[InputFile, ...] = argument(nargs=-1, required=True),
     as_json: bool = option("Print a line of JSON for each video.", "--json"),
     many: ManyVideos,
+    library: str | None = LIBRARY,
     video_options: VideoOptions,
     scorer: ScorerChoice,
     probes: ProbingOptions,
@@ -220,7 +232,8 @@ def index(
     config = MECConfig().with_settings(given)
     if config != MECConfig(index=config.index):
         raise ConfigError("--set of this command is for settings of the index; give others to rank")
-    job = batch_job(common, video_options, scorer.resolved(common), config=config, scoring=scorer.config)
+    settings = {"config": config, "scoring": scorer.config, "library": library}
+    job = batch_job(common, video_options, scorer.resolved(common), **settings)
     if len(found) == 1 and found[0] == videos[0] and not many.given:
         with common.bars() as bars:  # in this process, with bars for its stages
             (outcome,) = job.open()(index_groups(found)[0], bars)

@@ -112,7 +112,7 @@ class VideoOptions:
 
     def open(self, video: str, common: Common) -> Decoder:
         """Open the video."""
-        return open_video(video, **vars(self), store=common.cache)
+        return open_video(video, **vars(self), store=common.cache, progress=common.bars())
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _note_once(text: str, file: Path) -> None:
         return
     note(text)
     with suppress(StoreError):  # a read-only cache: noted every time
-        write_atomic(file, text.encode())
+        write_atomic(file, text.encode(), follow=False)
 
 
 def refuse_one_file(config: ScorerConfig, videos: int) -> None:

@@ -144,7 +144,7 @@ def _group_options(kind: type, changes: dict[str, dict[str, Any]]) -> Iterator[A
         yield _option(entry.name, hints[entry.name], settings.pop("help"), flags, settings)
 
 
-def _option(name: str, hint: Any, help: str, flags: tuple[str, ...], settings: dict[str, Any]) -> Any:  # noqa: A002
+def _option(name: str, hint: Any, help: str, flags: tuple[str, ...], settings: dict[str, Any]) -> Any:  # noqa: A002 - as above
     settings = {"type": _click_type(hint), "help": help, **settings}
     choices = getattr(settings["type"], "choices", ())
     if len("|".join(choices)) > SHORT:

@@ -15,12 +15,14 @@ from framenest.errors import ConfigError, FramenestError, VideoError
 from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.progress import Bars
-from framenest.records import read_result
-from framenest.text import one_line
+from framenest.records import parse_json, read_result
+from framenest.text import is_url, one_line
 from framenest.video.source import check_file, is_remote
 
 TIMEOUT = 120.0
 """Seconds until a request fails; the server may take a while to check a new video."""
+LARGEST = 2**28
+"""Bytes of an answer."""
 POLL = 0.5
 """Seconds between progress updates."""
 WAITING = "waiting for the server"
@@ -37,16 +39,12 @@ class RankingServer:
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        try:
-            parts = urlsplit(url)
-            self._address = parts.hostname or "", parts.port
-        except ValueError as error:
-            raise ConfigError(f"--server {url}: not a URL ({error})") from error
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        if not is_url(url) or urlsplit(url).query:
             raise ConfigError(f"--server {url}: give a URL such as http://127.0.0.1:8600")
         if token and not (token.isascii() and token.isprintable()):
             raise ConfigError("$FRAMENEST_TOKEN: a token must be printable ASCII")
-        self.url = url.rstrip("/")
+        self.url, parts = url.rstrip("/"), urlsplit(url)
+        self._address = parts.hostname or "", parts.port
         self._connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._path = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
@@ -120,8 +118,8 @@ class RankingServer:
             with closing(self._connect(*self._address, timeout=TIMEOUT)) as connection:
                 connection.request(method, self._path + path, sent, self._headers)
                 response = connection.getresponse()
-                data = json.loads(response.read())
-        except (OSError, HTTPException, ValueError, RecursionError) as error:
+                data = parse_json(response.read(LARGEST))  # cut off, it does not parse
+        except (OSError, HTTPException, ValueError) as error:
             why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else one_line(error)
             raise FramenestError(f"{self.url}: no response from a Framenest server ({why})") from error
         if not isinstance(data, dict) or response.status >= 300:

@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import rich_click as click
 from platformdirs import user_data_path
 
 from framenest.cli import options
 from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
-from framenest.cli.options import Folder, Name, Size, Url, argument, option
+from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
 from framenest.cli.terminal import err
 from framenest.config import PRESETS
 from framenest.errors import MissingExtra
+from framenest.lmm import FOR_SERVERS
 from framenest.server.server_settings import ServerSettings
+from framenest.text import is_url
 from framenest.transcript import NONE
 
 
@@ -50,16 +52,32 @@ class ServerLimits:
     max_stored: Size = option("Size of all uploads.", default="20GiB")
 
 
-@dataclass(frozen=True)
-class AnswerSource:
-    """The model that answers questions."""
+def _http_url(text: str) -> str:
+    if not is_url(text):
+        raise ValueError(f"{text!r} is not an http(s) URL")
+    return text
 
-    panel: ClassVar = "Answers"
-    answer_url: Url | None = option(
-        "OpenAI-compatible server that answers questions, such as http://localhost:8000/v1. Its API key is "
-        "read from $OPENAI_API_KEY."
+
+@dataclass(frozen=True)
+class UpstreamServer:
+    """The server with the models: behind the gateway, and for the page's answers."""
+
+    panel: ClassVar = "Models"
+    upstream: Annotated[str, Parsed("URL", _http_url)] | None = option(
+        "OpenAI-compatible server, such as http://localhost:8000/v1. Its API is then served here at /v1, and "
+        "its models see videos. Its API key is read from $OPENAI_API_KEY."
     )
-    answer_model: Name | None = option("Model to ask there.")
+    answer_model: Name | None = option("Model that answers on the page.")
+    budget: Budgets = option(
+        "Frames that a model is shown for a question at /v1. 8,16,32 is a ladder: ask with the fewest, and "
+        "with more if the model cannot tell.",
+        default="32",
+    )
+    style: str = option(
+        "How they are shown there: auto and openai send images with their times, vllm-video a video.",
+        type=click.Choice(["auto", *FOR_SERVERS]),
+        default=ServerSettings.style,
+    )
 
 
 def _settings(
@@ -76,7 +94,7 @@ def _settings(
     )
 
 
-@options.command(usual="host port videos data name preset answer_url answer_model quiet")
+@options.command(usual="host port videos data name preset upstream answer_model budget quiet")
 def serve(
     *,
     access: Access,
@@ -91,7 +109,7 @@ def serve(
     data: Folder | None = option("Folder for uploads, rankings and jobs. [default: the user's data folder]"),
     scorer: ScorerChoice,
     limits: ServerLimits,
-    answers: AnswerSource,
+    models: UpstreamServer,
     transcript: TranscriptOptions,
     common: Common,
 ) -> None:
@@ -106,13 +124,16 @@ def serve(
     """
     if transcript.with_transcript and scorer.config.subtitles == NONE:
         options.refuse("there is no transcript with --subtitles none", "with_transcript")
+    if models.upstream is None:
+        options.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
     with _extra("server", "fastapi"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
-    settings = _settings(folder, videos, scorer, common, access, limits, answers, transcript)
+    settings = _settings(folder, videos, scorer, common, access, limits, models, transcript)
     settings = replace(settings, preset=preset)
     _log(logging.WARNING if common.quiet else logging.INFO)
-    _listen(settings, create_app, "Framenest at {url}/, its API at {url}/openapi.json")
+    gateway = "; OpenAI clients use {url}/v1" if settings.upstream else ""
+    _listen(settings, create_app, "Framenest at {url}/, its API at {url}/openapi.json" + gateway)
 
 
 @options.command()
@@ -126,8 +147,8 @@ def mcp(
 ) -> None:
     """Let agents see long videos: a Model Context Protocol server.
 
-    Its tools: what_is, look (frames selected for a question), more (the next ones), frames_at, said. Only
-    videos in the FOLDERs can be read.
+    Its tools: what_is, find (moments in all videos), look (frames selected for a question), more (the next
+    ones), frames_at, said. Only videos in the FOLDERs can be read.
 
     \b
     framenest mcp lectures/

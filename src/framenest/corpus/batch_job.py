@@ -11,15 +11,17 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, UnwritableCache, local_directory
+from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.config import MECConfig, ScorerConfig
-from framenest.errors import CacheWarning, FramenestError, ScorerWarning, StoreError
+from framenest.errors import CacheWarning, FramenestError, ScorerWarning, StoreError, error_line
 from framenest.method.index import index_key
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, WorkerLost
-from framenest.protocols import Decoder, Progress, Scorer
+from framenest.protocols import Decoder, Progress, Scorer, Searchable
+from framenest.retrieval.search import Searcher
 from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.scorers.feature_store import features_key, finish_writes
 from framenest.session import Session
@@ -91,6 +93,8 @@ class BatchJob:
     allow_playlists: bool = False
     keep_features: bool | None = True
     scoring: ScorerConfig = field(default_factory=ScorerConfig)
+    library: str | None = None
+    """URI of a library for the vectors; None if the cache holds them."""
     began: float = field(default_factory=time.time)
     """When the run began, in seconds since the epoch."""
 
@@ -117,6 +121,8 @@ class Work:
         self._session = Session(
             scorer, store=store, progress=False, keep_features=job.keep_features, scoring=job.scoring
         )
+        searchable = isinstance(scorer, Searchable)
+        self._searcher = Searcher(self._session, library=job.library) if searchable else None
 
     def __call__(
         self,
@@ -157,6 +163,7 @@ class Work:
                     decoder=self.job.decoder,
                     allow_playlists=self.job.allow_playlists,
                     store=self.store,
+                    progress=self._session.progress,
                 )
                 status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)
                 finish_writes()
@@ -172,7 +179,7 @@ class Work:
         except MemoryError:
             return failed(item, MemoryError.__name__, f"{item.video}: not enough memory for this video")
         except Exception as error:  # a bug here or in a library must not stop the run
-            return failed(item, type(error).__name__, f"{item.video}: unexpected {error!r}")
+            return failed(item, type(error).__name__, f"{item.video}: {error_line(error)}")
         ours = [w for w in caught if issubclass(w.category, (CacheWarning, ScorerWarning))]
         warned = dict.fromkeys(str(warning.message) for warning in ours)
         said = self._session.transcript(decoder)
@@ -181,14 +188,17 @@ class Work:
         return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
     def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
-        """An index is finished if its checkpoint and all entries named in the checkpoint exist."""
+        """An index is finished if its checkpoint, all entries named there and its vectors exist."""
         config = self.job.config.index
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
         checkpoint = f"finished/{digest(keys)}"
         kept = self.store.get(checkpoint)
-        if kept is not None and all(self.store.has(key) for key in kept[0]["keys"]):
+        finished = kept is not None and all(self.store.has(key) for key in kept[0]["keys"])
+        if kept and finished and (self._searcher is None or self._searcher.seen.has(keys[0])):
             return "already", str(kept[0]["text"])
         index = mec.index(decoder)
+        if self._searcher is not None:
+            self._searcher.store_vectors(decoder, index)
         lost = f", {len(index.substitutes)} undecodable" if len(index.substitutes) else ""
         text = (
             f"{len(index)} probes over {clock(index.video.duration)}, "
@@ -222,5 +232,6 @@ def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
             and known.scorer == mec.scoring_name(decoder, item.question)
         ):
             return "already", target.name
-    mec.rank(decoder, item.question, options=item.options).save(target)
+    text = mec.rank(decoder, item.question, options=item.options).dumps()
+    write_atomic(target, text.encode(errors="surrogatepass"), follow=False)
     return "done", target.name

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from framenest.corpus.process_run import POLL
 from framenest.errors import ConfigError, FramenestError, MissingExtra
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
-from framenest.protocols import Encoded, Scorer
+from framenest.protocols import Encoded, Scorer, Searchable
 from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.text import one_line
 from framenest.video.source import is_remote
@@ -112,7 +113,13 @@ def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> C
 
 def traits(scorer: Scorer) -> dict[str, Any]:
     """The attributes of a scorer that RemoteScorer copies."""
-    return {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
+    known = {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
+    return known | {"searchable": isinstance(scorer, Searchable)}
+
+
+def call(scorer: Scorer, method: str, argument: Any) -> Any:
+    """In the scorer's process: what one of its methods returns."""
+    return getattr(scorer, method)(argument)
 
 
 def _encode(scorer: Scorer, batches: list[FrameBatch]) -> list[Encoded]:
@@ -149,6 +156,8 @@ class RemoteScorer:
         self.name, self.version = traits["name"], traits["version"]
         self.inputs, self.relevance = traits["inputs"], traits["relevance"]
         self.actors = actors
+        for method in ("search_vectors", "search_query") if traits["searchable"] else ():
+            setattr(self, method, partial(self._call, "ask", call, method))
         self._patience = patience
         self._calls = 0
         self._waited = 0.0

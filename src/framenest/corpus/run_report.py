@@ -28,6 +28,8 @@ class RunReport:
     errors: Counter[str] = field(default_factory=Counter)
     hours: float = 0.0
     """Hours of video that this run processed itself."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why each video failed, by video."""
     stopped: str = ""
     """Why the run must stop; empty while it may continue."""
     _store_failures: int = 0
@@ -47,6 +49,7 @@ class RunReport:
         if outcome.status == "failed":
             self.errors[outcome.error] += 1
             item = outcome.item
+            self.failed[item.video] = outcome.text
             asked = {"question": item.question} if item.target is not None else {}
             line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
             try:

@@ -23,7 +23,8 @@ from framenest.video.source import VIDEO_SUFFIXES
 class QueryText:
     """The text that selectors score: `question` or `question+options`, with exceptions by selector.
 
-    The paper uses the same question text for all; WFS-SB's released code also scores the options:
+    The paper uses the same question text for all; WFS-SB's released code also scores the options, written
+    as in the benchmark's files:
 
     >>> text = QueryText("wfs-sb=question+options")
     >>> str(text), text.kind("wfs-sb"), text.kind("mec:no-zoom")
@@ -97,7 +98,7 @@ class BenchmarkQuestion:
     options, as shown to the model. options: without their letters. answer: the right option's letter.
     category: what scores are broken down by (duration, group type, task). group, structure: which questions
     Video-MME-v2 scores together, and how they build on each other. subtitles: the subtitle file, with or
-    without a suffix.
+    without a suffix. with_options: the question with its options, as selectors score it.
 
     >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
     ...        "correct_choice": 1, "duration_group": 15}
@@ -118,6 +119,7 @@ class BenchmarkQuestion:
     group: str = ""
     structure: str = ""
     subtitles: str = ""
+    with_options: str = ""
 
     @property
     def prompt(self) -> str:
@@ -128,7 +130,7 @@ class BenchmarkQuestion:
         """The text that a selector scores. A file of frame lists is searched by the question alone."""
         if text.kind(selector) == "question" or selector.startswith(FILE):
             return self.question
-        return with_options(self.question, self.options)
+        return self.with_options
 
 
 def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuestion]:
@@ -187,6 +189,7 @@ def _lettered(row: Row, video: str, **more: str) -> BenchmarkQuestion:
         options=tuple(re.sub(r"^\s*\(?[A-J][.):]\s*", "", option).strip() for option in options),
         answer=_letter(row["answer"], len(options)),
         subtitles=video,
+        with_options=with_options(question, options),
         **more,
     )
 
@@ -206,19 +209,20 @@ def _longvideobench(row: Row) -> BenchmarkQuestion:
         answer=_letter(LETTERS[int(row["correct_choice"])], len(options)),
         category=str(int(row["duration_group"])),
         subtitles=str(row.get("subtitle_path", "")),
+        with_options=with_options(str(row["question"]), options),
     )
 
 
 def _mlvu(row: Row) -> BenchmarkQuestion:
-    """MLVU: `candidates` and the answer's text; in lmms-eval's copy, the options are in the question."""
-    if row.get("candidates") is not None:
+    """MLVU: `candidates` and the answer's text; in lmms-eval's copy (`video_name`), the question has them."""
+    if row.get("video_name") is None:
         question, options = str(row["question"]), [str(option) for option in row["candidates"]]
         asked = "\n".join([question, *(f"({LETTERS[i]}) {text}" for i, text in enumerate(options))])
         answer = LETTERS[options.index(str(row["answer"]))]
         video, task = str(row["video"]), str(row["question_type"])
     else:
         asked, answer = str(row["question"]), str(row["answer"])
-        found = list(re.finditer(r"^\s*\([A-J]\)\s*(.*)$", asked, re.M))
+        found = list(re.finditer(r"^[ \t]*\([A-J]\)(.*)$", asked, re.M))  # an option may be empty
         if not found:
             raise ValueError(f"no options (A), (B), … in the question {asked!r}")
         question, options = asked[: found[0].start()].strip(), [option[1].strip() for option in found]
@@ -231,6 +235,7 @@ def _mlvu(row: Row) -> BenchmarkQuestion:
         options=tuple(options),
         answer=_letter(answer, len(options)),
         category=task,
+        with_options=asked if asked.endswith("\n") else asked + "\n",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import VideoInfo
 from framenest.protocols import Decoder
-from framenest.records import read_rows
+from framenest.records import parse_json, read_rows
 from framenest.text import seconds_of
 from framenest.video.pyav import Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
@@ -221,7 +220,7 @@ def _lvbench(row: Row) -> list[GroundedQuestion]:
 def _nextgqa(row: Row) -> list[GroundedQuestion]:
     """`location` is [[start, end], …], as JSON in a CSV file."""
     where = row["location"]
-    intervals = json.loads(where) if isinstance(where, str) else where
+    intervals = parse_json(where) if isinstance(where, str) else where
     return [_question(f"{row['video_id']}.mp4", row["question"], intervals)]
 
 

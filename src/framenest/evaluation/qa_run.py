@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import av
 
 from framenest.errors import BudgetError, ConfigError, FramenestError, IndexMismatch, ModelError, VideoError
 from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, QueryText, chosen_letter
+from framenest.evaluation.lmms_eval import conventions
 from framenest.evaluation.qa_results import QaResults, Record, Row
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.images import ImageLimits
@@ -34,7 +35,8 @@ class QaSettings:
     dataset: the benchmark. annotations: the name of its file, which distinguishes MLVU's dev and test sets.
     model, thinking, answer_tokens, temperature: as the answerer was made. scorer: its name and revision;
     None if no selector needs one. query: as `QueryText` reads it. style, pairing, limits, tell_times: as for
-    `messages`. subtitles: whether they are sent.
+    `messages`. transcripts_sent: whether the prompt holds the videos' transcripts. system: the system prompt,
+    if any. prompt, parse: whose prompt, and whose reading of the answers.
     """
 
     dataset: str
@@ -47,9 +49,12 @@ class QaSettings:
     style: StyleName = "openai"
     pairing: Pairing = "pairs"
     limits: ImageLimits = field(default_factory=ImageLimits)
-    subtitles: bool = False
+    transcripts_sent: bool = False
     tell_times: bool | None = None
     annotations: str | None = None
+    system: str | None = None
+    prompt: conventions.Wording = "paper"
+    parse: conventions.Parse = "framenest"
 
 
 def plan(
@@ -88,7 +93,7 @@ def plan(
                     settings.style,
                     [seconds] * budget,
                     limits.size(*size),
-                    question.prompt,
+                    conventions.prompt(question, settings.dataset, settings.prompt),
                     pairing=settings.pairing,
                     frame_pixels=limits.frame_pixels,
                 ).total
@@ -222,6 +227,9 @@ class QaRun:
                     video=decoder,
                     progress=False,
                 )
+                if self.settings.system:
+                    system = {"role": "system", "content": self.settings.system}
+                    request = replace(request, messages=[system, *request.messages])
                 left.remove(budget)
                 spent = {"budget": budget, "frames_seconds": round(time.perf_counter() - began, 3)}
                 yield request, record | spent
@@ -231,12 +239,13 @@ class QaRun:
 
     def _prompt(self, question: BenchmarkQuestion) -> str:
         """The question, after the subtitles if the video has some."""
+        asked = conventions.prompt(question, self.settings.dataset, self.settings.prompt)
         if self._subtitles is None or not self._subtitles.has(question.subtitles):
-            return question.prompt
+            return asked
         file = self._subtitles.find(question.subtitles)
         lines = filter(None, (line.text.strip() for line in read_lines(file)[0]))
         text = (" " if file.suffix == ".jsonl" else "\n").join(lines)
-        return f"This video's subtitles are listed below:\n{text}\n{question.prompt}"
+        return f"This video's subtitles are listed below:\n{text}\n{asked}"
 
     def _ask(self, question: BenchmarkQuestion, request: Request, record: Record) -> None:
         record |= {"frames": len(request.prefix)}
@@ -247,7 +256,10 @@ class QaRun:
         except ModelError as error:
             self._note(record, error)
             return
-        choice = chosen_letter(answer.text, question.options)
+        if self.settings.parse == "lmms-eval":
+            choice = conventions.letter(answer.text, question, self.settings.dataset)
+        else:
+            choice = chosen_letter(answer.text, question.options)
         said = {"text": answer.text, "finish_reason": answer.finish_reason, **answer.usage.to_json()}
         self._note(record | {"choice": choice, "correct": choice == question.answer, "said": said})
 

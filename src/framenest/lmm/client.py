@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,10 +18,12 @@ from urllib.parse import urlsplit
 from framenest.errors import ConfigError, MissingExtra, ModelError
 from framenest.lmm.answer import Answer, OnText, Splitter, Usage
 from framenest.lmm.request import Request
+from framenest.text import is_url
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 LIST_SECONDS = 20.0  # timeout of the list of models
 _NO_KEY = "none"  # local servers need no key, but the openai package does
+LARGEST_ANSWER = 64 * 2**20  # bytes on the wire
 _SHOWN = 300  # characters of a server's message
 
 # How servers say that the context is too long, in an error's code, type or message.
@@ -43,10 +46,22 @@ class ReadDeadline(threading.local):
 
     until = math.inf
     """The `monotonic` time after which reads time out."""
+    left = sys.maxsize
+    """Bytes that may still come."""
+
+    def begin(self, seconds: float) -> None:
+        """Bound what comes from now on."""
+        self.until, self.left = monotonic() + seconds, LARGEST_ANSWER
 
     def watch(self, request: Any) -> None:
         """Request hook of an httpx client: bounds the connections that the request opens."""
         request.extensions["trace"] = self._bound
+        request.headers["accept-encoding"] = "identity"  # compressed, a little could become a lot
+
+    def watch_answer(self, response: Any) -> None:
+        """Response hook of an httpx client."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise ModelError("the server sent a compressed answer, which was not asked for")
 
     def _bound(self, event: str, info: dict[str, Any]) -> None:
         stream: Any = info.get("return_value")
@@ -59,6 +74,9 @@ class ReadDeadline(threading.local):
             if left <= 0:
                 raise TimeoutError("the answer is not complete in time")
             received: bytes = read_unbounded(max_bytes, left if timeout is None else min(timeout, left))
+            self.left -= len(received)
+            if self.left < 0:
+                raise ModelError(f"the server sent more than {LARGEST_ANSWER >> 20} MiB")
             return received
 
         stream.read = read
@@ -106,7 +124,7 @@ class Client:
             import openai
         except ImportError as error:
             raise MissingExtra("ask", "openai") from error
-        if base_url is not None and not base_url.startswith(("http://", "https://")):
+        if base_url is not None and not is_url(base_url):
             raise ConfigError(f"base_url {base_url!r} is not an http(s) URL")
         self.max_tokens, self.thinking = max_tokens, thinking
         self._openai, self._model = openai, model
@@ -124,7 +142,8 @@ class Client:
             max_retries=retries,
             # A redirect would send the frames wherever the server says.
             http_client=openai.DefaultHttpxClient(
-                follow_redirects=False, event_hooks={"request": [self._deadline.watch]}
+                follow_redirects=False,
+                event_hooks={"request": [self._deadline.watch], "response": [self._deadline.watch_answer]},
             ),
         )
         # Without user and password, since errors name it.
@@ -159,7 +178,7 @@ class Client:
         Empty if the server has no such list. Raises ModelError if it cannot be reached.
         """
         client = self._client.with_options(max_retries=0, timeout=LIST_SECONDS)
-        self._deadline.until = monotonic() + LIST_SECONDS
+        self._deadline.begin(LIST_SECONDS)
         with self._explained():
             try:
                 listed = self._parsed(client.models.with_raw_response.list(), "data").data or []
@@ -181,7 +200,7 @@ class Client:
                 arrived; `fits` is the number of frames that fit, if the context was too long.
         """
         model, began = self.model, time.perf_counter()
-        self._deadline.until = monotonic() + self._timeout
+        self._deadline.begin(self._timeout)
         streams = on_text is not None
         splitter = Splitter(on_text or (lambda *_: None), thinking=bool(self.thinking))
         finish, counted, first = None, None, None
@@ -285,6 +304,8 @@ class Client:
         openai, where = self._openai, self.base_url
         if isinstance(error, openai.APITimeoutError) or isinstance(error.__cause__, TimeoutError):
             return ModelError(f"{where}: no answer within {self._timeout:g} seconds")
+        if isinstance(error.__cause__, ModelError):  # of ReadDeadline
+            return error.__cause__
         if isinstance(error, openai.APIConnectionError):
             why = self._clean(str(error.__cause__ or error))
             return ModelError(f"{where}: cannot connect ({why}); is the server running?")

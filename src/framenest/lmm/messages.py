@@ -209,6 +209,12 @@ def check_style(style: str, pairing: Pairing) -> Style:
     return found
 
 
+def said_beside(seconds: Sequence[float], transcript: Transcript | None, tokens: int) -> list[str]:
+    """The text after each frame: transcript lines near it, or an empty string."""
+    lines = transcript_lines(transcript, seconds, tokens) if transcript else [""] * len(seconds)
+    return [f'Said: "{line}"' if line else "" for line in lines]
+
+
 def messages(
     prefix: Prefix,
     question: str,
@@ -267,8 +273,7 @@ def messages(
         tell_times = not found.fuses or pairing == "images"
     seconds = prefix.seconds.tolist()
     text = "\n".join([prompt(question, options), *instructions])
-    lines = transcript_lines(transcript, seconds, transcript_tokens) if transcript else [""] * len(prefix)
-    beside = [f'Said: "{line}"' if line else "" for line in lines]
+    beside = said_beside(seconds, transcript, transcript_tokens)
     decoder = reopen(prefix.video, video, store=store)
     with shown(progress) as tell:
         batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)

@@ -75,6 +75,15 @@ def cannot_tell(answer: str) -> bool:
     return _CANNOT_TELL.match(answer) is not None
 
 
+def may_cannot_tell(begun: str) -> bool:
+    """Whether an answer that begins so may still become one of which `cannot_tell` is true.
+
+    >>> may_cannot_tell("**Cannot te"), may_cannot_tell("Cannot say")
+    (True, False)
+    """
+    return CANNOT_TELL.lower().startswith(" ".join(re.findall(r"\w+", begun.lower())))
+
+
 def cited(answer: str, told: Sequence[float]) -> list[int]:
     """Places of the frames whose times an answer gives, ascending; see `citations`.
 

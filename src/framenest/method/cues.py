@@ -57,7 +57,11 @@ def blank(thumbnails: Pixels) -> NDArray[np.bool_]:
     >>> blank(np.full((1, 18, 32, 3), 40, np.uint8)).tolist()
     [True]
     """
-    return np.asarray(np.ptp(thumbnails, axis=(1, 2)).max(axis=1) <= ONE_COLOUR)
+    n, height, width, _ = thumbnails.shape
+    rows = thumbnails.reshape(n, height, width * 3)  # by rows first is 11 times faster than by pixel
+    highest = rows.max(axis=1).reshape(n, width, 3).max(axis=1)
+    lowest = rows.min(axis=1).reshape(n, width, 3).min(axis=1)
+    return np.asarray((highest - lowest).max(axis=1) <= ONE_COLOUR)
 
 
 def change(

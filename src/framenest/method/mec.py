@@ -136,6 +136,11 @@ class MEC:
             anchors = discovery.anchors(evidence, active, settings.segment_length, settings.anchors)
             wanted = discovery.zoom(index.frames, anchors, settings.zoom)
             zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
+            spoken = scoring.spoken() if settings.speech_weight else NO_FRAMES
+            if len(spoken) and not np.isin(spoken, [*index.frames, *zoomed.frames]).any():
+                # The last frame, too: its substitute, if it does not decode, may be any frame of the passage.
+                wanted = np.union1d(wanted, spoken[[len(spoken) // 2, -1]])
+                zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
 
             # The candidate pool.
             found = scoring.reranked(_Scored.join(scored, scoring.zoomed(zoomed)))
@@ -162,7 +167,8 @@ class MEC:
 
             # Section 3.4: the order.
             with session.timing("order"):
-                ordered = RULES[config.ranking.rule].order(pool, found.appearance, found.blank)
+                rule, said = RULES[config.ranking.rule], np.isin(found.frames, spoken)
+                ordered = rule.order(pool, found.appearance, found.blank, said)
         stats = Stats(
             candidates=len(pool),
             probes=len(index),
@@ -312,6 +318,13 @@ class _Scoring:
         if self._question is not None and session.ocr is not None:
             screens = session.features(features.decoder, session.ocr, index.config.thumbnail)
             self.screen = ScreenText(screens, self._question, session.scoring.ocr)
+
+    def spoken(self) -> NDArray[np.int64]:
+        """The frames of the passage that answers the question; none if no passage does."""
+        if self.speech is None or self._question is None:
+            return NO_FRAMES
+        first, last = self._index.window
+        return first + self.speech.on_screen(self._features.decoder.seconds[first : last + 1], self._question)
 
     def probes(self) -> _Scored:
         """The index knows their change and observability."""

@@ -14,6 +14,7 @@ from framenest.method.cues import look_alike_rows, similarity_rows
 from framenest.method.ranking import CandidatePool
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +91,29 @@ def diversity(similarity: Floats) -> Floats:
     return 1.0 - similarity
 
 
+def choose(utility: Floats, before: NDArray[np.int64], spoken: Mask | None) -> int:
+    """The position of the next rank: the highest utility; ties go to the earlier frame.
+
+    Rank 3 is a frame of the passage that answers the question, unless rank 1 or 2 is one.
+
+    utility: (n,), −inf for those already ranked; before: (k,) positions of the ranks so far;
+    spoken: (n,) the frames of that passage, all False or None if no passage answers the question.
+
+    >>> choose(np.array([-np.inf, -np.inf, 0.9, 0.1]), np.array([0, 1]), np.arange(4) == 3)
+    3
+    """
+    if spoken is not None and len(before) == 2 and spoken.any() and not spoken[before].any():
+        utility = np.where(spoken, utility, -np.inf)
+    return int(utility.argmax())
+
+
 def greedy(
     frames: NDArray[np.int64],
     evidence: NDArray[np.float32],
     appearance: NDArray[np.float32],
     num_frames: int,
     config: RankingConfig,
+    spoken: Mask | None = None,
 ) -> Order:
     """Algorithm 1: rank the candidates, each choice seeing only those before it.
 
@@ -105,6 +123,7 @@ def greedy(
         appearance: (n, d) unit vectors.
         num_frames: N.
         config: the horizon and the weights.
+        spoken: as for `choose`.
 
     Returns:
         The order, M = min(horizon, n) long, over which the weights shift; and by rank its coverage,
@@ -137,7 +156,7 @@ def greedy(
             + (1.0 - weight - config.diversity_weight) * covered
             + (config.diversity_weight * diverse)
         )
-        chosen = int((utility + taken).argmax())
+        chosen = choose(utility + taken, order[:place], spoken)
         order[place] = chosen
         seen[:, place] = covered[chosen], diverse[chosen], utility[chosen]
         taken[chosen] = -np.inf
@@ -168,12 +187,12 @@ class PaperRule:
         UTILITY,
     )
 
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: NDArray[np.bool_]) -> Order:
+    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: Mask, spoken: Mask) -> Order:
         """Rank the candidates of a pool by its settings.
 
-        appearance: (n, d) unit vectors. blank: (n,) frames that show nothing.
+        appearance: (n, d) unit vectors. blank: (n,) frames that show nothing. spoken: as for `choose`.
         """
-        return greedy(pool.frames, pool.evidence, appearance, pool.num_frames, pool.config.ranking)
+        return greedy(pool.frames, pool.evidence, appearance, pool.num_frames, pool.config.ranking, spoken)
 
     def parts(
         self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
@@ -275,7 +294,8 @@ def residual(
     evidence: NDArray[np.float32],
     appearance: NDArray[np.float32],
     config: RankingConfig,
-    blank: NDArray[np.bool_] | None = None,
+    blank: Mask | None = None,
+    spoken: Mask | None = None,
 ) -> Order:
     """Rank the candidates by the evidence that no earlier rank shows.
 
@@ -286,6 +306,7 @@ def residual(
         appearance: (n, d) unit vectors.
         config: the horizon and the constants of the rule.
         blank: (n,) frames that show nothing; they come after all others, if there are others.
+        spoken: as for `choose`.
 
     Returns:
         The order, M = min(horizon, n) long, and by rank: `same_event` and `same_look`, the shares of it
@@ -310,7 +331,7 @@ def residual(
     for place in range(horizon):
         utility = worth * new_event
         utility *= new_look
-        chosen = int((utility + taken).argmax())
+        chosen = choose(utility + taken, order[:place], spoken)
         order[place] = chosen
         event_left[place], look_left[place] = new_event[chosen], new_look[chosen]
         utilities[place] = utility[chosen]
@@ -365,9 +386,9 @@ class ResidualRule:
         UTILITY,
     )
 
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: NDArray[np.bool_]) -> Order:
+    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: Mask, spoken: Mask) -> Order:
         relevance, config = pool.cues["relevance"], pool.config.ranking
-        return residual(pool.seconds, relevance, pool.evidence, appearance, config, blank)
+        return residual(pool.seconds, relevance, pool.evidence, appearance, config, blank, spoken)
 
     def parts(
         self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
 from framenest.method.discovery import Cues, LookFor
+from framenest.method.index import segments
 from framenest.method.prefix import Prefix, check_budget, notebook_html
 from framenest.protocols import MatchStrength
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
@@ -297,10 +298,12 @@ class Ranking:
         file = convert(data, RankingFile)
         video, pool = replace(file.video, from_file=True), file.pool
         video.check_frames(pool.frames, pool.seconds, "pool", "candidates")
-        for name, numbers in (("active", pool.active), ("anchors", pool.anchors)):
-            if max(numbers, default=0) >= video.num_frames:
-                raise BadField(f"pool.{name} must be below {video.num_frames}, the frames of the video")
-        count = len(pool.frames)
+        config, count = MECConfig.from_json(file.config), len(pool.frames)
+        parts = len(segments(pool.is_zoom.count(False), config.discovery.segment_length))
+        if max(pool.active, default=0) >= max(parts, 1):
+            raise BadField(f"pool.active must be below {parts}, the segments of the probes")
+        if max(pool.anchors, default=0) >= video.num_frames:
+            raise BadField(f"pool.anchors must be below {video.num_frames}, the frames of the video")
         check_length(pool.is_zoom, count, "pool.is_zoom", "candidates")
         check_length(pool.evidence, count, "pool.evidence", "candidates")
         if pool.seen:
@@ -313,7 +316,7 @@ class Ranking:
                 question=file.question,
                 options=file.options,
                 scorer=file.scorer,
-                config=MECConfig.from_json(file.config),
+                config=config,
                 num_frames=pool.num_frames,
                 frames=np.array(pool.frames, dtype=np.int64),
                 seconds=np.array(pool.seconds, dtype=np.float64),
@@ -354,6 +357,9 @@ def _plain(array: NDArray[Any]) -> list[Any]:
     return values
 
 
+CueName = Literal["relevance", "change", "observability", "text", "speech"]
+
+
 class PoolFields(msgspec.Struct):
     """The candidates in a ranking file."""
 
@@ -362,7 +368,7 @@ class PoolFields(msgspec.Struct):
     seconds: list[Amount]
     is_zoom: list[bool]
     evidence: list[Number]
-    cues: dict[str, Any]
+    cues: dict[CueName, Any]
     active: tuple[Whole, ...]
     anchors: tuple[Whole, ...]
     seen: tuple[str, ...] = ()
@@ -387,7 +393,7 @@ class RankingFile(msgspec.Struct):
     question: str | None
     options: tuple[str, ...]
     scorer: str
-    config: dict[str, Any]
+    config: dict[str, dict[str, Any]]
     stats: Stats
     ranks: Annotated[list[dict[str, Any]], Meta(min_length=1)]
     pool: PoolFields
@@ -423,7 +429,7 @@ def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _float_columns(columns: Mapping[str, Any], count: int, where: str) -> dict[str, NDArray[np.float32]]:
+def _float_columns(columns: Mapping[Any, Any], count: int, where: str) -> dict[str, NDArray[np.float32]]:
     """Arrays of the columns of a file, each with one number per candidate."""
     found = {}
     for name, column in columns.items():

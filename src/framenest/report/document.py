@@ -16,6 +16,7 @@ from framenest.frames import VideoInfo
 from framenest.method.index import segments
 from framenest.method.ordering import RULES
 from framenest.method.ranking import CandidatePool, Ranking
+from framenest.scorers.speech import ANSWERS
 from framenest.selectors.selection import Selection
 
 REPORT_FORMAT = 1
@@ -179,7 +180,9 @@ def reasons(ranking: Ranking) -> list[str]:
         return []
     parts = rule.parts(ranking.evidence.astype(np.float64), terms, ranking.config.ranking)
     asked = ranking.config.discovery.relevance_weight > 0
-    later = (rule.because(parts, terms, rank, asked) for rank in range(2, len(ranking) + 1))
+    later = [rule.because(parts, terms, rank, asked) for rank in range(2, len(ranking) + 1)]
+    if (ranking.cues.get("speech", np.zeros(0))[2:3] >= ANSWERS).any():
+        later[1] = "Chosen because what is said there answers the question."
     return ["Chosen first because it has the most evidence.", *later]
 
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from framenest.frames import ImageSpec, Pixels
 from framenest.images import as_base64, data_url, encode_image
 from framenest.protocols import Decoder, Progress
 from framenest.report.document import Result
+from framenest.retrieval.search import Moment
 from framenest.selectors.selection import Selection
+from framenest.text import clock
 
 SMALL, LARGE = 128, 360
 """Short sides of the two sizes of images, in pixels."""
@@ -134,7 +137,26 @@ def page(made: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
         "document": _inert(made),
         "pictures": _inert(images),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+    return _filled("page.html", parts)
+
+
+def moments_page(query: str, moments: Sequence[Moment], pictures: Sequence[Image.Image]) -> str:
+    """One self-contained page of a search's moments, without scripts; pictures: one for each."""
+    tiles = ""
+    for moment, picture in zip(moments, pictures, strict=True):
+        told = {name: html.escape(str(value)) for name, value in moment.to_json().items()}
+        told |= {name: clock(getattr(moment, name)) for name in ("start", "end", "time")}
+        told["name"] = html.escape(Path(moment.video).name)
+        url = data_url(encode_image(picture, "webp", quality=80), "image/webp")
+        tiles += _filled("moment.html", told | {"picture": url, "score": f"{moment.score:.2f}"})
+    style = _asset("base.css") + _asset("moments.css")
+    parts = {"query": html.escape(query), "style": style, "hash": _hash(style), "tiles": tiles}
+    return _filled("moments.html", parts)
+
+
+def _filled(name: str, parts: Mapping[str, str]) -> str:
+    """An asset with its {{names}} replaced."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset(name))
 
 
 def _inert(data: Any) -> str:

@@ -23,7 +23,7 @@ from framenest.processes import has_gpu
 from framenest.protocols import Progress, Scorer
 
 GROUP = "framenest.scorers"
-BEST_FIRST = ("blip2", "siglip2", "onnx", "clip", "tags")
+BEST_FIRST = ("blip2", "siglip2", "onnx", "onnx-fast", "clip", "tags")
 """The order in which "auto" tries them."""
 WITH_ARGUMENT = {"table": "table:FILE", "noisy-truth": "noisy-truth:SNR"}
 

@@ -7,7 +7,7 @@ so that few frames of a video come out high and the rest low.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from framenest.protocols import Encoded, MatchStrength
 
 CENTRE = 96.5
 SLOPE = 0.5
+OF_CLIP, OF_SIGLIP = (0.64, 0.6), (0.565, 0.554)
+"""Levels of (1 + cosine) / 2: cosines of 0.28 and 0.2, and of 0.13 and 0.108. Not measured on questions."""
+SIGLIP_RELEVANCE = "sigmoid of the model's logit"
+SIGLIP_LEVELS = (0.1, 0.01)  # far below 0.5 even for good matches; not measured on questions
 
 Scores = NDArray[np.float64]
 
@@ -42,6 +46,19 @@ def sigmoid(scores: Scores) -> NDArray[np.float32]:
     return (1.0 / (1.0 + np.exp(-np.clip(scores, -60, 60)))).astype(np.float32)
 
 
+def certain(values: NDArray[np.floating[Any]], levels: tuple[float, float] | None) -> NDArray[np.float32]:
+    """Values in [0, 1] on a common scale: the levels of a strong match and of none become 0.75 and 0.25.
+
+    >>> certain(np.array([0.0, 0.01, 0.1, 1.0]), (0.1, 0.01)).round(2).tolist()
+    [0.0, 0.25, 0.75, 1.0]
+    """
+    if levels is None:
+        return values.astype(np.float32)
+    shares = (np.clip(np.float64(values), 1e-9, 1 - 1e-9), *levels)
+    odds, strong, none = (np.log(share / (1 - share)) for share in shares)
+    return sigmoid(np.log(3) * (2 * (odds - none) / (strong - none) - 1))
+
+
 class Calibrated(ABC):
     """A scorer that computes raw scores and calibrates them.
 
@@ -57,6 +74,8 @@ class Calibrated(ABC):
     match_levels: tuple[float, float] | None = None
     """Levels of `plain` for the best frame: from the first on the match is strong, below the second there is
     none. None if `plain` is relative to the video."""
+    search_levels: tuple[float, float] | None = None
+    """The same for `certainty` alone, rough ones that give no verdict."""
 
     def __init__(self, calibration: Calibration = "auto") -> None:
         self._logistic = (self.own_calibration if calibration == "auto" else calibration) == "logistic"
@@ -82,6 +101,11 @@ class Calibrated(ABC):
         strong, none = self.match_levels
         best = float(self.plain(self._reference_scores(encoded, question)).max())
         return MatchStrength.of(best, strong=strong, none=none)
+
+    def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+        """(n,) how surely frames match, comparable across videos: the model's own relevance, scaled."""
+        own = self.plain(self.scores(encoded, question, encoded))
+        return certain(own, self.match_levels or self.search_levels)
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
@@ -140,3 +164,5 @@ class DualScorer(Calibrated):
         if known is None or known[0] != question:
             self._asked = known = (question, self._text(question))
         return known[1]
+
+    search_vectors, search_query = frame_vectors, text_vector  # `framenest.Searchable`

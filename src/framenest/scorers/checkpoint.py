@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -14,6 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 from framenest.errors import MissingExtra, ScorerError, ScorerWarning
 from framenest.frames import ImageSpec
 from framenest.progress import Timing
+from framenest.records import parse_json
 
 Model = TypeVar("Model")
 _loader = ThreadPoolExecutor(1, "framenest-load")  # one at a time: libraries change global state to load
@@ -65,13 +65,14 @@ class Preprocessing:
     @classmethod
     def load(cls, folder: Path) -> Preprocessing:
         """Read the image processor's config, which is saved next to the weights."""
-        files = [folder / name for name in ("preprocessor_config.json", "processor_config.json")]
-        path = next((file for file in files if file.is_file()), None)
-        if path is None:
-            raise ScorerError(f"{folder}: preprocessor_config.json is missing")
+        path = find_file(
+            folder, "preprocessor_config.json", "processor_config.json", "visual/preprocess_cfg.json"
+        )
         settings = read_json(path)
         settings = settings.get("image_processor", settings)
         try:
+            if "interpolation" in settings:
+                settings = _from_open_clip(settings)
             resample = _RESAMPLING[settings["resample"]]
             size: Any = settings["size"]
             crop: Any = settings.get("crop_size")
@@ -87,6 +88,22 @@ class Preprocessing:
             return cls(spec, tuple(settings["image_mean"]), tuple(settings["image_std"]))
         except (KeyError, TypeError) as error:
             raise ScorerError(f"{folder}: this image preprocessing is not supported ({error!r})") from error
+
+
+def _from_open_clip(settings: dict[str, Any]) -> dict[str, Any]:
+    """Image settings by open_clip's names, which Immich's exports use, by transformers'."""
+    size, mode = settings["size"], settings.get("resize_mode", "shortest")
+    height, width = (size, size) if isinstance(size, int) else size
+    if mode not in ("shortest", "squash"):
+        raise KeyError(mode)
+    return {
+        "resample": {name: number for number, name in _RESAMPLING.items()}[settings["interpolation"]],
+        "size": {"width": width, "height": height, "shortest_edge": min(width, height)},
+        "crop_size": {"width": width, "height": height},
+        "do_center_crop": mode == "shortest",
+        "image_mean": settings["mean"],
+        "image_std": settings["std"],
+    }
 
 
 @contextmanager
@@ -113,16 +130,16 @@ def tokenizer_file(path: Path, extra: str, limit: int) -> Any:
     return tokenizer
 
 
-def find_file(folder: Path, name: str) -> Path:
-    """A file of a checkpoint, at its top or in onnx/.
+def find_file(folder: Path, *names: str) -> Path:
+    """The first of several files that a checkpoint has, at its top or in onnx/.
 
     Raises:
         ScorerError: there is no such file.
     """
-    for path in (folder / name, folder / "onnx" / name):
+    for path in (place / name for name in names for place in (folder, folder / "onnx")):
         if path.is_file():
             return path
-    raise ScorerError(f"{folder}: {name} is missing")
+    raise ScorerError(f"{folder}: {' or '.join(names)} is missing")
 
 
 def padding_token(folder: Path, tokenizer: Any) -> int | None:
@@ -140,7 +157,7 @@ def padding_token(folder: Path, tokenizer: Any) -> int | None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file."""
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        data: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ScorerError(f"{path}: cannot be read ({error})") from error
     return data

@@ -1,12 +1,15 @@
-"""The scorer `onnx`: SigLIP or CLIP on a CPU with onnxruntime, without torch.
+"""The scorers `onnx` and `onnx-fast`: SigLIP or CLIP on a CPU with onnxruntime, without torch.
 
-A folder holds vision_model.onnx and text_model.onnx (at its top or in onnx/), tokenizer.json, config.json
-and preprocessor_config.json, as exports on the hub do.
+A folder is laid out as exports on the hub are: vision_model.onnx and text_model.onnx or their float16
+versions (at its top or in onnx/), tokenizer.json, config.json and preprocessor_config.json. Or as Immich's:
+visual/model.onnx and textual/model.onnx, their settings beside them, and config.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import string
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +23,15 @@ from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import DualScorer
+from framenest.scorers.calibration import (
+    OF_CLIP,
+    OF_SIGLIP,
+    SIGLIP_LEVELS,
+    SIGLIP_RELEVANCE,
+    DualScorer,
+    Scores,
+    sigmoid,
+)
 from framenest.scorers.checkpoint import (
     InBackground,
     Preprocessing,
@@ -33,12 +44,21 @@ from framenest.scorers.checkpoint import (
 )
 
 AT_ONCE = 8  # frames: more do not run faster on a CPU
+VISION = ("vision_model.onnx", "vision_model_fp16.onnx", "visual/model.onnx")
+TEXT = ("text_model.onnx", "text_model_fp16.onnx", "textual/model.onnx")
+TOKENIZER = ("tokenizer.json", "textual/tokenizer.json")
+LOGITS = {"onnx-community/siglip2-base-patch16-224-ONNX": (math.exp(4.724453449249268), -16.771724700927734)}
+"""Scale and bias of SigLIP's logit, which exports leave out, by repository; docs/scorers.md has sources."""
+NUMBERS = {"tensor(int32)": np.int32, "tensor(float16)": np.float16}
+"""Inputs of exports that take other numbers than int64 and float32."""
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class OnnxScorer(DualScorer):
     """A dual encoder as ONNX.
 
-    Exports do not hold the logit's scale and bias, so SigLIP has no relevance of its own here.
+    Exports do not hold the logit's scale and bias. So SigLIP has its own relevance only if they are known
+    (`LOGITS`).
     """
 
     name = "onnx"
@@ -46,28 +66,43 @@ class OnnxScorer(DualScorer):
     def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
         super().__init__(config.calibration)
         settings = read_json(checkpoint.path / "config.json")
-        self._siglip = str(settings.get("model_type", "")).startswith("siglip")
-        if self._siglip and not self._logistic:
+        siglip = str(settings.get("model_type", "")).startswith("siglip") or "init_logit_bias" in settings
+        if checkpoint.name in LOGITS:
+            self.scale, self.bias = LOGITS[checkpoint.name]
+            self.own_relevance, self.match_levels = SIGLIP_RELEVANCE, SIGLIP_LEVELS
+        elif siglip and not self._logistic:
             raise ScorerError(
                 f"{checkpoint.name}: an ONNX export does not hold the logit's scale and bias, which "
                 "--calibration none needs; use the scorer siglip2"
             )
+        self.search_levels = OF_SIGLIP if siglip else OF_CLIP
         self._images = Preprocessing.load(checkpoint.path)
         self.inputs: tuple[ImageSpec, ...] = (self._images.spec,)
         self.batch = config.batch or AT_ONCE
-        self.version = f"{checkpoint} float32"
-        text = settings["text_config"]
-        self._longest = int(text.get("max_position_embeddings", 64 if self._siglip else 77))
-        for name in ("vision_model.onnx", "text_model.onnx", "tokenizer.json"):
-            find_file(checkpoint.path, name)  # raises if it is missing
+        files = [find_file(checkpoint.path, *names) for names in (VISION, TEXT, TOKENIZER)]
+        self.version = f"{checkpoint} {'float16' if 'fp16' in files[0].name else 'float32'}"
+        if "text_cfg" in settings:  # Immich's, by open_clip's names
+            text = settings["text_cfg"]
+            self._clean = (text.get("tokenizer_kwargs") or {}).get("clean", "whitespace")
+            self._longest = int(text.get("context_length", 77))
+        elif "text_config" not in settings:
+            raise ScorerError(f"{checkpoint.path}: config.json has neither text_config nor text_cfg")
+        else:
+            text = settings["text_config"]
+            self._clean = "lower" if siglip else ""
+            self._longest = int(text.get("max_position_embeddings", 64 if siglip else 77))
         padding = int(text.get("pad_token_id") or 0)
-        self._model = InBackground(lambda: _Models(checkpoint.path, self._longest, padding))
+        self._model = InBackground(lambda: _Models(files, self.name, self._longest, padding))
         self.timing = self._model.timing
 
     @classmethod
     def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
         """The scorer over the default export, or a checkpoint's (org/name or a folder)."""
         return cls(locate(cls.name, checkpoint, store, config.revision or ""), config)
+
+    def plain(self, scores: Scores) -> NDArray[np.float32]:
+        """The sigmoid of SigLIP's logit if its scale and bias are known, otherwise (1 + cosine) / 2."""
+        return sigmoid(scores) if self.match_levels else super().plain(scores)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """Image vectors; see `framenest.Scorer`."""
@@ -77,19 +112,32 @@ class OnnxScorer(DualScorer):
         if not len(pixels):  # many exports refuse an empty batch
             return {"vector": np.zeros((0, len(self._text("."))), np.float32)}
         vision, made = self._model().vision, []
-        for start in range(0, len(pixels), self.batch):
-            scaled = (pixels[start : start + self.batch].astype(np.float32) / 255 - mean) / deviation
+        batch = 1 if vision.one_at_a_time else self.batch
+        for start in range(0, len(pixels), batch):
+            scaled = (pixels[start : start + batch].astype(np.float32) / 255 - mean) / deviation
             prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
-            made.append(vision({"pixel_values": prepared}))
+            made.append(vision({"pixel_values": prepared, "image": prepared}))
         return {"vector": np.concatenate(made)}
 
     def _text(self, question: str) -> NDArray[np.float32]:
         model = self._model()
-        ids = token_ids(model.tokenizer, question.lower() if self._siglip else question, self.name)
+        if self._clean == "canonicalize":
+            question = question.translate(_NO_PUNCTUATION)
+        if self._clean in ("canonicalize", "lower"):
+            question = question.lower()
+        if self._clean in ("canonicalize", "whitespace"):
+            question = " ".join(question.split())
+        ids = token_ids(model.tokenizer, question, self.name)
         missing = self._longest - len(ids)
         tokens = np.array([ids + [model.padding] * missing], dtype=np.int64)
         mask = np.array([[1] * len(ids) + [0] * missing], dtype=np.int64)
-        return np.asarray(model.text({"input_ids": tokens, "attention_mask": mask})[0])
+        return np.asarray(model.text({"input_ids": tokens, "text": tokens, "attention_mask": mask})[0])
+
+
+class FastOnnxScorer(OnnxScorer):
+    """SigLIP 2 with patches of 32 pixels: a third of the work per frame."""
+
+    name = "onnx-fast"
 
 
 def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding: bool = False) -> Any:
@@ -114,26 +162,35 @@ def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding
 
 
 class _Models:
-    def __init__(self, folder: Path, longest: int, padding: int) -> None:
-        self.vision = _Side(find_file(folder, "vision_model.onnx"), "image_embeds")
-        self.text = _Side(find_file(folder, "text_model.onnx"), "text_embeds")
-        self.tokenizer = tokenizer_file(find_file(folder, "tokenizer.json"), "onnx", longest)
-        named = padding_token(folder, self.tokenizer)
+    def __init__(self, files: Sequence[Path], scorer: str, longest: int, padding: int) -> None:
+        vision, text, tokenizer = files
+        self.vision = _Side(vision, "image_embeds", scorer)
+        self.text = _Side(text, "text_embeds", scorer)
+        self.tokenizer = tokenizer_file(tokenizer, scorer, longest)
+        named = padding_token(tokenizer.parent, self.tokenizer)
         self.padding = padding if named is None else named
 
 
 class _Side:
     """One side of a dual encoder: named inputs → (n, d) unit vectors."""
 
-    def __init__(self, path: Path, wanted: str) -> None:
-        self._session = onnx_session(path, "onnx")
-        self._takes = {entry.name for entry in self._session.get_inputs()}
+    def __init__(self, path: Path, wanted: str, scorer: str = "onnx") -> None:
+        self._session = onnx_session(path, scorer)
+        self._takes = {entry.name: entry.type for entry in self._session.get_inputs()}
+        self.one_at_a_time = any(entry.shape[:1] == [1] for entry in self._session.get_inputs())
+        """Whether the export fixes its batch at 1, as Immich's do."""
         gives = [entry.name for entry in self._session.get_outputs()]
-        self._output = next((name for name in (wanted, "pooler_output") if name in gives), None)
+        self._output = next((name for name in (wanted, "pooler_output", "embedding") if name in gives), None)
         if self._output is None:
-            raise ScorerError(f"{path}: gives neither {wanted} nor pooler_output, but {', '.join(gives)}")
+            raise ScorerError(
+                f"{path}: gives neither {wanted} nor pooler_output nor embedding, but {', '.join(gives)}"
+            )
 
     def __call__(self, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
-        given = {name: value for name, value in inputs.items() if name in self._takes}
-        found = self._session.run([self._output], given)[0]
+        given = {
+            name: value.astype(NUMBERS.get(self._takes[name], value.dtype), copy=False)
+            for name, value in inputs.items()
+            if name in self._takes
+        }
+        found = self._session.run([self._output], given)[0].astype(np.float32)
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ CENTRE, WIDTH = 0.47, 0.05
 question score 0.6, others on the same subject 0.4, all others below 0.3."""
 FEW = 95.0  # percent of the passages that stay below one half, even if more would exceed it
 CLEAR = 0.08  # the best passage is at least this far above one half, if it exceeds the centre
+ANSWERS = 0.8  # from this ς on, a passage answers the question
 
 
 class Passage(NamedTuple):
@@ -75,14 +77,15 @@ class Speech:
         self._encoder = encoder
         key = f"transcripts/{digest(self._texts, encoder.name)}"
         kept = store.get(key)
-        self._vectors = encoder.many(self._texts) if kept is None else kept[1]["vectors"]
+        self.vectors = encoder.many(self._texts) if kept is None else kept[1]["vectors"]
+        """(p, 384) unit vectors of the passages."""
         if kept is None:
-            keep(store, key, {"kind": "transcript", "format": 1}, {"vectors": self._vectors})
+            keep(store, key, {"kind": "transcript", "format": 1}, {"vectors": self.vectors})
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all vectors in memory."""
-        return int(self._vectors.nbytes)
+        """Bytes in memory: the vectors, the passages and their lines."""
+        return int(self.vectors.nbytes) + 2 * sum(map(sys.getsizeof, self._texts))
 
     def scores(self, question: str) -> NDArray[np.float32]:
         """(p,) ς of each passage in [0, 1]: how likely it answers the question.
@@ -90,7 +93,7 @@ class Speech:
         The cosine between the sentences, plus what names, numbers and rare words add, mapped so that only
         passages about the question are high, and of those only the best few.
         """
-        raw = (self._vectors @ self._encoder(question)).astype(np.float64)
+        raw = (self.vectors @ self._encoder(question)).astype(np.float64)
         raw += WORDS * matching(items(question), self._texts, self._texts, heard)
         centre = max(CENTRE, min(float(np.percentile(raw, FEW)), float(raw.max()) - CLEAR))
         return sigmoid((raw - centre) / WIDTH)
@@ -118,6 +121,18 @@ class Speech:
                 cue[first:end], score * (1 - np.minimum(away, 1) / 2), out=cue[first:end], casting="same_kind"
             )
         return cue
+
+    def on_screen(self, seconds: NDArray[np.float64], question: str) -> NDArray[np.int64]:
+        """Positions of the frames during the best passage; none if its ς is below ANSWERS.
+
+        Of equal passages the earliest counts. Between two frames, the earlier one is still on screen.
+        seconds: (n,) times of frames, ascending.
+        """
+        scores = self.scores(question)
+        best = int(scores.argmax())
+        end = np.searchsorted(seconds, self.passages[best].end, side="right")
+        first = np.searchsorted(seconds, self.passages[best].start)
+        return np.arange(min(first, end - 1), end) if scores[best] >= ANSWERS else np.arange(0)
 
     def best(self, question: str, count: int) -> list[Passage]:
         """The passages that answer a question best, best first, without those that overlap a better one."""

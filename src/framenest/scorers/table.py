@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from framenest.config import Calibration, ScorerConfig
 from framenest.errors import ScorerError, ScorerWarning
 from framenest.frames import FrameBatch, ImageSpec, VideoInfo
 from framenest.protocols import Encoded, Progress
+from framenest.records import parse_json
 from framenest.scorers.calibration import Calibrated, Scores
 from framenest.text import seconds_of
 
@@ -71,7 +71,7 @@ class TableScorer(Calibrated):
         try:
             rows = sorted(table.items())
             self._keys, scores = np.array(rows, dtype=np.float64).T
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ScorerError(f"a table of scores must hold numbers ({error})") from error
         keys = [key for key, _ in rows]
         self._by = by
@@ -102,10 +102,10 @@ class TableScorer(Calibrated):
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
             is_json = text.lstrip()[:1] in "[{"
-            by, table = _parse(json.loads(text) if is_json else list(csv.DictReader(text.splitlines())))
+            by, table = _parse(parse_json(text) if is_json else list(csv.DictReader(text.splitlines())))
         except OSError as error:
             raise ScorerError(f"{path}: cannot be read ({error.strerror})") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ScorerError(f"{path}: not a table of frame or second and score ({error})") from error
         return cls(table, by=by, calibration=calibration)
 

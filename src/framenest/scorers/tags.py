@@ -25,7 +25,7 @@ from framenest.config import Calibration, ScorerConfig
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
-from framenest.scorers.calibration import Calibrated, Scores, standardise
+from framenest.scorers.calibration import Calibrated, Scores, certain, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
 from framenest.scorers.question_text import SentenceEncoder
@@ -45,6 +45,10 @@ TRUST = 0.7  # in the network that is surest of the word it is least sure of
 LARGE = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
 LEAST_LARGE = 0.84
 """Confidence for these: the detector is surer of them if they are there, and sees them in other animals."""
+LEAST_KEPT = 1e-4  # scores of labels below it are kept as 0 for searches
+CLOSE = (0.05, 0.25)  # weight of the label closest to a query, if labels know its words and if they do not
+SURE = (0.355, 0.145)
+"""Levels that one in a hundred frames of a search exceeds, and one in ten (benchmarks/search_quality.py)."""
 NAMED = 10  # labels of a frame that describe it
 SHOWN, LEAST_SHOWN = 2, 0.2  # labels of a frame that are named, and from which confidence if asked for
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
@@ -206,6 +210,32 @@ class TagScorer(Calibrated):
     def text_vector(self, question: str) -> NDArray[np.float32]:
         """(384,) sentence vector of a question."""
         return self._model().sentences(question)
+
+    def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        """(n, 1090) scores of all labels; see `framenest.Searchable`."""
+        scores = np.concatenate([encoded[kind] for kind in sorted(encoded)], axis=1)
+        return np.where(scores < LEAST_KEPT, 0, scores)
+
+    def search_query(self, query: str) -> NDArray[np.float32]:
+        """(1090,) 1 for labels that mean a word, shared by all words; a little for labels close to it."""
+        model, weights = self._model(), []
+        known = model.vocabulary.read(query)[0]
+        for kind in ("classes", "objects") if model.detector else ("classes",):
+            close = _softmax(model.labels[kind] @ self.text_vector(query) / SHARPNESS)
+            weights.append(close * (CLOSE[not known] / close.max()))
+            for word in known:
+                weights[-1][list(word.labels[kind])] += 1 / len(known)
+        return np.concatenate(weights)
+
+    def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+        """(n,) how sure the networks are of the question's words, and of the one they are least sure of."""
+        value = self.search_vectors(encoded) @ self.search_query(question)
+        words = [
+            np.max([encoded[kind][:, list(word.labels[kind])].sum(axis=1) for kind in encoded], axis=0)
+            for word in self._model().vocabulary.read(question)[0]
+        ]
+        value = 0.7 * value + 0.3 * np.min(words, axis=0) if words else value
+        return certain(value / (1 + value), SURE)
 
     def _readings(self, encoded: Encoded, asked: NDArray[np.float32]) -> list[NDArray[np.float64]]:
         labels, probabilities = self._model().labels, encoded["classes"]

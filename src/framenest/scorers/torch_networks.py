@@ -70,7 +70,7 @@ class OnDevices:
     Args:
         load: a function (folder, dtype, device) → the network on that device.
         checkpoint: the weights.
-        devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1".
+        devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1"; a GPU's with its index.
         precision: a dtype's name.
         progress: called as progress(stage, done, total).
 
@@ -86,7 +86,7 @@ class OnDevices:
         precision: str,
         progress: Progress,
     ) -> None:
-        self.devices = [_device(name.strip()) for name in devices.split(",")]
+        self.devices = [_device(name) for name in devices.split(",")]
         self.first = self.devices[0]
         self.dtype: torch.dtype = getattr(torch, precision)
         self._progress = progress
@@ -188,7 +188,7 @@ def _device(name: str) -> torch.device:
     except RuntimeError as error:
         raise ScorerError(f"there is no device {name!r}; choose cpu, cuda or cuda:0,cuda:1") from error
     count = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= count:
+    if device.type == "cuda" and device.index >= count:
         raise ScorerError(f"no device {name!r}: torch sees {count} CUDA GPUs here")
     return device
 
@@ -392,16 +392,36 @@ class Blip2Network(TorchNetwork):
     def match(self, vision: torch.Tensor, question: torch.Tensor) -> torch.Tensor:
         """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
         w = self._weights
-        words = embedding(question, w["embeddings.word_embeddings.weight"])
-        words = words + w["embeddings.position_embeddings.weight"][: question.shape[1]]
+        words = self._words(question)
         asking = w["query_tokens"].to(words.dtype)
         queries = asking.shape[1]
-        x = torch.cat([asking, words], dim=1).expand(len(vision), -1, -1)
+        x = self._qformer(torch.cat([asking, words], dim=1).expand(len(vision), -1, -1), vision, queries)
+        return self._linear(x[:, :queries], "itm_head").mean(dim=1)
+
+    def contrast(self, vision: torch.Tensor) -> torch.Tensor:
+        """(n, v, d) frames' features → (n, 32, 256) of the query tokens, which read the frames alone."""
+        w = self._weights
+        asking = w["query_tokens"].expand(len(vision), -1, -1)
+        return self._linear(self._qformer(asking, vision, asking.shape[1]), "vision_projection")
+
+    def text(self, question: torch.Tensor) -> torch.Tensor:
+        """(1, t) token ids, which attend to one another alone → (1, 256)."""
+        words = self._words(question)
+        return self._linear(self._qformer(words, words, 0)[:, 0], "text_projection")
+
+    def _words(self, question: torch.Tensor) -> torch.Tensor:
+        """(1, t) token ids → (1, t, d)."""
+        words = embedding(question, self._weights["embeddings.word_embeddings.weight"])
+        return words + self._weights["embeddings.position_embeddings.weight"][: question.shape[1]]
+
+    def _qformer(self, x: torch.Tensor, vision: torch.Tensor, queries: int) -> torch.Tensor:
+        """The Q-Former's output; the first `queries` tokens read the frames."""
+        w = self._weights
         x = self._norm(x.to(w["qformer.layernorm.weight"].dtype), "qformer.layernorm", self._eps)
         vision = vision.to(w["itm_head.weight"].dtype)
         for number in range(self._qformer_depth):
             x = self._qformer_layer(x, vision, queries, f"qformer.encoder.layer.{number}.")
-        return self._linear(x[:, :queries].to(vision.dtype), "itm_head").mean(dim=1)
+        return x.to(vision.dtype)
 
     def _vision_layer(self, x: torch.Tensor, name: str) -> torch.Tensor:
         mixed = self._linear(self._norm(x, name + "layer_norm1", self._vision_eps), name + "self_attn.qkv")
@@ -413,6 +433,8 @@ class Blip2Network(TorchNetwork):
 
     def _qformer_layer(self, x: torch.Tensor, vision: torch.Tensor, queries: int, name: str) -> torch.Tensor:
         x = self._attend(x, x, name + "attention.")
+        if not queries:
+            return self._feed_forward(x, name, "")
         asking, words = x[:, :queries], x[:, queries:]
         if name + "crossattention.attention.key.weight" in self._weights:
             asking = self._attend(asking, vision, name + "crossattention.")

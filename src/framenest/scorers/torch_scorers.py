@@ -19,9 +19,17 @@ from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.models import Checkpoint, locate
-from framenest.processes import has_gpu
+from framenest.processes import has_gpu, own_gpu
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import Calibrated, DualScorer, Scores, sigmoid
+from framenest.scorers.calibration import (
+    OF_CLIP,
+    SIGLIP_LEVELS,
+    SIGLIP_RELEVANCE,
+    Calibrated,
+    DualScorer,
+    Scores,
+    sigmoid,
+)
 from framenest.scorers.checkpoint import InBackground, Preprocessing, find_file
 
 if TYPE_CHECKING:
@@ -52,14 +60,18 @@ class TorchScorer(Calibrated):
         devices = config.device
         if devices == "auto":
             devices = "cuda" if has_gpu() else "cpu"
-        self._on_cpu = devices.strip().startswith("cpu")
+        # Here and not where it loads: each thread has its own current device.
+        names = [name.strip() for name in devices.split(",")]
+        self.devices = ",".join(own_gpu() if name == "cuda" else name for name in names)
+        """Names of its devices; a GPU's has its index."""
+        self._on_cpu = self.devices.startswith("cpu")
         precision = config.precision
         if precision == "auto":
             precision = "float32" if self._on_cpu else "float16"
         self.version = f"{checkpoint} {precision}"
         self.batch = config.batch or (ON_CPU if self._on_cpu else ON_GPU)
         """Frames per `encode`."""
-        self._model = InBackground(lambda: self._load(checkpoint, devices, precision, progress))
+        self._model = InBackground(lambda: self._load(checkpoint, precision, progress))
         self.timing = self._model.timing
 
     @classmethod
@@ -67,10 +79,10 @@ class TorchScorer(Calibrated):
         """The scorer with its default weights, or with a checkpoint's (org/name or a folder)."""
         return cls(locate(cls.name, checkpoint, store, config.revision or ""), config, progress)
 
-    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
+    def _load(self, checkpoint: Checkpoint, precision: str, progress: Progress) -> OnDevices:
         from framenest.scorers.torch_networks import OnDevices
 
-        return OnDevices(self._network, checkpoint, devices, precision, progress)
+        return OnDevices(self._network, checkpoint, self.devices, precision, progress)
 
     @abstractmethod
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
@@ -88,8 +100,8 @@ class CheckpointScorer(TorchScorer):
         find_file(checkpoint.path, "tokenizer.json")
         super().__init__(checkpoint, config, progress)
 
-    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
-        on = super()._load(checkpoint, devices, precision, progress)
+    def _load(self, checkpoint: Checkpoint, precision: str, progress: Progress) -> OnDevices:
+        on = super()._load(checkpoint, precision, progress)
         on.load_tokenizer(checkpoint.path, self.name, self.extra)
         if on.first.type == "cuda":  # choose and load the kernels for a whole batch
             width, height = self.inputs[0].size(16, 9)
@@ -173,6 +185,26 @@ class Blip2Scorer(CheckpointScorer):
         logits = self.logits(encoded, question).astype(np.float64)
         return np.asarray(logits[:, 1] - logits[:, 0])
 
+    def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+        """(n, 32, 256) unit vectors of the query tokens, from BLIP-2's contrastive stage."""
+        from framenest.scorers.torch_networks import as_tensor
+
+        on, rows = self._model(), encoded["vision"]
+
+        def contrast(part: slice, which: int) -> Any:
+            return _unit(on.networks[which].contrast(as_tensor(rows[part], on.devices[which])))
+
+        found = on.map("encode", contrast, len(rows), self.batch)
+        return np.asarray(found.cpu().numpy())
+
+    def search_query(self, query: str) -> NDArray[np.float32]:
+        """(256,) unit vector of a query, from the contrastive stage."""
+        import torch
+
+        on = self._model()
+        with torch.inference_mode():
+            return np.asarray(_unit(on.networks[0].text(on.tokens(query).to(on.first)))[0].cpu().numpy())
+
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, d) unit vectors of encoded frames: the vision transformer's output at its class token."""
         classes: NDArray[np.float32] = np.asarray(encoded["vision"][:, 0], dtype=np.float32)
@@ -194,6 +226,7 @@ class BlipScorer(Blip2Scorer):
     """
 
     name = extra = "blip"
+    search_vectors = search_query = None  # type: ignore[assignment]
 
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from framenest.scorers.torch_networks import BlipNetwork
@@ -216,8 +249,8 @@ class TorchDualScorer(CheckpointScorer, DualScorer):
 
         return DualNetwork.load(folder, dtype, device)
 
-    def _load(self, checkpoint: Checkpoint, devices: str, precision: str, progress: Progress) -> OnDevices:
-        on = super()._load(checkpoint, devices, precision, progress)
+    def _load(self, checkpoint: Checkpoint, precision: str, progress: Progress) -> OnDevices:
+        on = super()._load(checkpoint, precision, progress)
         self.scale, self.bias = on.networks[0].scale, on.networks[0].bias
         return on
 
@@ -250,8 +283,7 @@ class SiglipScorer(TorchDualScorer):
     """SigLIP and SigLIP 2 of fixed size. The model's own relevance is the sigmoid of its logit."""
 
     name = extra = "siglip2"
-    own_relevance = "sigmoid of the model's logit"
-    match_levels = (0.1, 0.01)  # far below 0.5 even for good matches; not measured on questions
+    own_relevance, match_levels = SIGLIP_RELEVANCE, SIGLIP_LEVELS
     lower_case = True  # as the model was trained
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
@@ -263,6 +295,7 @@ class ClipScorer(TorchDualScorer):
     """CLIP. It has no relevance of its own; without calibration it is (1 + cosine) / 2."""
 
     name = extra = "clip"
+    search_levels = OF_CLIP
 
 
 def _unit(vectors: Any) -> Any:

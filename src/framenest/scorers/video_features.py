@@ -162,6 +162,14 @@ class VideoFeatures:
             )
         return relevance
 
+    def certainty(self, seen: Features, question: str) -> NDArray[np.float32]:
+        """(n,) in [0, 1]: how surely frames match, comparable across videos as far as the scorer can tell."""
+        measure = getattr(self.scorer, "certainty", None)
+        if measure is None:
+            return self.relevance(seen, question, seen)
+        with self._timing("match", self._scorer_timing):
+            return np.asarray(measure(seen.encoded, question), dtype=np.float32)
+
     def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
         """How strongly anything in the video matches; None if the scorer cannot tell."""
         measure = getattr(self.scorer, "match_strength", None)

@@ -6,14 +6,15 @@ group `framenest.selectors`, Framenest's own included.
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
 from framenest.config import PRESETS, MECConfig
 from framenest.errors import BudgetError, ConfigError
 from framenest.plugins import load_plugin, plugins
+from framenest.records import parse_json
 from framenest.selectors.frame_lists import FileSelector
 from framenest.selectors.selection import Selector
 from framenest.session import Session
@@ -21,6 +22,7 @@ from framenest.text import seconds_of
 
 GROUP = "framenest.selectors"
 FILE = "file:"
+BOLT_POWER = re.compile(r"^bolt:power=(\d+(?:\.\d+)?)$")
 ORDER = (
     *("mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt"),
     *("mdp3", "mdp3-segments", "facility-location"),
@@ -37,7 +39,8 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
 
     Args:
         spec: a name of `selector_names()`; `mec:SETTINGS`, MEC with a preset, settings, or both
-            (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); or `file:PATH`, frames chosen before.
+            (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); `bolt:power=2.5`; or `file:PATH`,
+            frames chosen before.
         session: the open videos, the scorer and the store that the selector uses.
         config: the configuration that settings of `mec` change; a preset replaces it. By default the paper's.
 
@@ -57,7 +60,8 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
     if spec.startswith(FILE):
         return FileSelector(session, argument)
     make = load_plugin(plugins(GROUP)[name])
-    selector = make(session, mec_config(argument, config)) if name == "mec" else make(session)
+    powers = [float(power) for power in BOLT_POWER.findall(spec)]
+    selector = make(session, mec_config(argument, config)) if name == "mec" else make(session, *powers)
     if not isinstance(selector, Selector):
         raise ConfigError(f"{spec!r} is not a selector: it needs name and select(video, question, budgets)")
     return selector
@@ -73,7 +77,7 @@ def check_selector(spec: str, budget: int = 0) -> None:
                 f"{spec} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
                 f"horizon, as in mec:horizon={budget}"
             )
-    elif not (name == "file" and argument) and spec not in selector_names():
+    elif not ((name == "file" and argument) or BOLT_POWER.match(spec)) and spec not in selector_names():
         raise ConfigError(f"there is no selector {spec!r}; choose from {', '.join(selector_names())}")
 
 
@@ -114,7 +118,7 @@ def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
 
 def setting_value(text: str) -> object:
     """A setting's value: a number or boolean in JSON, a clock time in seconds, or the string itself."""
-    for read in (json.loads, seconds_of):
+    for read in (parse_json, seconds_of):
         with suppress(ValueError):
             return read(text)
     return text

@@ -254,6 +254,16 @@ def _facility_positions(scored: ScoredCandidates, budget: int) -> Ints:
     return rules.facility_location(scored.scores, looks @ looks.T, budget, alpha=0.5, beta=1.0)
 
 
+def bolt(session: Session, power: float = 3.0) -> RuleSelector:
+    """BOLT. power: as released, 3 for Video-MME and MLVU, 2.5 for LongVideoBench."""
+    return RuleSelector(
+        session,
+        name="bolt" if power == 3.0 else f"bolt:power={power:g}",
+        positions=lambda scored, budget: rules.bolt(scored.scores, budget, power=power),
+        grid=nearest_seconds,
+    )
+
+
 top_k = partial(
     RuleSelector,
     name="top-k",
@@ -276,12 +286,6 @@ wfs_sb = partial(
     positions=lambda scored, budget: rules.wfs_sb(scored.scores, budget, scored.vectors),
     without_vectors="distance in time",
     even_if_few=True,
-)
-bolt = partial(
-    RuleSelector,
-    name="bolt",
-    positions=lambda scored, budget: rules.bolt(scored.scores, budget),
-    grid=nearest_seconds,
 )
 mdp3 = partial(
     RuleSelector, name="mdp3", positions=_mdp3_positions, grid=thinned_seconds, ranks=True, needs_vectors=True

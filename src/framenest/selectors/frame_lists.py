@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder
-from framenest.records import Amount, BadField, Whole, convert
+from framenest.records import Amount, BadField, Whole, convert, parse_json
 from framenest.selectors.selection import Selection, check_budgets, load_result, prefix_of
 from framenest.session import Session
 from framenest.video.opening import Video
@@ -64,10 +63,10 @@ def read_entries(path: str | Path) -> list[Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path}: cannot be read ({error})") from error
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except ValueError:
         try:
-            data = [json.loads(line) for line in text.splitlines() if line.strip()]
+            data = [parse_json(line) for line in text.splitlines() if line.strip()]
         except ValueError as error:
             raise StoreError(f"{path}: neither JSON nor JSON lines ({error})") from error
     return data if isinstance(data, list) else [data]

@@ -99,6 +99,7 @@ class Selection:
         """Read what `save` wrote; BadField names the first wrong field."""
         file = convert(data, SelectionFile)
         video, prefixes = replace(file.video, from_file=True), {}
+        json.dumps(file.stats, allow_nan=False)  # ValueError: infinite, and a page could not hold it
         for name, entry in file.budgets.items():
             if not name.isascii() or not name.isdecimal() or len(name) > 15 or int(name) < 1:
                 raise BadField(f"budgets.{name[:40]!r} is not a budget: a whole number, 1 or more")

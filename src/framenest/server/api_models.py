@@ -8,12 +8,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from framenest.config import PRESETS
 from framenest.method.discovery import MOST as MOST_DESCRIPTIONS
+from framenest.retrieval.search import UNSURE
 from framenest.server.jobs import Job
+from framenest.server.server_settings import MOST_SHOWN
 from framenest.text import seconds_of
 
 MOST_RANKS = 1024
-MOST_SHOWN = 256  # frames that go to a model in one request
+MOST_MOMENTS = 100
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
+Shown = Annotated[int, Field(ge=1, le=MOST_SHOWN)]
 
 
 def _time(given: Any) -> float:
@@ -45,11 +48,9 @@ class VideoAddress(RequestBody):
     url: str = Field(max_length=2048, examples=["https://media.example.org/kiln.mp4"])
 
 
-class RankingRequest(RequestBody):
-    """A question about a video. Without a question (null) the ranking follows looks and time alone."""
+class HowToRank(RequestBody):
+    """What a client may say about a ranking beside the video and the question."""
 
-    video: str = Field(max_length=64, description="Id of a registered video.")
-    question: Text | None = Field(examples=["What does the potter do after firing?"])
     options: list[Text] = Field(
         [], max_length=26, description="Answers to choose from, for messages and models."
     )
@@ -66,6 +67,13 @@ class RankingRequest(RequestBody):
     )
     start: Time = Field(0.0, description="Start of the part to look at: seconds or [HH:]MM:SS.")
     end: Time | None = Field(None, description="End of the part to look at; null is the end of the video.")
+
+
+class RankingRequest(HowToRank):
+    """A question about a video. Without a question (null) the ranking follows looks and time alone."""
+
+    video: str = Field(max_length=64, description="Id of a registered video.")
+    question: Text | None = Field(examples=["What does the potter do after firing?"])
     horizon: int = Field(256, ge=1, le=MOST_RANKS, description="How many ranks.")
 
     @model_validator(mode="after")
@@ -73,6 +81,21 @@ class RankingRequest(RequestBody):
         if self.question is None and self.look_for:
             raise ValueError("descriptions are looked for beside a question; give a question, too")
         return self
+
+
+class TurnSettings(HowToRank):
+    """The field `framenest` of a chat completion: how the gateway chooses the frames of its last turn."""
+
+    k: Annotated[list[Shown], BeforeValidator(lambda k: k if isinstance(k, list) else [k])] | None = None
+    question: Text | None = None
+    max_gap: float | None = Field(None, gt=0)
+
+
+class SearchRequest(RequestBody):
+    """What to find in all videos."""
+
+    query: Text = Field(examples=["a dog catches a frisbee"])
+    n: int = Field(10, ge=1, le=MOST_MOMENTS, description="How many moments at most.")
 
 
 class AnswerRequest(RequestBody):
@@ -126,6 +149,42 @@ class RankingStatus(BaseModel):
     job: Job | None = Field(description="The job that makes the ranking; null when it is there.")
 
 
+class MomentOut(BaseModel):
+    """A part of a video that matches a query."""
+
+    video: str
+    name: str = Field(description="Of the video.")
+    start: float = Field(description="Seconds, as `end` and `time`.")
+    end: float
+    time: float = Field(description="Of the best frame.")
+    frame: int = Field(description="Its number.")
+    score: float = Field(description=f"Comparable across videos; nothing clearly matches below {UNSURE}.")
+    why: str = Field(description="What was seen or said.")
+    source: str = Field(description="Whether it was seen or said.")
+    image: str = Field(description="Where its picture is; add ?size= for the short side in pixels.")
+
+
+class LeftOut(BaseModel):
+    """A video that is not searched."""
+
+    name: str
+    video: str | None = Field(None, description="Its id, if it is registered.")
+    why: str
+
+
+class SearchOut(BaseModel):
+    """A search and what it has found so far."""
+
+    id: str
+    query: str
+    n: int
+    created: float
+    searched: int = Field(description="How many videos are searched: those that are indexed.")
+    left_out: list[LeftOut]
+    moments: list[MomentOut] = Field(description="Best first. While the job runs, the best so far.")
+    job: Job | None = Field(description="The job that searches; null if it is long over.")
+
+
 class FolderFile(BaseModel):
     """A file that can be registered."""
 
@@ -151,6 +210,7 @@ class RankingSummary(BaseModel):
     preset: str
     start: float = Field(0.0, description="Start of the part that is looked at, in seconds.")
     end: float | None = Field(None, description="Its end; null is the end of the video.")
+    max_gap: float | None = Field(None, description="Longest gap between probes in seconds, if limited.")
     horizon: int
     ready: bool
     created: float

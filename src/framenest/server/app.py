@@ -15,6 +15,7 @@ from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 import framenest
 from framenest.errors import FramenestError
@@ -24,10 +25,11 @@ from framenest.method.discovery import LookFor
 from framenest.report.document import document
 from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
+from framenest.server.gateway import Gateway
 from framenest.server.guard import COOKIE, Guard, session
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal, first_problem, status_of
+from framenest.server.refusals import GATEWAY, Refusal, first_problem, refusal_body, status_of
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -50,9 +52,12 @@ routes = APIRouter()
 def create_app(service: Service) -> FastAPI:
     """A started service as an ASGI application, which closes it at its end."""
 
+    gateway = Gateway(service)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await gateway.client.aclose()
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
@@ -66,6 +71,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.include_router(routes)
+    app.router.routes.append(Route(f"{GATEWAY}{{path:path}}", gateway))
     app.add_exception_handler(FramenestError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Guard, settings=service.settings, metrics=service.metrics)
@@ -76,8 +82,8 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FramenestError)
     wait = getattr(error, "retry_after", None)
     headers = {} if wait is None else {"retry-after": str(wait)}
-    detail = request.app.state.service.without_paths(str(error))
-    return JSONResponse({"detail": detail}, status_of(error), headers)
+    told, status = request.app.state.service.without_paths(str(error)), status_of(error)
+    return JSONResponse(refusal_body(request.scope["path"], status, told), status, headers)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -93,6 +99,7 @@ async def _service(request: Request) -> Service:  # async: a plain one would go 
 Here = Annotated[Service, Depends(_service)]
 JobId = Annotated[str, PathParameter(max_length=64, description="Id of a job.")]
 RankingId = Annotated[str, PathParameter(max_length=64, description="Id of a ranking.")]
+SearchId = Annotated[str, PathParameter(max_length=64, description="Id of a search.")]
 VideoId = Annotated[str, PathParameter(max_length=64, description="Id of a video.")]
 
 
@@ -233,6 +240,24 @@ def report(here: Here, ranking: RankingId) -> JSONResponse:
     return JSONResponse(found | {"video": named}, headers=PRIVATE)
 
 
+# Searches
+
+
+@routes.post("/searches", status_code=202)
+def search(here: Here, body: api.SearchRequest) -> api.SearchOut:
+    """Find the moments in all indexed videos that match a query.
+
+    `GET /searches/{id}` gives the best moments so far while the job runs, and all of them when it is done.
+    """
+    return api.SearchOut(**here.found(here.search(body.query, body.n)[0]))
+
+
+@routes.get("/searches/{search}")
+def search_found(here: Here, search: SearchId) -> api.SearchOut:
+    """What a search has found."""
+    return api.SearchOut(**here.found(search))
+
+
 # The service and its page
 
 
@@ -244,7 +269,7 @@ def health(here: Here) -> api.Health:
         version=framenest.__version__,
         scorer=here.scorer,
         preset=here.settings.preset,
-        answers=here.settings.answer_url is not None,
+        answers=here.settings.answer_model is not None,
         folder=bool(here.settings.videos),
         token=here.settings.token is not None,
     )

@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from framenest.server.metrics import Metrics
-from framenest.server.server_settings import ServerSettings, is_loopback
+from framenest.server.refusals import GATEWAY, refusal_body
+from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 
 COOKIE = "framenest"
 UPLOAD = "/videos/upload"
@@ -51,6 +52,8 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app
         self._token = settings.token
+        chat = min(512 * MIB, 4 * settings.max_upload // 3 + MIB)  # it may have a video in base64
+        self._largest_chat = chat if settings.upstream else LARGEST_BODY
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +71,7 @@ class Guard:
             await send(message)
 
         try:
-            timely = receive if scope["path"] == UPLOAD else _in_time(receive)
+            timely = receive if scope["path"].startswith((UPLOAD, GATEWAY)) else _in_time(receive)
             await (self._refusal(Request(scope)) or self._app)(scope, timely, guarded)
         finally:
             seconds = time.perf_counter() - began
@@ -83,23 +86,24 @@ class Guard:
         host = headers.get("host", "")
         # A page elsewhere may point its own name at this machine; only our own names are answered to.
         if self._token is None and not is_loopback(_name(host)):
-            return _refuse(403, "this server answers only to its loopback address")
+            return _refuse(path, 403, "this server answers only to its loopback address")
         origin = headers.get("origin")
         if method not in READING and origin is not None and origin.partition("://")[2] != host:
-            return _refuse(403, "requests from other sites are refused")
+            return _refuse(path, 403, "requests from other sites are refused")
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and path != "/":
-            return _refuse(403, "requests from other sites are refused")
+            return _refuse(path, 403, "requests from other sites are refused")
         is_open = path in OPEN or path.startswith("/assets/")
         if self._token is not None and not is_open and not _allowed(request, self._token):
             needed = "a token is needed: send Authorization: Bearer TOKEN, or sign in on the page"
-            return _refuse(401, needed, {"www-authenticate": "Bearer"})
-        if path == UPLOAD or method in READING:
+            return _refuse(path, 401, needed, {"www-authenticate": "Bearer"})
+        if path == UPLOAD:
             return None
         if "transfer-encoding" in headers:
-            return _refuse(411, "give the length of the request")
+            return _refuse(path, 411, "give the length of the request")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > LARGEST_BODY:
-            return _refuse(413, f"a request has at most {LARGEST_BODY} bytes")
+        largest = self._largest_chat if path.startswith(GATEWAY) else LARGEST_BODY
+        if not length.isdecimal() or int(length) > largest:
+            return _refuse(path, 413, f"a request has at most {largest} bytes")
         return None
 
 
@@ -122,8 +126,8 @@ def _in_time(receive: Receive) -> Receive:
     return timely
 
 
-def _refuse(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"detail": detail}, status, headers)
+def _refuse(path: str, status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(refusal_body(path, status, detail), status, headers)
 
 
 def _allowed(request: Request, token: str) -> bool:

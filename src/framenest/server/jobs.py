@@ -29,6 +29,7 @@ create table if not exists jobs (
     request text not null, state text not null, error text, attempts integer not null,
     stage text, done integer not null, total integer not null,
     created real not null, started real, finished real);
+create table if not exists remembered (number integer primary key, key text unique, value text not null);
 create index if not exists jobs_by_target on jobs (target);
 create index if not exists rankings_by_video on rankings (video);
 """
@@ -69,6 +70,18 @@ class Journal:
         """The first row of a query; None if there is none."""
         return next(iter(self.execute(statement, values)), None)
 
+    def recall(self, key: str) -> Any:
+        """What was remembered; None if that is nothing."""
+        row = self.row("select value from remembered where key = ?", [key])
+        return json.loads(row["value"]) if row else None
+
+    def remember(self, key: str, value: Any) -> None:
+        """Remember something in place of what was before, and forget the oldest."""
+        self.execute("insert or replace into remembered (key, value) values (?, ?)", [key, json.dumps(value)])
+        self.execute(
+            "delete from remembered where number <= (select max(number) from remembered) - ?", [KEPT]
+        )
+
     def close(self) -> None:
         """Let another server have it."""
         with self.lock:
@@ -77,8 +90,9 @@ class Journal:
 
 ACTIVE = ("queued", "running")
 ATTEMPTS = 3  # a job that ends the server itself must not do so for ever
-KEPT = 10_000  # finished jobs remembered
+KEPT = 10_000  # finished jobs, and turns and searches that are remembered
 RETRY_AFTER = 5  # seconds, if the queue is full
+JobKind = Literal["index", "rank", "search"]
 
 
 class Job(BaseModel):
@@ -91,7 +105,7 @@ class Job(BaseModel):
 
     id: str
     number: int = Field(exclude=True)
-    kind: Literal["index", "rank"]
+    kind: JobKind
     target: str
     request: dict[str, Any] = Field(exclude=True)
     state: Literal["queued", "running", "done", "failed", "cancelled"] = "queued"
@@ -104,6 +118,7 @@ class Job(BaseModel):
     done: int = 0
     total: int = Field(default=0, description="Of the stage; 0 before it is known.")
     waits_for: str | None = Field(default=None, description="Id of the job that indexes its video first.")
+    wanted: int = Field(default=1, exclude=True, description="How many asked for it and have not left.")
     cancelled: threading.Event = Field(default_factory=threading.Event, exclude=True, repr=False)
     over: Future[None] = Field(default_factory=Future, exclude=True, repr=False)
     """Done when this job is, in whatever way."""
@@ -116,17 +131,17 @@ class Job(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def video(self) -> str:
-        """Id of the video."""
+        """Id of the video; empty for a search."""
         return str(self.request.get("video", ""))
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def question(self) -> str | None:
-        """Of a ranking; null once its video was removed."""
+        """Of a ranking, null once its video was removed; the query of a search."""
         return self.request.get("question")
 
 
-_COLUMNS = [name for name in Job.model_fields if name not in ("waits_for", "cancelled", "over")]
+_COLUMNS = [name for name in Job.model_fields if name not in ("waits_for", "wanted", "cancelled", "over")]
 
 
 class Jobs:
@@ -151,11 +166,12 @@ class Jobs:
             else:
                 self._save(job)
 
-    def submit(self, kind: Literal["index", "rank"], target: str, request: dict[str, Any]) -> Job:
+    def submit(self, kind: JobKind, target: str, request: dict[str, Any]) -> Job:
         """The job that makes `target`: the active one if there is one, else a new one in the queue."""
         with self._ready:
             shared = self.active(target)
             if shared is not None:
+                shared.wanted += 1
                 return shared
             self.check_room()
             last = self._journal.row("select coalesce(max(number), 0) as number from jobs")
@@ -173,10 +189,13 @@ class Jobs:
             raise Refusal(429, f"{waiting} jobs are waiting already; try again later", RETRY_AFTER)
 
     def take(self) -> Job | None:
-        """The next job, marked as running; waits for one. None when the queue is closed."""
+        """The next job, marked as running; waits for one. None when the queue is closed.
+
+        Searches go first: someone waits for them, and they are short.
+        """
         with self._ready:
             while not self._closed:
-                for job in self._active.values():
+                for job in sorted(self._active.values(), key=lambda job: job.kind != "search"):
                     if job.state == "queued" and self.waits_for(job) is None:
                         self._change(job, started=time.time(), state="running")
                         return job
@@ -222,6 +241,13 @@ class Jobs:
             job.cancelled.set()
             self.finish(job, cancelled=True)
             return job
+
+    def leave(self, job: Job) -> None:
+        """One of those who asked for a job no longer waits for it; if nobody is left, it is cancelled."""
+        with self._ready:
+            job.wanted -= 1
+            if job.active and not job.wanted:
+                self.cancel(job.id)
 
     def get(self, id_: str) -> Job:
         """A job by its id, active or finished."""

@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import json
 import secrets
+import shutil
 import threading
 import time
 import urllib.error
@@ -19,13 +20,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from framenest.cache.directory import DOWNLOADS, local_directory
 from framenest.cache.hashes import digest
+from framenest.cache.remote import open_store
 from framenest.errors import StoreError
 from framenest.server.jobs import Journal
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.video_check import check_video
 from framenest.video.source import VIDEO_SUFFIXES
+from framenest.video.web_page import PAGES, fetch_page
 
 LISTED = 2000  # files of the folders that are listed
 NEAREST = 5  # names that are told for an unknown one
@@ -58,7 +62,8 @@ class LibraryVideo:
     def check(self) -> Path:
         """The path, if the file there is still the one that was registered."""
         with suppress(OSError):
-            if file_state(self.path) == self.stat and self.path.resolve() == self.path:
+            # Journals of older versions know no change times.
+            if file_state(self.path)[: len(self.stat)] == self.stat and self.path.resolve() == self.path:
                 return self.path
         raise Refusal(409, f"{self.name}: this file has changed or is gone; register it again")
 
@@ -83,7 +88,8 @@ class Library:
         self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
         told = f"{UPLOADS_AT_ONCE} videos are coming in already"
         self._incoming = ConcurrencyLimit(UPLOADS_AT_ONCE, told, 10)
-        self._storing = threading.Lock()
+        self._storing, self._one_page = threading.Lock(), threading.Lock()
+        self._cache = local_directory(open_store(settings.cache))
         for left in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
             left.unlink()
 
@@ -160,7 +166,7 @@ class Library:
             return await asyncio.to_thread(self._accept, part, _plain_name(name), "upload")
 
     def fetch(self, url: str) -> LibraryVideo:
-        """Register a file from an allowed host; redirects are followed only to allowed hosts."""
+        """Register a file, or the video of a page, from an allowed host; redirects must lead to one."""
         self._check_address(url)
         opener = urllib.request.build_opener(_Redirects(self._check_address))
         began = time.monotonic()
@@ -168,6 +174,8 @@ class Library:
             try:
                 request = urllib.request.Request(url, headers={"User-Agent": "framenest"})
                 with opener.open(request, timeout=SILENT_SECONDS) as answer:
+                    if answer.headers.get_content_type() in PAGES:
+                        return self._fetch_page(url)
                     while chunk := answer.read1(MIB):  # what is there; a slow host is seen to be slow
                         part.write(chunk)
                         _check_time(began)
@@ -177,6 +185,14 @@ class Library:
                 why = getattr(error, "code", None) or getattr(error, "reason", None) or str(error)
                 raise Refusal(422, f"the address could not be fetched ({why})") from error
             return self._accept(part, _plain_name(unquote(urlsplit(url).path)), "url")
+
+    def _fetch_page(self, url: str) -> LibraryVideo:
+        """Register the video of a page. It is kept in the cache, and counts as stored."""
+        with self._one_page:  # so that all together keep to the limit
+            stored = _stored(self._settings.uploads) + _stored(self._cache.root / DOWNLOADS)
+            most = min(self._settings.max_upload, max(0, self._settings.max_stored - stored))
+            video = fetch_page(url, self._cache, False, most, [*self._hosts]).resolve()
+        return self._add(video, _plain_name(video.name), "url")
 
     def get(self, id_: str) -> LibraryVideo:
         """A registered video by its id."""
@@ -200,6 +216,8 @@ class Library:
         self._journal.execute("delete from videos where id = ?", [video.id])
         if video.origin != "folder" and video.path.is_relative_to(self._settings.uploads.resolve()):
             video.path.unlink(missing_ok=True)
+        elif video.path.parents[1] == (self._cache.root / DOWNLOADS).resolve():  # it came from a page
+            shutil.rmtree(video.path.parent, ignore_errors=True)
         return [row["id"] for row in rows]
 
     def _add(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
@@ -228,8 +246,8 @@ class Library:
         if not part.size:
             raise Refusal(422, "the file is empty")
         kind = self.check_file(part.path)
-        target = (self._settings.uploads / f"{part.hash.hexdigest()}{kind['suffix']}").resolve()
-        new = not target.exists()
+        target = self._settings.uploads.resolve() / f"{part.hash.hexdigest()}{kind['suffix']}"
+        new = target.is_symlink() or not target.exists()
         if new:
             with disk_errors():
                 part.path.replace(target)
@@ -288,9 +306,9 @@ class PartialFile:
 
 
 def _stored(folder: Path) -> int:
-    """Bytes of all files of a folder."""
+    """Bytes of all files below a folder."""
     total = 0
-    for file in folder.iterdir():
+    for file in folder.rglob("*"):
         with suppress(FileNotFoundError):  # removed just now
             total += file.stat().st_size
     return total
@@ -330,9 +348,9 @@ def _plain_name(name: str) -> str:
 
 
 def file_state(file: Path) -> list[int]:
-    """What differs when a file was written again: size, modification time, inode."""
+    """What differs when a file was written again: size, modification time, inode, change time."""
     found = file.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ino]
+    return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
 
 
 def _from_row(row: Any) -> LibraryVideo:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,19 +21,23 @@ from framenest.server.server_settings import ServerSettings
 
 HEADER_BYTES = 65_536  # of an address and all headers; browsers and proxies send less than 16 KiB
 HEADER_SECONDS = 20.0  # from the first byte of a request, or a new connection, to the end of its headers
+WRITE_SECONDS = 60.0  # in which a client must take something of its answer; players pause for less
+STALLED_SECONDS = 1.0  # after which a connection whose answer waits to be read may make room
 CONNECTIONS = 512
+PIPELINED = 16  # requests of a connection that wait for the one before
 READ_AT_ONCE = 2**18  # bytes that the event loop may hand over together
 SHUTDOWN_SECONDS = 5
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits on the size of headers, their time, and open connections.
+    """uvicorn's protocol, with limits on headers, pipelined requests, unread answers and open connections.
 
     If all connections are taken, the one that has done nothing for longest makes room; a new one is refused
-    only if all others have a request under way.
+    only if all others have one request under way. Who pipelines, or does not read an answer, makes room too.
     """
 
     header_seconds = HEADER_SECONDS
+    write_seconds = WRITE_SECONDS
     most_connections = CONNECTIONS
 
     _reading_headers = True
@@ -38,17 +45,22 @@ class BoundedProtocol(HttpToolsProtocol):
     _unfinished = 0
     _too_large = False
     _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     _since = 0.0
+    _unanswered: Sequence[Any] = ()
+    _full = False
 
     @property
     def at_work(self) -> bool:
-        """Whether a request is complete and not answered yet, or its body is coming in."""
-        return not self._reading_headers and self.cycle is not None and not self.cycle.response_complete
+        """Whether one request is complete and not answered yet, or its body is coming in."""
+        stalled = self.flow.write_paused and time.monotonic() - self._since > STALLED_SECONDS
+        return not self._reading_headers and not stalled and len(self._waiting()) == 1
 
     # uvicorn's names, and types, which differ between its releases.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # writing is paused while anything waits to be read
         self._since = time.monotonic()
         self._start_timer()
         if len(self.connections) > self.most_connections:
@@ -61,10 +73,31 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        for cycle in self._unanswered:  # uvicorn tells only the last of several
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.resume_writing()
         super().connection_lost(exc)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._since = time.monotonic()
+        self._watch(sys.maxsize)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+
+    def _watch(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < before:
+            self._write_timer = self.loop.call_later(self.write_seconds, self._watch, left)
+        else:
+            self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self._full or self.transport.is_closing():
             return
         super().data_received(data)
         if not self._reading_headers or self.transport.is_closing():
@@ -90,7 +123,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._reading_headers = False
         self._stop_timer()
+        waiting = self._waiting()
+        if len(waiting) > PIPELINED:  # the client sends the rest again, on another connection
+            self._full, waiting[-1].keep_alive = True, False
+            raise ValueError("too many pipelined requests")  # ends the parser
         super().on_headers_complete()
+        self._unanswered = [*waiting, self.cycle]
 
     def on_response_complete(self) -> None:
         self._since = time.monotonic()
@@ -105,11 +143,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """Also called when `_count` raises."""
+        """Also called when a callback of the parser raises."""
         if self._too_large:
             self._refuse(b"431 Request Header Fields Too Large")
-        else:
+        elif not self._full:
             super().send_400_response(msg)
+
+    def _waiting(self) -> list[Any]:
+        return [cycle for cycle in self._unanswered if not cycle.response_complete]
 
     def _count(self, more: int) -> None:
         self._counted += more
@@ -166,12 +207,14 @@ def listen(app: ASGIApp, port: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         http=BoundedProtocol,
+        ws="none",
         access_log=False,
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
+    faulthandler.enable()  # if native code crashes, the log says where
     with suppress(KeyboardInterrupt):
         server.run(sockets=[port])
     if not server.started:  # it has logged why

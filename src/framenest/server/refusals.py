@@ -18,6 +18,9 @@ from framenest.errors import (
     VideoError,
 )
 
+GATEWAY = "/v1/"  # OpenAI's API
+_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
 
 class Refusal(FramenestError):
     """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too.
@@ -51,6 +54,14 @@ def status_of(error: FramenestError) -> int:
     if isinstance(error, Refusal):
         return error.status
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def refusal_body(path: str, status: int, message: str) -> dict[str, Any]:
+    """What a refused request is told: a `detail`, or OpenAI's error object below GATEWAY."""
+    if not path.startswith(GATEWAY):
+        return {"detail": message}
+    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
 def first_problem(problems: Sequence[Any], skip: int = 0) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from framenest.lmm.prompt import TOKENS
 
 MIB = 2**20
 SHORTEST_TOKEN = 16
+MOST_SHOWN = 256  # frames that go to a model in one request
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class ServerSettings:
     videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
     uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
     the user's cache). max_job: seconds of one job. hosts: web hosts that videos may be fetched from.
-    preset: of questions that name none. with_transcript: send what is said beside the frames, in at most
+    preset: of questions that name none. upstream: the OpenAI-compatible server behind the gateway, which also
+    answers the page's questions with answer_model. budget: frames that the gateway shows for a turn; several
+    are a ladder. style: how it shows them. with_transcript: send what is said beside the frames, in at most
     transcript_tokens.
     """
 
@@ -42,8 +46,10 @@ class ServerSettings:
     max_upload: int = 2048 * MIB
     max_stored: int = 20480 * MIB
     hosts: tuple[str, ...] = ()
-    answer_url: str | None = None
+    upstream: str | None = None
     answer_model: str | None = None
+    budget: Sequence[int] = (32,)
+    style: str = "auto"
     with_transcript: bool = False
     transcript_tokens: int = TOKENS
 
@@ -66,8 +72,8 @@ class ServerSettings:
                 f"--host {self.host} can be reached from other machines, so it needs a token; "
                 "set FRAMENEST_TOKEN"
             )
-        if (self.answer_url is None) != (self.answer_model is None):
-            raise ConfigError("answering needs both --answer-url and --answer-model")
+        if not 1 <= min(self.budget) <= max(self.budget) <= MOST_SHOWN:
+            raise BadSetting("budget", self.budget, f"1 to {MOST_SHOWN} frames")
 
     @property
     def url(self) -> str:

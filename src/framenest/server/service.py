@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,6 +21,7 @@ from framenest.lmm.prompt import CITE
 from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
+from framenest.retrieval.search import check_query
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
 from framenest.server.metrics import Metrics
@@ -31,6 +34,7 @@ from framenest.transcript import NONE, transcript_files
 ANSWER_SECONDS = 120.0
 ANSWERS_AT_ONCE = 4
 PICTURE_SECONDS = 120.0  # for one batch of pictures, or the messages for one model
+NOT_INDEXED = "not indexed yet"
 RETRY_SECONDS = 1.0  # until a journal that failed is tried again
 Result = TypeVar("Result")
 log = logging.getLogger("framenest.server")
@@ -57,8 +61,8 @@ class Service:
         self.workers = [VideoWorker(settings, limits) for _ in range(settings.workers)]
         self.picture_worker = VideoWorker(settings, ProcessLimits(PICTURE_SECONDS, share))
         self.pictures = FrameImages(self.picture_worker)
-        url, model = settings.answer_url, settings.answer_model
-        self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url else None
+        url, model = settings.upstream, settings.answer_model
+        self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url and model else None
         told = f"{ANSWERS_AT_ONCE} questions are being answered already"
         self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, told, 10)
         self.scorer = ""
@@ -116,17 +120,19 @@ class Service:
         look_for: LookFor | None = None,
         start: float = 0.0,
         end: float | None = None,
+        max_gap: float | None = None,
     ) -> tuple[str, Job | None]:
         """The id of a ranking, and the job that makes it; None if it is made.
 
-        preset: None for the server's. start, end: the part to look at, in seconds.
+        preset: None for the server's. start, end: the part to look at, in seconds. max_gap: seconds.
         """
         video.check()
         preset = preset or self.settings.preset
-        window = {"start": start, "end": end} if start or end is not None else {}
-        config = MECConfig.preset(preset).with_settings(window).to_json()
+        settings = {"start": start, "end": end} if start or end is not None else {}
+        settings |= {"max_gap": max_gap} if max_gap is not None else {}
+        config = MECConfig.preset(preset).with_settings(settings).to_json()
         request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
-        request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer} | window
+        request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer} | settings
         if look_for is not None:
             request["look_for"] = look_for.to_json()
         subtitles = self.settings.scoring.subtitles or NONE
@@ -140,6 +146,40 @@ class Service:
             if self.rankings.has(id_) or self.jobs.active(id_):
                 self.metrics.shared.inc()
             return id_, self.rankings.ask(id_, request)
+
+    def search(self, query: str, n: int) -> tuple[str, Job]:
+        """The id of a search of all indexed videos, and the job that runs it. n: moments at most."""
+        check_query(query)
+        ready, left_out, registered = list[str](), list[dict[str, str]](), set[str]()
+        for video in self.library.all():
+            state, error = self.state(video)
+            if state == "ready":
+                ready.append(video.id)
+            else:
+                why = "file changed or missing" if state == "gone" else error or NOT_INDEXED
+                left_out.append({"name": video.name, "video": video.id, "why": why})
+            if video.origin == "folder" and state != "gone":
+                registered.add(video.name)
+        paths = {file["path"] for file in self.library.files()["files"]}
+        left_out += [{"name": path, "why": NOT_INDEXED} for path in sorted(paths - registered)]
+        if not ready:
+            raise Refusal(409, "no video is indexed yet" if left_out else "there are no videos to search")
+        id_ = digest(query, n, sorted(ready))[:24]
+        search = {"id": id_, "query": query, "n": n, "created": time.time(), "videos": ready, "moments": []}
+        with self.journal.lock:
+            new = self.jobs.active(id_) is None
+            job = self.jobs.submit("search", id_, {"question": query})
+            if new:
+                self.journal.remember(f"search:{id_}", search | {"left_out": left_out})
+            return id_, job
+
+    def found(self, id_: str) -> dict[str, Any]:
+        """A search with the best moments so far, as SearchOut shows it; `videos` are the ids it searches."""
+        search: dict[str, Any] | None = self.journal.recall(f"search:{id_}")
+        if search is None:
+            raise Refusal(404, "no such search")
+        job = self.jobs.latest(id_)
+        return search | {"searched": len(search["videos"]), "job": job and self.jobs.told(job)}
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
@@ -165,7 +205,7 @@ class Service:
         cite: ask it for the times of the frames that show what it says.
         """
         if self._model is None:
-            raise Refusal(404, "this server has no model to answer; it was started without --answer-url")
+            raise Refusal(404, "this server has no model to answer; it was started without --answer-model")
         request = self.packed("request", ranking, k, "openai", max_side, [CITE] if cite else [])
         with self._answering():
             return self._model.answer(request)
@@ -174,6 +214,8 @@ class Service:
         """Forget a video and all that was made of it here; what is being made of it is cancelled."""
         with self.journal.lock:
             self.jobs.forget(video.id)
+            forget = "delete from remembered where key like 'search:%' and instr(value, ?)"
+            self.journal.execute(forget, [video.id])
             for id_ in self.library.remove(video):
                 self.rankings.remove(id_)
 
@@ -209,6 +251,9 @@ class Service:
         def progress(stage: str, done: int, total: int) -> None:
             job.stage, job.done, job.total = stage, done, total
 
+        if job.kind == "search":
+            self._search(worker, job, progress)
+            return
         video = self.library.get(job.video)
         arguments: list[Any] = [str(video.check())]
         if job.kind == "rank":
@@ -216,6 +261,40 @@ class Service:
         info = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
         if video.info is None:
             self.library.indexed(video.id, info)
+
+    def _search(self, worker: VideoWorker, job: Job, progress: Callable[[str, int, int], None]) -> None:
+        search = self.found(job.target) | {"job": None}
+        videos: dict[str, LibraryVideo] = {}
+        for id_ in search["videos"]:
+            with suppress(Refusal):  # it has just gone
+                video = self.library.get(id_)
+                videos[str(video.check())] = video
+
+        def keep() -> None:  # unless one of its videos was removed
+            statement = "update remembered set value = ? where key = ?"
+            self.journal.execute(statement, [json.dumps(search), f"search:{job.target}"])
+
+        def moment(found: dict[str, Any]) -> dict[str, Any]:
+            video = videos[found["video"]]
+            image = f"/videos/{video.id}/frames/{found['frame']}"
+            return found | {"video": video.id, "name": video.name, "image": image}
+
+        def report(stage: str, *told: Any) -> None:
+            if stage == "moments":
+                search["moments"] = [*map(moment, told[0])]
+                with suppress(StoreError):  # the worker must be heard to its end
+                    keep()
+            elif stage in ("videos", "probes"):
+                progress(stage, *told)
+
+        asked = (search["query"], list(videos), search["n"])
+        skipped = worker.call("search", *asked, progress=report, cancelled=job.cancelled.is_set)
+        for path, why in skipped.items():
+            video = videos.pop(path)
+            told = self.without_paths(why.removeprefix(f"{path}: "))
+            search["left_out"].append({"name": video.name, "video": video.id, "why": told})
+        search["videos"] = [video.id for video in videos.values()]
+        keep()
 
     def without_paths(self, message: str) -> str:
         """A message without the folders in which the server keeps its files."""

@@ -18,6 +18,7 @@ from typing import Any
 
 FRAMES = 4  # decoded at the beginning
 MOST_PIXELS = 2**26
+_LIBRARIES = 2**29  # bytes of address space that Python and FFmpeg take before any file is opened
 CHECK_SECONDS = 600  # by the clock, for a busy machine; the limit on processor time ends bad files
 
 
@@ -29,7 +30,7 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     from framenest.errors import VideoError
     from framenest.frames import check_image_size
     from framenest.server.refusals import Refusal
-    from framenest.video.mp4 import check_sample_counts
+    from framenest.video.guarded_opening import memory_for
     from framenest.video.source import FORMATS, open_options
 
     try:
@@ -37,9 +38,9 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
         with os.fdopen(opened, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise VideoError("it is no file")
-            check_sample_counts("the file", file)
+            memory = min(memory, _LIBRARIES + memory_for(os.fstat(file.fileno()).st_size))
         options = json.dumps(open_options(str(path)))
-        command = [sys.executable, "-I", __file__, str(path), str(seconds), str(memory), options]
+        command = [sys.executable, "-P", __file__, str(path), str(seconds), str(memory), options]
         done = subprocess.run(
             command, capture_output=True, timeout=CHECK_SECONDS, check=False, stdin=subprocess.DEVNULL
         )

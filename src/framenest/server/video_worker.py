@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from framenest.cache.files import write_atomic
 from framenest.cache.remote import open_store
 from framenest.config import MECConfig, ScorerConfig
 from framenest.errors import ConfigError, VideoError
@@ -21,7 +23,9 @@ from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
+from framenest.protocols import Searchable
 from framenest.records import convert
+from framenest.retrieval.search import Searcher
 from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
 from framenest.session import Session
@@ -55,20 +59,30 @@ class VideoTasks:
         return self._session.scoring_name("?")
 
     def index(self, path: str) -> dict[str, Any]:
-        """Index a video; its VideoInfo."""
-        return MEC(session=self._session).index(path, questions_follow=True).video.to_json()
+        """Index a video, also for searches if the scorer can search; its VideoInfo."""
+        index = MEC(session=self._session).index(path, questions_follow=True)
+        if isinstance(self._session.scorer, Searchable):
+            Searcher(self._session).store_vectors(self._session.open(path), index)
+        return index.video.to_json()
 
     def rank(self, path: str, request: dict[str, Any], target: str) -> dict[str, Any]:
         """Rank a video as a request asks, into a file; the video's VideoInfo."""
         settings: dict[str, Any] = {
-            name: request[name] for name in ("horizon", "start", "end") if name in request
+            name: request[name] for name in ("horizon", "start", "end", "max_gap") if name in request
         }
         config = MECConfig.preset(request["preset"]).with_settings(settings)
         look_for = convert(request["look_for"], LookFor) if "look_for" in request else ()
         mec = MEC(config, session=self._session)
         ranking = mec.rank(path, request["question"], options=request["options"], look_for=look_for)
-        ranking.save(target)
+        write_atomic(Path(target), ranking.dumps().encode(errors="surrogatepass"), follow=False)
         return ranking.video.to_json()
+
+    def search(self, query: str, videos: list[str], n: int) -> dict[str, str]:
+        """Search videos, reporting the best moments so far; returns why some could not be searched."""
+        searcher = Searcher(self._session)
+        for found in searcher.find(query, videos, n):
+            self._report("moments", [moment.to_json() for moment in found])
+        return searcher.skipped
 
     def describe(self, path: str) -> dict[str, Any]:
         """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""

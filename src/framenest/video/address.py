@@ -1,4 +1,4 @@
-"""Videos at a URL: http(s) with range requests, and anything that fsspec opens (s3://, gs://, …).
+"""Videos at a URL: http(s) with range requests, web pages, and anything that fsspec opens (s3://, gs://, …).
 
 The fingerprint of a remote video is a hash of its URL, size and version (ETag, modification time): hashing
 its content would mean downloading it.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import http.client
 import io
 import tempfile
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -20,19 +22,21 @@ from framenest.cache.files import InUse, share
 from framenest.cache.hashes import digest
 from framenest.cache.remote import file_system
 from framenest.errors import VideoError
-from framenest.processes import DOWNLOAD_VARIABLE, limit_in
-from framenest.text import size_text
+from framenest.progress import ShowProgress
 from framenest.video.source import Source, begins_a_playlist
+from framenest.video.web_page import PAGES, check_size, fetch_page
 
 TIMEOUT = 30.0
-LARGEST_DOWNLOAD = 20 * 2**30
+PIECE_SECONDS = 120.0  # for a MiB
 _CHUNK = 2**20
 
 
-def find(url: str, stream: int | None, local: DirectoryStore, *, playlists: bool = False) -> Source:
+def find(
+    url: str, stream: int | None, local: DirectoryStore, progress: ShowProgress, *, playlists: bool = False
+) -> Source:
     """Look up a video at a URL. A download, if needed, goes to the local directory."""
     if url.lower().startswith(("http://", "https://")):
-        return _http(url, stream, local, playlists)
+        return _http(url, stream, local, progress, playlists)
     system, path = file_system(url, VideoError)
     try:
         fingerprint = digest(url, str(system.ukey(path)))
@@ -47,21 +51,22 @@ def find(url: str, stream: int | None, local: DirectoryStore, *, playlists: bool
     return Source(url, fingerprint, stream, None, open_file, playlists)
 
 
-def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) -> Source:
-    """Use range requests if the server supports them; otherwise download the file, once."""
+def _http(
+    url: str, stream: int | None, local: DirectoryStore, progress: ShowProgress, playlists: bool
+) -> Source:
+    """Use range requests if the server supports them; otherwise, and from a page, download the file, once."""
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
         version = [headers.get("ETag"), headers.get("Last-Modified")]
         size = (headers.get("Content-Range") or "").rpartition("/")[2]
-        if answer.status == 206 and size.isdecimal():
+        page = headers.get_content_type() in PAGES
+        if answer.status == 206 and size.isdecimal() and not page:
             fingerprint, length = digest(url, size, version), int(size)
-
-            def open_file() -> BinaryIO:
-                return io.BufferedReader(_HttpFile(url, length), 2**16)
-
-            return Source(url, fingerprint, stream, url, open_file, playlists)
+            return Source(url, fingerprint, stream, url, partial(http_file, url, length), playlists)
         target = local.root / DOWNLOADS / digest(url, headers.get("Content-Length"), version)
-        if not target.is_file() or not any(version):
+        if page:
+            target = fetch_page(url, local, progress)
+        elif not target.is_file() or not any(version):
             _download(url, answer, target)
     in_use = InUse(target)
     content = local.fingerprint(str(target))
@@ -73,19 +78,14 @@ def _http(url: str, stream: int | None, local: DirectoryStore, playlists: bool) 
 
 def _download(url: str, answer: Any, target: Path) -> None:
     """Download a whole file; a partial one is removed, whatever went wrong."""
-    given, promised = limit_in(DOWNLOAD_VARIABLE), answer.headers.get("Content-Length")
-    most = LARGEST_DOWNLOAD if given is None else given
+    promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART, delete=False) as part:
             try:
                 share(part)  # so that `cache gc` leaves it alone
-                while chunk := answer.read(_CHUNK):
-                    if part.tell() + len(chunk) > most:
-                        raise VideoError(
-                            f"{url}: larger than {size_text(most)}, the limit for downloads; "
-                            f"${DOWNLOAD_VARIABLE} sets another limit"
-                        )
+                while chunk := _piece(url, answer, _CHUNK):
+                    check_size(url, part.tell() + len(chunk))
                     part.write(chunk)
                 part.flush()
                 size = part.tell()
@@ -99,15 +99,30 @@ def _download(url: str, answer: Any, target: Path) -> None:
         raise VideoError(f"{url}: could not be fetched ({error})") from error
 
 
+def _piece(url: str, answer: Any, most: int) -> bytes:
+    """Up to `most` bytes of an answer, which must come in time all together; urllib times single reads."""
+    piece, until = b"", time.monotonic() + PIECE_SECONDS
+    while len(piece) < most and (more := answer.read1(most - len(piece))):
+        piece += more
+        if time.monotonic() > until:
+            raise VideoError(f"{url}: too slow ({len(piece)} bytes in {PIECE_SECONDS:g} s)")
+    return piece
+
+
 def _request(url: str, wanted: str) -> Any:
     address = urllib.parse.quote(url, safe=":/?#[]@!$&'()*+,;=%")
-    request = urllib.request.Request(address, headers={"Range": wanted, "User-Agent": "framenest"})
     try:
+        request = urllib.request.Request(address, headers={"Range": wanted, "User-Agent": "framenest"})
         return urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         raise VideoError(f"{url}: the server answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise VideoError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error
+
+
+def http_file(url: str, size: int) -> BinaryIO:
+    """A file of `size` bytes on a web server."""
+    return io.BufferedReader(_HttpFile(url, size), 2**16)
 
 
 class _HttpFile(io.RawIOBase):
@@ -131,7 +146,7 @@ class _HttpFile(io.RawIOBase):
         if last < self._at:
             return 0
         with _request(self._url, f"bytes={self._at}-{last}") as answer:
-            data = answer.read(len(buffer)) if answer.status == 206 else b""
+            data = _piece(self._url, answer, len(buffer)) if answer.status == 206 else b""
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

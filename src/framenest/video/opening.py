@@ -1,14 +1,15 @@
 """Open any kind of video: a file, a URL, a folder of images, an array, a Decoder.
 
 Files and URLs are opened by a decoder class from the entry-point group `framenest.decoders`, Framenest's own
-included. Its classmethod `open(path, argument, *, stream, allow_playlists, store)` returns a
-`protocols.Decoder`; `argument` is what follows the colon in NAME:ARGUMENT.
+included. Its classmethod `open(path, argument, *, stream, allow_playlists, store, progress)` returns
+a `protocols.Decoder`; `argument` is what follows the colon in NAME:ARGUMENT.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from PIL import Image
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
 from framenest.plugins import load_plugin, plugins
+from framenest.progress import ShowProgress
 from framenest.protocols import Decoder, Store
-from framenest.video.source import is_remote
+from framenest.video.source import Source, is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
 GROUP = "framenest.decoders"
@@ -36,13 +38,14 @@ def open_video(
     decoder: str = "pyav",
     allow_playlists: bool = False,
     store: Store | None = None,
+    progress: ShowProgress = True,
 ) -> Decoder:
     """Open a video for decoding.
 
     Args:
-        video: a path, a URL (http(s); anything that fsspec opens with the extra `remote`), a folder of
-            numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB, or a list of Pillow images
-            or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
+        video: a path, a URL (http(s), with the extra `web` of a page; all that fsspec opens with `remote`),
+            a folder of numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB, or a list of
+            Pillow images or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
         fps: frames per second of a folder or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
         decoder: NAME or NAME:ARGUMENT of the decoder for files and URLs: "pyav", "pyav:cuda" (NVIDIA's video
@@ -51,6 +54,7 @@ def open_video(
             a playlist means reading everything that it names. A playlist at a URL may name only URLs.
         store: where timelines are cached; the user's cache by default. Hashes of files and downloads
             always stay on this machine.
+        progress: of fetching the video of a page; as for `Session`.
 
     Returns:
         A decoder that describes the video (`info`, `seconds`, `key_frames`) and reads frames by number.
@@ -77,7 +81,7 @@ def open_video(
             )
         name, _, argument = decoder.partition(":")
         opened = _decoder_class(name).open(
-            path, argument, stream=stream, allow_playlists=allow_playlists, store=store
+            path, argument, stream=stream, allow_playlists=allow_playlists, store=store, progress=progress
         )
         if not isinstance(opened, Decoder):
             raise ConfigError(f"{decoder!r} is not a decoder: it needs info, seconds, key_frames, read")
@@ -150,3 +154,38 @@ def reopen(
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder
+
+
+SAME_RATE = 0.01
+"""Share by which two frame rates of one video may differ."""
+
+
+def must_be_the_same(known: VideoInfo, frames: int, fps: float | None) -> None:
+    """Refuse a video that another library has opened, unless it can be the one that was ranked.
+
+    Such libraries believe the header, which may name no count, more frames than a truncated file has, or a
+    nominal rate. So the numbers must be the true ones, or those in the header of the ranked file.
+
+    Args:
+        known: the video that was ranked.
+        frames: how many frames the library counts; 0 if it does not know.
+        fps: frames per second, according to the library.
+
+    Raises:
+        IndexMismatch: it is another video, or the ranked file has changed.
+    """
+
+    def fits(count: int, rate: float) -> bool:
+        return (frames <= 0 or frames == count) and (not fps or abs(fps - rate) <= SAME_RATE * rate)
+
+    if fits(known.num_frames, known.fps) or (frames == known.num_frames and not known.constant_rate):
+        return
+    if Path(known.path).is_file():
+        reopen(known)
+        with closing(Source.at(known.path, stream=known.stream).open()) as opened:
+            if fits(*opened.claims()):
+                return
+    raise IndexMismatch(
+        f"this is not the video that was ranked: it has {max(frames, 0) or 'an unknown number of'} frames at "
+        f"{fps or 0:.2f} per second, {known.path} has {known.num_frames} at {known.fps:.2f}"
+    )

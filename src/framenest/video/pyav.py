@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import islice
@@ -16,17 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import keep, local_directory
-from framenest.cache.hashes import digest
+from framenest.cache.hashes import buffer_hash, digest
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import Array, FrameBatch, ImageSpec, Pixels, VideoInfo
-from framenest.processes import cores, gpu_memory, machine_memory
+from framenest.processes import cores, gpu_memory, machine_memory, process_memory
+from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.text import one_line
 from framenest.video.address import find
+from framenest.video.guarded_opening import describe_guarded
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler
 from framenest.video.source import X264_BUILD, Source, check_file, is_remote
-from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline, describe
+from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline
 
 MAX_FRAMES = 64
 MAX_BYTES = 64 * 2**20
@@ -42,6 +45,7 @@ _MEMORY, _SHARE = 2**30, 1 / 16
 """Bytes of reference frames that all decoders together may hold, or this share of the machine's memory."""
 _REFERENCES = 20
 """Frames that one decoder may hold."""
+DAMAGED = "this video is damaged: some frames are as a player patches them up, or left out"
 _REMEDY = "use the decoder pyav (--decoder pyav)"
 
 Sizes = Sequence[ImageSpec | None]
@@ -112,8 +116,9 @@ class PyAVDecoder(PictureDecoder):
     ) -> None:
         self.name = "pyav:cuda" if cuda else "pyav"
         build = X264_BUILD.search(bytes.fromhex(header["x264"]))
-        self.source = replace(source, x264_build=build[1].decode()) if build else source
+        self.source = replace(source, x264_build=build[1].decode() if build else "", strict=header["strict"])
         self._cuda = cuda
+        self._opening = header.get("memory", 0)
         self.timeline = Timeline.from_parts(header, arrays)
         named = {"path": source.path, "fingerprint": source.fingerprint}
         self.info = VideoInfo.from_json({**header["video"], **named})
@@ -121,6 +126,7 @@ class PyAVDecoder(PictureDecoder):
         frames = self.timeline.frame[self.timeline.keys]
         self.key_frames = np.sort(frames[frames >= 0])
         self._turn = Orientation(*header["turn"])
+        self._remember: Callable[[VideoInfo], None] = lambda _: None
 
     @classmethod
     def open(
@@ -131,28 +137,49 @@ class PyAVDecoder(PictureDecoder):
         stream: int | None = None,
         allow_playlists: bool = False,
         store: Store | None = None,
+        progress: ShowProgress = False,
     ) -> PyAVDecoder:
         """Open a file or URL. device: "cuda" for NVIDIA's video engine; see `open_video` for the others."""
         cuda = _wants_cuda(device)
         local = local_directory(store)
         if is_remote(path):
-            source = find(path, stream, local, playlists=allow_playlists)
+            source = find(path, stream, local, progress, playlists=allow_playlists)
         else:
             check_file(path)
             source = Source.at(path, local.fingerprint(path), stream, playlists=allow_playlists)
         source = source.with_segments() if source.playlists else source
         if stream is not None:
             source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
-        store = store or local
-        key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
-        described = store.get(key)
-        if not described:
-            described = describe(source)
-            keep(store, key, *described)
-        decoder = cls(source, *described, cuda=cuda)
+        decoder = cls._of(source, store or local, cuda=cuda)
         if cuda:
             _check_nvdec(replace(source, cuda=True), decoder.info.codec)
         return decoder
+
+    @classmethod
+    def of_bytes(cls, data: bytes, name: str, store: Store) -> PyAVDecoder:
+        """Open a file in memory; it shares cache entries with the same file on disk. name: for messages."""
+        source = Source(name, buffer_hash(memoryview(data)), open_file=lambda: io.BytesIO(data))
+        return cls._of(source, store)
+
+    @classmethod
+    def _of(cls, source: Source, store: Store, *, cuda: bool = False) -> PyAVDecoder:
+        key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
+        described = store.get(key)
+        if not described:
+            described = describe_guarded(source)
+            keep(store, key, *described)
+        header, arrays = described
+        decoder = cls(source, header, arrays, cuda=cuda)
+        decoder._remember = lambda info: keep(
+            store, key, header | {"video": header["video"] | {"notes": list(info.notes)}}, arrays
+        )
+        return decoder
+
+    def _note_damage(self) -> None:
+        """Say in `info`, here and whenever this video is opened again, that it is damaged."""
+        if DAMAGED not in self.info.notes:
+            self.info = replace(self.info, notes=(*self.info.notes, DAMAGED))
+            self._remember(self.info)
 
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
@@ -172,10 +199,14 @@ class PyAVDecoder(PictureDecoder):
     def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
-        memory = max(_MEMORY, int(_SHARE * machine_memory()))
-        held = _REFERENCES * 2 * self.info.width * self.info.height
+        memory = min(max(_MEMORY, int(_SHARE * machine_memory())), process_memory() // 4 or _MEMORY)
+        held = _REFERENCES * 2 * self.info.width * self.info.height + self._opening
         most = min(cores(), max(1, memory // held), len(runs), NVDEC_READERS if self._cuda else cores())
-        readers = [Reader(source, self.timeline, self.scaler(sizes)) for _ in range(most)]
+        known = DAMAGED in self.info.notes
+        readers = [
+            Reader(source, self.timeline, self.scaler(sizes), self._note_damage, damaged=known)
+            for _ in range(most)
+        ]
         if len(readers) > 1:
             yield from in_parallel(runs, readers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
             return

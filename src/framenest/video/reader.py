@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby
 
 import av
@@ -11,10 +11,11 @@ import numpy as np
 from framenest.frames import Pixels
 from framenest.video.scale import Scaler
 from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
-from framenest.video.timeline import Ints, Timeline
+from framenest.video.timeline import NO_TIME, Ints, Timeline
 
-_RECENT = 24  # packets after which a decoder must have returned a frame
+_LATE = 64  # packets after which a decoder must have returned a frame
 _REORDER = 16  # frames that a decoder may hold back to put them in order
+_HELD_BYTES = 2**28  # of pictures that are held back, and at least one
 _SEEK_SAVES = 32  # packets; reading over fewer is cheaper than a seek
 
 Run = tuple[int, list[int]]
@@ -27,33 +28,51 @@ def plan(timeline: Timeline, wanted: Ints) -> list[Run]:
 
 
 class Player:
-    """Decodes a file from beginning to end, once, and returns frames on the way."""
+    """Decodes a file from beginning to end, once, and returns pictures on the way.
 
-    def __init__(self, source: Source, timeline: Timeline) -> None:
+    It holds no frame longer than a plain loop does: what a decoder patches up may show what its buffers held
+    before, and they are used again in the order in which they were given back.
+    """
+
+    def __init__(
+        self, source: Source, timeline: Timeline, scale: Callable[[av.VideoFrame], list[Pixels]]
+    ) -> None:
         self._source = source
         self._timeline = timeline
+        self._scale = scale
         self._opened: Opened | None = None
         self._playing: Iterator[tuple[int, list[av.VideoFrame]]] = iter(())
         self._fed = -1  # number of the packet that was decoded last
-        self._recent: dict[int, av.VideoFrame] = {}
+        self._last: dict[int, av.VideoFrame] = {}  # what came out then, by packet
+        self._gone: set[int] = set()  # packets of what came out before
 
-    def frames(self, wanted: Sequence[int]) -> Iterator[tuple[int, av.VideoFrame]]:
-        """(number, frame) for ascending frame numbers; skips frames that do not decode."""
+    def pictures(self, wanted: Sequence[int]) -> Iterator[tuple[int, list[Pixels]]]:
+        """(number, pictures) for ascending frame numbers; skips frames that do not decode."""
         needed = {int(self._timeline.packet[number]): number for number in wanted}
-        if self._opened is None or min(needed) <= self._fed - _RECENT:
+        if self._opened is None or not self._gone.isdisjoint(needed):
             self.close()
             self._opened = self._source.open()
             self._playing = self._opened.play()
-            self._fed, self._recent = -1, {}
-        found = {needed[packet]: frame for packet, frame in self._recent.items() if packet in needed}
+            self._fed, self._last, self._gone = -1, {}, set()
+
+        def arrived() -> dict[int, list[Pixels]]:
+            new = (needed.keys() & self._last.keys()) - self._gone
+            return {needed[packet]: self._scale(self._last[packet]) for packet in new}
+
+        found = arrived()
         for number in wanted:
-            while number not in found and self._fed < max(needed) + _RECENT:
-                self._fed, frames = next(self._playing, (self._fed + _RECENT, []))
-                decoded = {frame.pts: frame for frame in frames if frame.pts is not None}
-                self._recent = dict(list((self._recent | decoded).items())[-_RECENT:])
-                found |= {needed[packet]: frame for packet, frame in decoded.items() if packet in needed}
+            while number not in found and self._fed < max(needed) + _LATE:
+                self._gone.update(self._last)
+                self._fed, frames = next(self._playing, (self._fed + _LATE, []))
+                self._last = {frame.pts: frame for frame in reversed(frames) if frame.pts is not None}
+                found |= arrived()
             if number in found:
                 yield number, found.pop(number)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether it has met damage since the beginning of the file."""
+        return self._opened is not None and self._opened.damaged
 
     def close(self) -> None:
         if self._opened:
@@ -62,13 +81,27 @@ class Player:
 
 
 class Reader:
-    """Reads runs from one open container, and reopens it if seeking fails."""
+    """Reads runs from one open container, and reopens it if seeking fails.
 
-    def __init__(self, source: Source, timeline: Timeline, scaler: Scaler) -> None:
+    on_damage: called if a sequential decode meets damage. damaged: the file is known to be damaged; then no
+    frame is skipped, since decoders that skip do not report all damage.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        timeline: Timeline,
+        scaler: Scaler,
+        on_damage: Callable[[], None] = lambda: None,
+        *,
+        damaged: bool = False,
+    ) -> None:
         self._source = source
         self._timeline = timeline
         self._scaler = scaler
-        self._player = Player(source, timeline)
+        self._player = Player(source, timeline, self._scaled)
+        self._on_damage = on_damage
+        self._damaged = damaged
         self._opened: Opened | None = None
         self._packets: Iterator[Packet] = iter(())
         self._next = 0  # number of the next packet
@@ -83,52 +116,71 @@ class Reader:
 
     def pictures(self, run: Run) -> Iterator[tuple[int, list[Pixels]]]:
         """(number, scaled pictures) of the run's frames, ascending; skips frames that do not decode."""
-        for number, frame in self._read(run):
-            with damage_as_video_error(self._source.path):
-                try:
-                    pictures = self._scaler(frame)
-                except DAMAGE:
-                    continue
-            yield number, pictures
+        return ((number, pictures) for number, pictures in self._read(run) if pictures)
 
-    def _read(self, run: Run) -> Iterator[tuple[int, av.VideoFrame]]:
-        """(number, frame) of the run's frames, ascending.
+    def _scaled(self, frame: av.VideoFrame) -> list[Pixels]:
+        """The frame at each size; none if it cannot be scaled."""
+        with damage_as_video_error(self._source.path):
+            try:
+                return self._scaler(frame)
+            except DAMAGE:
+                return []
+
+    def _read(self, run: Run) -> Iterator[tuple[int, list[Pixels]]]:
+        """(number, pictures) of the run's frames, ascending.
 
         After damaged data a decoder conceals errors with whatever it held before. From there on this
         yields the frames of a sequential decode from the beginning, as a player shows them. A frame that does
         not decode is retried from earlier key packets.
         """
         start, frames = run
+        if self._damaged and self._source.strict:  # tables of a damaged packet outlive it
+            yield from self._replay(frames)
+            return
         waiting = [*frames]
-        held: dict[int, tuple[int, av.VideoFrame]] = {}
+        held: dict[int, tuple[int, list[Pixels]]] = {}
 
         def settled(number: int) -> bool:
             """Damage shows only when the damaged frame is returned, maybe after frames that refer to it."""
-            return number in held and self._came - held[number][0] >= _REORDER
+            if number not in held:
+                return False
+            came, pictures = held[number]
+            size = sum(picture.nbytes for picture in pictures)
+            return self._came - came >= _REORDER or size * len(held) > _HELD_BYTES
 
         opened = self._move(start)
-        for number, frame in self._decode(opened, start, frames, skip=True):
+        for number, frame in self._decode(opened, start, frames, skip=not self._damaged):
             if opened.damaged:
                 break
-            held[number] = self._came, frame
+            held[number] = self._came, self._scaled(frame)
             while waiting and settled(waiting[0]):
                 yield waiting[0], held.pop(waiting.pop(0))[1]
         if opened.damaged:
-            yield from self._player.frames(waiting)
+            yield from self._replay(waiting)
             return
         for number in waiting:
-            found = held.pop(number)[1] if number in held else self._retry(start, number)
-            if found is not None:
-                yield number, found
+            if number in held:
+                yield number, held.pop(number)[1]
+            else:
+                yield from self._retry(start, number)
 
-    def _retry(self, start: int, number: int) -> av.VideoFrame | None:
-        """Retry a frame that did not decode: without skipping, then from earlier key packets."""
+    def _retry(self, start: int, number: int) -> Iterator[tuple[int, list[Pixels]]]:
+        """Retry a frame that did not decode: without skipping, from earlier key packets, sequentially."""
         earlier = self._timeline.previous_key(start)
         before = self._timeline.previous_key(earlier)
-        for place in dict.fromkeys((start, earlier, before, 0)):
-            for _, frame in self._decode(self._move(place), place, [number], skip=False):
-                return frame
-        return None
+        for place in dict.fromkeys((start, earlier, before)):
+            opened = self._move(place)
+            for _, frame in self._decode(opened, place, [number], skip=False):
+                if not opened.damaged:
+                    yield number, self._scaled(frame)
+                    return
+        yield from self._replay([number])
+
+    def _replay(self, frames: list[int]) -> Iterator[tuple[int, list[Pixels]]]:
+        """(number, pictures) of ascending frames from a sequential decode."""
+        yield from self._player.pictures(frames)
+        if self._player.damaged:
+            self._on_damage()
 
     def _decode(
         self, opened: Opened, start: int, frames: list[int], *, skip: bool
@@ -141,7 +193,8 @@ class Reader:
         """
         needed = self._timeline.packet[frames]
         last, wanted = int(needed.max()), set(needed.tolist())
-        started = bool(self._timeline.frame[start] < 0)  # a decoder never returns a discarded key frame
+        # A decoder never returns a discarded key frame. Without times, there are only those that it refuses.
+        started = bool(self._timeline.frame[start] < 0 and self._timeline.pts[start] != NO_TIME)
         opened.damaged = False
         for frame in self._frames(opened, last, wanted if skip else None):
             self._came += 1

@@ -23,6 +23,7 @@ from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, check_image_size
 
 TIMEOUT = (30.0, 30.0)  # seconds to open and to read
+_HOPELESS = 2**16  # packets without a frame
 # Metadata need not be UTF-8; PyAV 19 replaces bad characters by default.
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
@@ -149,6 +150,7 @@ class Source:
         in_use: keeps a downloaded file locked.
         cuda: decode on NVIDIA's video engine (NVDEC); frames stay in GPU memory until they are scaled.
         x264_build: the x264 build to pass to FFmpeg; empty if FFmpeg detects it.
+        strict: return no frame that the decoder has had to patch up.
     """
 
     path: str
@@ -160,6 +162,7 @@ class Source:
     in_use: InUse | None = None
     cuda: bool = False
     x264_build: str = ""
+    strict: bool = False
 
     @classmethod
     def at(
@@ -189,6 +192,8 @@ class Source:
                 context.options = {"max_pixels": str(MOST_PIXELS)}
                 if self.x264_build:
                     context.options |= {"x264_build": self.x264_build}
+                if self.strict:
+                    context.options |= {"err_detect": "explode"}
                 # One decoder thread: frame threads conceal damage differently from run to run.
                 context.thread_count = 1
             except BaseException:
@@ -292,6 +297,12 @@ class Opened:
     def context(self) -> av.VideoCodecContext:
         return self.stream.codec_context
 
+    def claims(self) -> tuple[int, float]:
+        """Frames and frames per second according to the header, as libraries that trust it count them."""
+        rate = float(self.stream.average_rate or 0)
+        seconds = (self.container.duration or 0) / av.time_base
+        return self.stream.frames or int(seconds * rate + 0.5), rate
+
     def packets(self) -> Iterator[Packet]:
         """The stream's packets in decode order, from here to the end of what can be read.
 
@@ -313,7 +324,8 @@ class Opened:
             except DAMAGE:
                 self.damaged |= packet is not None
                 return []
-            self.damaged |= any(frame.is_corrupt for frame in frames)
+            # A packet that the container cut short or that lies beside a gap is corrupt, too.
+            self.damaged |= (packet is not None and packet.is_corrupt) or any(f.is_corrupt for f in frames)
             return frames
 
     def play(self) -> Iterator[tuple[int, list[av.VideoFrame]]]:
@@ -328,8 +340,13 @@ class Opened:
         yield number + 1, self.decode(None)
 
     def first_frame(self) -> av.VideoFrame | None:
-        """The first frame that can be decoded from here on."""
-        return next((frame for _, frames in self.play() for frame in frames), None)
+        """The first frame that can be decoded from here on; VideoError after too many packets without one."""
+        for number, frames in self.play():
+            if frames:
+                return frames[0]
+            if number >= _HOPELESS:
+                raise VideoError(f"{self.path}: none of its first {number:,} packets can be decoded")
+        return None
 
     def seek(self, ticks: int) -> bool:
         """Move to the last key packet at or before a time, in units of the stream's time base."""

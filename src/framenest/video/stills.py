@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from framenest.errors import VideoError
-from framenest.frames import ImageSpec, Pixels, VideoInfo, check_image_size
+from framenest.frames import MOST_PIXELS, ImageSpec, Pixels, VideoInfo, check_image_size
 from framenest.images import READ
+from framenest.text import size_text
 from framenest.video.pyav import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
+_LARGEST = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
 
 _RESAMPLE = {
     "area": Image.Resampling.BOX,
@@ -139,7 +141,12 @@ class ImageFolderDecoder(_Stills):
             fps = _checked_fps(fps)
             digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
             for file in self._files:
-                digest.update(file.name.encode(errors="surrogateescape") + b"\0" + file.read_bytes())
+                size = file.stat().st_size
+                if size > _LARGEST:
+                    raise VideoError(f"{file}: {size_text(size)}; an image may have {size_text(_LARGEST)}")
+                digest.update(file.name.encode(errors="surrogateescape") + b"\0")
+                with file.open("rb") as opened:
+                    hashlib.file_digest(opened, lambda: digest)
         except OSError as error:
             raise VideoError(f"{error.filename}: cannot be read ({error.strerror})") from error
         if not self._files:
@@ -156,9 +163,11 @@ class ImageFolderDecoder(_Stills):
             with Image.open(file, formats=READ) as image:
                 check_image_size(str(file), *image.size)
                 return ImageOps.exif_transpose(image).convert("RGB")
-        except Image.DecompressionBombError as error:
+        except VideoError:
+            raise
+        except (Image.DecompressionBombError, MemoryError) as error:
             raise VideoError(f"{file}: not an image that can be read ({error})") from error
-        except (UnidentifiedImageError, OSError, SyntaxError):
+        except Exception:  # Pillow raises almost anything on damaged data
             return None
 
 

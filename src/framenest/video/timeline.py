@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from framenest.errors import VideoError
 from framenest.frames import Array, VideoInfo, check_image_size
-from framenest.video.mp4 import check_sample_counts, composition_offsets
+from framenest.video.mp4 import composition_offsets
 from framenest.video.scale import Orientation, display_size
 from framenest.video.source import (
     Opened,
@@ -105,6 +105,8 @@ class Timeline:
 
 
 _CHECKED = 48  # packets to compare with the header at each of three places
+_FREE_PACKETS = 2**18  # that any file may have, however small
+_LONGEST = 2**32  # seconds
 _NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
 _ROW = np.dtype({"names": _NAMES, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
 _Table: TypeAlias = NDArray[np.void]
@@ -131,8 +133,11 @@ def scan(source: Source, opened: Opened) -> Timeline:
         if not len(ticks) or ticks[0] == NO_TIME or (np.diff(ticks) <= 0).any():
             step = 1 / (rate * time_base)
             ticks = np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
+    if len(ticks) and (int(ticks[-1]) - int(ticks[0])) * time_base > _LONGEST:
+        raise VideoError(f"{source.path}: its first and last frame are more than a century apart")
     typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
-    last = int(table["duration"][order[-1]]) or typical if len(order) else 0
+    last = int(table["duration"][order[-1]]) if len(order) else 0
+    last = last if 0 < last * time_base < _LONGEST else typical
     columns = {name: table[name].copy() for name in _NAMES[:5]}
     return Timeline(
         **columns, packet=order, ticks=ticks, last=last, time_base=time_base, bytes_read=bytes_read
@@ -153,7 +158,11 @@ def _row(packet: Packet) -> tuple[int, int, int, int, bool, bool, int]:
 
 def _from_packets(source: Source) -> tuple[_Table, int]:
     with closing(source.open()) as opened:
-        table = np.fromiter(map(_row, opened.packets()), _ROW)
+        # An edit list may name every packet thousands of times.
+        most = None if source.playlists else max(_FREE_PACKETS, opened.container.size or 0)
+        table = np.fromiter(map(_row, islice(opened.packets(), most)), _ROW)
+    if len(table) == most:
+        raise VideoError(f"{source.path}: it has more packets than bytes")
     ends = table["pos"] + table["size"]
     return table, max(int(ends.max()), int(table["size"].sum())) if len(table) else 0
 
@@ -212,7 +221,7 @@ def _decoded_order(source: Source, count: int) -> Ints:
     return np.array(list(dict.fromkeys(known)), dtype=np.int64)
 
 
-DESCRIPTION_FORMAT = 3
+DESCRIPTION_FORMAT = 4
 _ARRAYS = ("pts", "dts", "pos", "size", "key", "packet", "ticks")
 
 
@@ -221,52 +230,56 @@ def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
 
     Returns:
         A header of JSON values: "video" (VideoInfo without path and fingerprint), "turn" (Orientation),
-        "x264" (see `build_message`) and "timeline"; and the arrays of the timeline.
+        "x264" (see `build_message`), "strict" (see `Source`) and "timeline"; and the timeline's arrays.
 
     Raises:
         VideoError: the stream has no frames, or none that can be decoded.
     """
-    with damage_as_video_error(source.path):
-        with source.file() as file:
-            check_sample_counts(source.path, file)
-        with closing(source.open()) as opened:
-            first = opened.first_frame()
-            timeline, stream = scan(source, opened), opened.stream
-            if not len(timeline):
-                raise VideoError(f"{source.path}: no frames in its video stream")
-            if first is None:
-                raise VideoError(f"{source.path}: none of its {len(timeline)} frames can be decoded")
-            turn, aspect = Orientation.of(first), fraction(stream.sample_aspect_ratio)
-            width, height = display_size(first.width, first.height, aspect, turn)
-            check_image_size(source.path, width, height)
-            base, ticks = timeline.time_base, timeline.ticks
-            start, duration = float(ticks[0] * base), float((ticks[-1] - ticks[0] + timeline.last) * base)
-            info = VideoInfo(
-                path="",
-                fingerprint="",
-                num_frames=len(timeline),
-                duration=duration,
-                fps=len(timeline) / duration if duration > 0 else 0.0,
-                width=width,
-                height=height,
-                codec=stream.codec_context.codec.canonical_name,
-                start=start,
-                constant_rate=bool(len(ticks) < 2 or np.ptp(np.diff(ticks)) <= 2),
-                notes=(*_loss(start, duration, opened), *_other_streams(source, opened)),
-                stream=source.stream,
-                timeline_bytes=timeline.bytes_read,
-            )
-            header = {
-                "video": info.to_json(),
-                "turn": [turn.quarter_turns, turn.mirror],
-                "x264": build_message(source, opened.context).hex(),
-                "timeline": {
-                    "last": timeline.last,
-                    "time_base": [base.numerator, base.denominator],
-                    "bytes_read": timeline.bytes_read,
-                },
-            }
-            return header, {name: getattr(timeline, name) for name in _ARRAYS}
+    with damage_as_video_error(source.path), closing(source.open()) as opened:
+        first = opened.first_frame()
+        timeline, stream = scan(source, opened), opened.stream
+        if not len(timeline):
+            raise VideoError(f"{source.path}: no frames in its video stream")
+        if first is None:
+            raise VideoError(f"{source.path}: none of its {len(timeline)} frames can be decoded")
+        turn, aspect = Orientation.of(first), fraction(stream.sample_aspect_ratio)
+        width, height = display_size(first.width, first.height, aspect, turn)
+        check_image_size(source.path, width, height)
+        base, ticks = timeline.time_base, timeline.ticks
+        start, duration = float(ticks[0] * base), float((ticks[-1] - ticks[0] + timeline.last) * base)
+        info = VideoInfo(
+            path="",
+            fingerprint="",
+            num_frames=len(timeline),
+            duration=duration,
+            fps=len(timeline) / duration if duration > 0 else 0.0,
+            width=width,
+            height=height,
+            codec=stream.codec_context.codec.canonical_name,
+            start=start,
+            constant_rate=bool(len(ticks) < 2 or np.ptp(np.diff(ticks)) <= 2),
+            notes=(*_loss(start, duration, opened), *_other_streams(source, opened)),
+            stream=source.stream,
+            timeline_bytes=timeline.bytes_read,
+        )
+        header = {
+            "video": info.to_json(),
+            "turn": [turn.quarter_turns, turn.mirror],
+            "x264": build_message(source, opened.context).hex(),
+            "strict": opened.context.codec.intra_only and _some_are_whole(source),
+            "timeline": {
+                "last": timeline.last,
+                "time_base": [base.numerator, base.denominator],
+                "bytes_read": timeline.bytes_read,
+            },
+        }
+        return header, {name: getattr(timeline, name) for name in _ARRAYS}
+
+
+def _some_are_whole(source: Source) -> bool:
+    """Whether a strict decoder accepts any of the first packets. If not, they may all be like that."""
+    with closing(replace(source, strict=True).open()) as opened:
+        return any(opened.decode(packet) for packet in islice(opened.packets(), _CHECKED))
 
 
 def _loss(start: float, duration: float, opened: Opened) -> list[str]:

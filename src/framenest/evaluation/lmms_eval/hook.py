@@ -20,7 +20,8 @@ import numpy as np
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.errors import BudgetError, FramenestError, StoreError
+from framenest.config import ScorerConfig
+from framenest.errors import BudgetError, StoreError, error_line
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.lmm.times import Pairing, sent_places, video_metadata
 from framenest.method.prefix import Prefix
@@ -43,6 +44,7 @@ class VideoManifest:
     selector: str
     scorer: str
     pairing: Pairing = "pairs"
+    device: str = "auto"
 
     def write(self) -> Path:
         """Write it into the cache; equal manifests share one file."""
@@ -50,7 +52,8 @@ class VideoManifest:
         name = digest(data)
         path = DirectoryStore().root / "lmms-eval" / name[:2] / f"{name}{SUFFIX}"
         if not path.exists():
-            write_atomic(path, (json.dumps(data, ensure_ascii=False) + "\n").encode(errors="surrogatepass"))
+            text = json.dumps(data, ensure_ascii=False) + "\n"
+            write_atomic(path, text.encode(errors="surrogatepass"), follow=False)
         return path
 
     @classmethod
@@ -71,14 +74,16 @@ class ManifestReader:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
-        self._kept: dict[str, SelectionCache] = {}
+        self._kept: dict[tuple[str, str], SelectionCache] = {}
 
     def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
         """The frames of a manifest at a budget; one thread selects at a time."""
         with self._lock:
-            if manifest.scorer not in self._kept:
-                self._kept[manifest.scorer] = SelectionCache(manifest.scorer)
-            kept = self._kept[manifest.scorer]
+            key = (manifest.scorer, manifest.device)
+            if key not in self._kept:
+                scoring = ScorerConfig(device=manifest.device)
+                self._kept[key] = SelectionCache(manifest.scorer, scoring=scoring)
+            kept = self._kept[key]
             before = kept.made
             prefix = kept.prefix(manifest.video, manifest.text, manifest.selector, budget)
             self.counts["made" if kept.made > before else "found"] += 1
@@ -128,10 +133,8 @@ def ending_the_run() -> Iterator[None]:
     """
     try:
         yield
-    except FramenestError as error:
-        raise SystemExit(f"framenest: {error}") from error
     except Exception as error:
-        raise SystemExit(f"framenest: unexpected {type(error).__name__}: {error}") from error
+        raise SystemExit(f"framenest: {error_line(error)}") from error
 
 
 def with_manifests(reader: Reader) -> Reader:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import framenest
 from framenest.cache.directory import DirectoryStore
@@ -18,6 +18,7 @@ from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.benchmarks import READERS, QueryText
+from framenest.evaluation.lmms_eval.conventions import Wording, prompt
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, manifest_reader
 from framenest.lmm.times import Pairing, marker
 from framenest.selectors import check_selector
@@ -29,6 +30,7 @@ SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 DURATIONS = ("short", "medium", "long")
 _ALLOWED = {
     "benchmark": tuple(READERS),
+    "prompt": get_args(Wording),
     "pairing": ("pairs", "auto", "duplicate"),
     "frames_as": ("video", "frames", "images"),
 }
@@ -43,20 +45,24 @@ class TaskSettings:
         selector: "mec", "mec:no-zoom", "aks", …, or "native".
         scorer: by name.
         query: the text that relevance is scored for, also by selector ("question,wfs-sb=question+options").
+        prompt: "paper", or "lmms-eval" for the prompt of its own task.
         pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
             only within two seconds with "auto", never with "duplicate".
         frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
             argument. "frames" and "images" put `frames` images into the message, for other models.
         frames: K, if frames_as is not "video".
+        device: of the scorer: "cpu", "cuda", "cuda:1", …
     """
 
     benchmark: str
     selector: str = "mec"
     scorer: str = "auto"
     query: str = "question"
+    prompt: Wording = "paper"
     pairing: Pairing = "pairs"
     frames_as: str = "video"
     frames: int = 0
+    device: str = "auto"
 
     @classmethod
     def of_task(cls, kwargs: Mapping[str, Any] | None) -> TaskSettings:
@@ -105,6 +111,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
         selector=settings.selector,
         scorer=settings.scorer,
         pairing=settings.pairing,
+        device=settings.device,
     )
     if settings.selector == NATIVE:
         shown = [{"type": "video", "url": manifest.video}]
@@ -114,7 +121,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
         shown = [{"type": "video", "url": str(manifest.write())}]
     else:
         raise SystemExit(f"framenest: {MissingExtra('lmms-eval', 'qwen-vl-utils')}")
-    return [{"role": "user", "content": [*shown, {"type": "text", "text": question.prompt}]}]
+    return [{"role": "user", "content": [*shown, {"type": "text", "text": text(doc, kwargs)}]}]
 
 
 def _images(manifest: VideoManifest, budget: int, frames_as: str) -> list[dict[str, Any]]:
@@ -130,8 +137,9 @@ def _images(manifest: VideoManifest, budget: int, frames_as: str) -> list[dict[s
 
 
 def text(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> str:
-    """`doc_to_text`: question, options and the paper's instruction."""
-    return READERS[TaskSettings.of_task(lmms_eval_specific_kwargs).benchmark](doc).prompt
+    """`doc_to_text`: question, options and instruction."""
+    settings = TaskSettings.of_task(lmms_eval_specific_kwargs)
+    return prompt(READERS[settings.benchmark](doc), settings.benchmark, settings.prompt)
 
 
 def no_visual(_doc: Row) -> list[Any]:
@@ -252,5 +260,5 @@ def write_tasks(store: DirectoryStore, selectors: Sequence[str] = SELECTORS) -> 
     for task in TASKS:
         for selector in selectors:
             yaml = task_yaml(task, selector, upstream)
-            write_atomic(folder / f"{task_name(task, selector)}.yaml", yaml.encode())
+            write_atomic(folder / f"{task_name(task, selector)}.yaml", yaml.encode(), follow=False)
     return folder

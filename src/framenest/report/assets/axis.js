@@ -28,9 +28,14 @@ export function scale([from, to], width) {
 /** The labelled axis as a picture. */
 export function drawAxis([from, to], at) {
   const wanted = Math.max(2, Math.floor(at.width / 90));
-  const stride = STRIDES.find((s) => (to - from) / s <= wanted) ?? STRIDES[STRIDES.length - 1];
+  const longest = STRIDES[STRIDES.length - 1];
+  const stride =
+    STRIDES.find((s) => (to - from) / s <= wanted) ?? longest * Math.ceil((to - from) / wanted / longest);
+  const first = Math.ceil(from / stride - 1e-9);
   const axis = svg("svg", { width: at.width, height: 22, "aria-hidden": "true", class: "axis" });
-  for (let t = Math.ceil(from / stride - 1e-9) * stride; t <= to + 1e-9; t += stride) {
+  // At most as many as fit: of far times, t + stride may equal t.
+  for (let tick = 0; tick <= wanted && (first + tick) * stride <= to + 1e-9; tick++) {
+    const t = (first + tick) * stride;
     const x = at.x(t);
     axis.append(svg("line", { x1: x, x2: x, y1: 0, y2: 5 }));
     const anchor = x < 20 ? "start" : x > at.width - 24 ? "end" : "middle";

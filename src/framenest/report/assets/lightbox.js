@@ -59,13 +59,16 @@ export function lightbox(view) {
     const result = view.data.rankings[mark.result];
     const { place: at } = mark;
     const from = at === null ? [] : [" · ", term(result.ranks.zoom[at] ? "zoom frame" : "probe")];
-    const badge = el("b", { class: `badge band${bandOf(mark.rank)}` }, mark.rank === null ? "chosen" : `#${mark.rank}`);
+    const outside = place() < 0; // a frame that a search found and the budget lacks
+    const badge = el("b", { class: `badge band${bandOf(mark.rank)}` }, mark.rank !== null ? `#${mark.rank}` : outside ? "found" : "chosen");
+    const where = outside ? `not one of the ${marks().length} frames` : `${place() + 1} of ${marks().length} in time order`;
+    const because = mark.why ?? reasonOf(result, at);
     return [
       el("h2", {}, badge, clock(mark.seconds)),
-      el("p", { class: "quiet" }, `${place() + 1} of ${marks().length} in time order · frame ${mark.frame}`, from),
-      reasonOf(result, at) ? el("p", { class: "because" }, reasonOf(result, at)) : "",
+      el("p", { class: "quiet" }, `${where} · frame ${mark.frame}`, from),
+      because ? el("p", { class: "because" }, because) : "",
       view.play ? el("button", { type: "button", class: "play", onclick: () => view.play(mark) }, "▶ Play from here") : "",
-      at === null ? el("p", { class: "quiet" }, `${result.selector} says no more about it.`) : reasons(result, at),
+      at !== null ? reasons(result, at) : outside ? "" : el("p", { class: "quiet" }, `${result.selector} says no more about it.`),
       ...(at !== null && result.said?.[at]
         ? [el("p", { class: "quiet" }, "Said at this time: "), el("q", {}, result.said[at])]
         : []),

@@ -55,7 +55,7 @@ export async function over(job, tell) {
   if (job.state !== "done") throw new Refused(409, job.error ?? `this was ${job.state}`);
 }
 
-const DOING = { probes: "scoring probes", zoom: "zooming in" };
+const DOING = { probes: "scoring probes", zoom: "zooming in", videos: "looking into the best videos" };
 
 /** What a job does, in words, and how far it is, from 0 to 1; null where that is not known. */
 export function progressOf(job) {

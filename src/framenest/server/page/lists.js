@@ -3,7 +3,7 @@ import { call, progressOf } from "./api.js";
 import { clock, el, plural } from "./view.js";
 
 /** Updates the rows of a list in place, so that focus and what is open stay. */
-function rowsOf(list, make) {
+export function rowsOf(list, make) {
   const rows = new Map(); // key → {root, update(item)}
   return (items) => {
     const wanted = new Set(items.map(([key]) => key));
@@ -48,7 +48,8 @@ export function queue(section, cancel) {
         job = now;
         const { text, share } = progressOf(job);
         write(what, job.kind === "index" ? `Index ${name}` : (job.question ?? "Without a question"));
-        write(doing, `${job.kind === "index" ? "" : `${name}: `}${job.waits_for ? "waiting for the index of its video" : text}`);
+        const where = { index: "", search: "all videos: " }[job.kind] ?? `${name}: `;
+        write(doing, `${where}${job.waits_for ? "waiting for the index of its video" : text}`);
         bar.hidden = job.state === "queued";
         if (share === null) bar.removeAttribute("value");
         else bar.value = share;

@@ -2,6 +2,7 @@
 import { call, over, progressOf, Refused, save, upload } from "./api.js";
 import { library, queue, unregistered } from "./lists.js";
 import { player } from "./player.js";
+import { follow, results } from "./search.js";
 import { clock, el, plural, render } from "./view.js";
 
 const at = (id) => document.getElementById(id);
@@ -10,6 +11,7 @@ const intro = [...at("report").children];
 const SIZES = { small: 180, large: 480, full: 1080 }; // pixels of the short side
 const BUSY = 1000; // milliseconds between looks at the queue while something is in it
 const IDLE = 15_000;
+const MOMENTS = 24; // that a search shows
 const NAMED = 20; // links outside the folder that are named
 let view = null;
 let shown = null; // {ranking, video, name, play} on the page
@@ -22,11 +24,12 @@ let answers = false; // whether the server has a model that answers
 let wake = () => {}; // ends the pause between two looks
 
 const showQueue = queue(at("queue"), (job) => attempt(() => cancel(job)));
+const showFound = results(at("found"), (items) => attempt((still) => indexRest(items, still)));
 const showVideos = library(at("videos"), {
   choose: (item, entry) => attempt((still) => pick(item, entry, still)),
   index: (item) => attempt((still) => begin(item, still)),
   indexAll: (items) => attempt(() => beginAll(items)),
-  remove: (video) => attempt(() => remove(video)),
+  remove: (video) => attempt((still) => remove(video, still)),
 });
 
 start();
@@ -37,6 +40,10 @@ async function start() {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     attempt(ask);
+  });
+  at("search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    attempt(find);
   });
   at("video").addEventListener("change", () => {
     wholeVideo();
@@ -62,7 +69,7 @@ async function start() {
   at("sign-out").hidden = !health.token;
   answers = health.answers;
   setPreset(health.preset);
-  form.hidden = false;
+  form.hidden = at("search").hidden = false;
   at("videos").hidden = false;
   at("videos").open = !location.hash;
   watch();
@@ -209,9 +216,10 @@ function wholeVideo() {
   at("start").value = at("end").value = "";
 }
 
-/** The result of another video goes when one is chosen; the browser's Back brings it back. */
+/** The result of another video, or of a search, goes when one is chosen; the browser's Back brings it back. */
 function leave() {
-  if (shown && at("video").value !== `id:${shown.video}`) clear((address) => history.pushState(null, "", address));
+  const other = shown ? at("video").value !== `id:${shown.video}` : !at("found").hidden;
+  if (other) clear((address) => history.pushState(null, "", address));
 }
 
 /** Index a video of the list, or a file of the folder. */
@@ -239,11 +247,12 @@ async function beginAll(items) {
   if (refused.length) throw new Refused(0, refused.join("\n"));
 }
 
-async function remove(video) {
+async function remove(video, still) {
   await call("DELETE", `/videos/${video.id}`);
   if (shown?.video === video.id) clear((address) => history.replaceState(null, "", address));
   await list();
   look();
+  if (!at("found").hidden) await find(still); // its moments are gone
 }
 
 async function cancel(job) {
@@ -283,12 +292,60 @@ async function ask(still) {
   await show(asked.ranking, null, still);
 }
 
-/** The ranking and the budget that the address names, so that a link or a reload brings them back. */
+/** Search all videos. */
+async function find(still) {
+  const query = at("query").value.trim();
+  if (!query) throw new Refused(0, "type what to search for first");
+  const search = await call("POST", "/searches", { query, n: MOMENTS });
+  look();
+  if (!still()) return;
+  const address = `#search=${search.id}`;
+  if (location.hash !== address) history.pushState(null, "", address);
+  await showSearch(search, still);
+}
+
+/** The results of a search, as they come. */
+async function showSearch(search, still) {
+  clear();
+  at("query").value = search.query;
+  at("found").hidden = false;
+  at("videos").open = false;
+  at("report").hidden = true;
+  document.title = `${search.query} · Framenest`;
+  await follow(search, (now) => {
+    if (still()) showFound(now);
+    if (still()) work(["queued", "running"].includes(now.job?.state) ? now.job : null);
+    return still();
+  });
+  look();
+}
+
+/** Index what a search left out, and search again. */
+async function indexRest(items, still) {
+  const refused = await beginAll(items).catch((error) => error);
+  const next = async () => (await call("GET", "/jobs?active=true&limit=1000")).findLast(({ kind }) => kind === "index");
+  for (let job; still() && (job = await next()); ) await over(job, (now) => still() && work(now)).catch(() => {}); // the search says why
+  if (still()) await find(still);
+  if (refused) throw refused;
+}
+
+/** The ranking of a video for a query, opened at a moment that a search found. */
+async function openMoment(where, still) {
+  const asked = await call("POST", "/rankings", { video: where.get("in"), question: where.get("q") });
+  if (asked.job) await over(asked.job, (job, first) => still() && work(job, first));
+  const moment = { frame: Number(where.get("frame")), seconds: Number(where.get("time")), why: where.get("why") };
+  if (still()) await show(asked.ranking, null, still, moment);
+}
+
+/** What the address names, so that a link, a reload or Back brings it back: a ranking and its budget, a search, or a moment. */
 async function fromAddress(still) {
+  const where = new URLSearchParams(location.hash.slice(1));
   const [id, k] = location.hash.slice(1).split("&k=");
   if (id && id === shown?.ranking) return Number(k) && view.setBudget(Number(k));
   try {
-    if (id) await show(id, Number(k) || null, still);
+    if (where.has("search")) await showSearch(await call("GET", `/searches/${where.get("search")}`), still);
+    else if (where.has("in")) await openMoment(where, still);
+    else if (id) await show(id, Number(k) || null, still);
     else clear();
   } catch (error) {
     if (still()) clear(); // what it shows is not what the address names
@@ -315,11 +372,13 @@ function setPreset(name) {
   at("preset").value = name;
 }
 
-async function show(id, budget, still) {
+async function show(id, budget, still, moment = null) {
   const [facts, data] = await Promise.all([call("GET", `/rankings/${id}`), call("GET", `/rankings/${id}/report`)]);
   if (!still()) return;
   const first = budget ?? view?.state.budget ?? lastBudget();
   view?.destroy();
+  at("found").hidden = true;
+  at("report").hidden = false;
   const play = player(at("player"), `/videos/${facts.video}/file`, data.video);
   shown = { ranking: id, video: facts.video, name: data.video.name, play };
   fill(facts);
@@ -332,6 +391,7 @@ async function show(id, budget, still) {
     exports: exports(),
   });
   remember(view.state.budget);
+  if (moment) view.open({ rank: null, place: null, ...moment, ...view.chosen(data.rankings[0]).frames.find(({ frame }) => frame === moment.frame), result: 0 });
   at("videos").open = false;
   at("answering").hidden = !answers;
   at("answer").disabled = !facts.question;
@@ -361,7 +421,8 @@ function clear(go = () => {}) {
   [view, shown] = [null, null];
   at("report").replaceChildren(...intro);
   at("player").querySelector("button").click();
-  at("answering").hidden = true;
+  at("answering").hidden = at("found").hidden = true;
+  at("report").hidden = false;
   at("videos").open = true;
   go("/");
   document.title = "Framenest";

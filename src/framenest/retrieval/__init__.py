@@ -1,0 +1,1 @@
+"""Search over many videos: in which of them, and when?"""

@@ -1,0 +1,404 @@
+"""Search: the moments of many videos that match a query, in two stages.
+
+First all probes of all videos by vectors that need no question (`protocols.Searchable`), and all passages of
+their transcripts. Then MEC with zoom on the best videos.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from framenest.cache.directory import local_directory
+from framenest.cache.hashes import known_files
+from framenest.config import DEFAULT_PRESET, IndexConfig, MECConfig, ScorerConfig, must_be
+from framenest.errors import ConfigError, FramenestError, IndexMismatch, ScorerError, VideoError
+from framenest.extraction import write_clip
+from framenest.frames import VideoInfo
+from framenest.method.index import SparseIndex, index_key
+from framenest.method.mec import MEC
+from framenest.method.prefix import Prefix
+from framenest.method.ranking import HEARD, Ranking
+from framenest.progress import ShowProgress
+from framenest.protocols import Decoder, Scorer, Searchable, Store
+from framenest.retrieval.vectors import ScannedVectors, VectorStore, open_vectors
+from framenest.scorers.question_text import SentenceEncoder
+from framenest.session import Session
+from framenest.transcript import AUTO, REACH
+from framenest.video.opening import Video, reopen
+from framenest.video.source import is_remote
+
+UNSURE = 0.25
+"""Score below which nothing clearly matches."""
+SETTINGS = {"horizon": 32, "activation": 0.0625}
+"""Of stage two, beside the preset: it looks for the best moments of a video, not for its context."""
+FEWEST, EVENTS = 5, 8
+"""Videos of stage two, and first ranks of each that may be events, even if fewer moments are wanted."""
+ROWS = 64  # of stage one, for each video wanted
+MAY_ANSWER = 0.3  # cosine of a query and a passage from which on stage two looks at the passage
+ALIKE, DIP = 0.1, 2
+"""Difference of scores, and frames of lower scores, that do not end a moment."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A stretch of a video that matches a query.
+
+    Attributes:
+        video: its path or URL.
+        start, end, time: in seconds; `time` is that of the best frame.
+        frame: the number of the best frame.
+        score: how surely it matches, in [0, 1]; comparable across videos, but not across scorers.
+        why: what was seen or said.
+        source: "seen" or "said".
+        info: the video.
+        frames: the best frames, best first.
+    """
+
+    video: str
+    start: float
+    end: float
+    time: float
+    frame: int
+    score: float
+    why: str
+    source: Literal["seen", "said"]
+    info: VideoInfo = field(repr=False)
+    frames: tuple[int, ...] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """All but `info` and `frames`."""
+        return {name: value for name, value in vars(self).items() if name not in ("info", "frames")}
+
+    def images(
+        self, k: int = 1, *, max_side: int | None = None, store: Store | None = None
+    ) -> list[Image.Image]:
+        """Its best k frames as Pillow images, in time order; arguments and errors as of `Prefix.images`."""
+        frames = np.sort(np.array(self.frames[:k], dtype=np.int64))
+        prefix = Prefix(self.info, k, frames, np.zeros(len(frames)), None)
+        return prefix.images(max_side=max_side, store=store, progress=False)
+
+    def clip(self, path: str | os.PathLike[str], around: float = 3.0, *, store: Store | None = None) -> Path:
+        """Write the moment as a short MP4 without sound, cut at exact frames.
+
+        Args:
+            path: the file.
+            around: seconds to add before and after.
+            store: the store of the video's timeline; by default the user's cache.
+
+        Raises:
+            VideoError, IndexMismatch: the video no longer exists, or has changed.
+            StoreError: the file cannot be written.
+        """
+        return write_clip(reopen(self.info, store=store), self.start - around, self.end + around, path)
+
+
+class Moments(list[Moment]):
+    """Moments, best first; `skipped`: the videos that could not be searched, and why."""
+
+    skipped: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Known:
+    """A video with vectors: their key, the settings of its index, if it has a transcript, what to open."""
+
+    key: str
+    info: VideoInfo
+    config: IndexConfig
+    said: bool
+    video: Video
+
+    def at(self, path: str) -> Known:
+        """The same content at another path."""
+        return replace(self, info=replace(self.info, path=path), video=path)
+
+
+class Searcher:
+    """Searches videos with the scorer and the store of a session.
+
+    Args:
+        session: its scorer must be `Searchable`.
+        config: settings of stage two; by default the preset `residual`.
+        library: URI of a library of vectors; by default they are in the session's store.
+
+    Raises:
+        ScorerError: the scorer cannot search.
+
+    `skipped` names the videos of the last search that could not be searched, and why.
+    """
+
+    def __init__(
+        self, session: Session, *, config: MECConfig | None = None, library: str | None = None
+    ) -> None:
+        scorer = session.scorer
+        if scorer is None or not isinstance(scorer, Searchable):
+            raise ScorerError(
+                f"scorer {scorer and scorer.name!r} cannot search many videos: it has no vectors that need "
+                "no question; choose from blip2, siglip2, onnx, clip, tags"
+            )
+        self.session = session
+        self.config = config or MECConfig.preset(DEFAULT_PRESET).with_settings(SETTINGS)
+        self.skipped: dict[str, str] = {}
+        self._scorer = scorer
+        self.seen = open_vectors(session.store, f"{scorer.name} {scorer.version}", library)
+        self.said = open_vectors(session.store, SentenceEncoder.name, library)
+
+    def find(self, query: str, videos: Sequence[Video] | None = None, n: int = 10) -> Iterator[list[Moment]]:
+        """Search videos; indexes those that are not indexed yet.
+
+        Args:
+            query: what to look for.
+            videos: paths, URLs or open videos; None searches all videos in the store.
+            n: how many moments.
+
+        Yields:
+            The best moments so far, best first, each time stage two finishes a video.
+
+        Raises:
+            ConfigError: the query has no words.
+            VideoError: there are no videos, or none of them can be searched.
+        """
+        check_query(query)
+        self.skipped = {}
+        if videos is None:
+            known = self._present()
+        else:
+            known, missing = self.known(videos)
+            for video in missing:
+                try:
+                    known.append(self.add(video))
+                except FramenestError as error:
+                    self.skipped[str(video)] = str(error)
+        if not known:
+            first = next(iter(self.skipped.values()), "nothing is indexed yet; give videos to index")
+            raise VideoError(f"no video can be searched: {first}")
+        return self._stream(query, {one.info.fingerprint: one for one in reversed(known)}.values(), n)
+
+    def _listed(self) -> dict[str, Known]:
+        """All videos with vectors: remote ones by URL, the others by fingerprint."""
+        listed = {}
+        for key, about in self.seen.videos().items():
+            info = VideoInfo.from_json(about["video"])
+            known = Known(key, info, IndexConfig(**about["config"]), about["said"], info.path)
+            listed[info.path if is_remote(info.path) else info.fingerprint] = known
+        return listed
+
+    def known(self, videos: Sequence[Video]) -> tuple[list[Known], list[Video]]:
+        """The videos whose vectors are stored, found by content, and the others."""
+        listed, known, missing = self._listed(), list[Known](), list[Video]()
+        for done, video in enumerate(videos):
+            self.session.progress("looking", done, len(videos))  # a file that is new here is read whole
+            one = self._same(str(video), listed) if isinstance(video, (str, os.PathLike)) else None
+            if one is None:
+                missing.append(video)
+            else:
+                known.append(one)
+        return known, missing
+
+    def _same(self, path: str, listed: Mapping[str, Known]) -> Known | None:
+        """The listed video at a URL, or with the content of a file."""
+        if is_remote(path):
+            return listed.get(path)
+        known = None
+        with suppress(VideoError):  # cannot be read, as will be told when it is opened
+            if listed and Path(path).is_file():
+                known = listed.get(local_directory(self.session.store).fingerprint(path))
+        return known and known.at(path)
+
+    def _present(self) -> list[Known]:
+        """All videos with vectors that are still there, or elsewhere; the others are skipped."""
+        listed, files = self._listed(), known_files(local_directory(self.session.store))
+        there = dict[str, Known]()
+        for fingerprint, one in sorted(listed.items(), key=lambda item: item[1].info.path):
+            path = one.info.path
+            if Path(path).is_dir() or self._same(path, listed) == one:
+                there[path] = one
+            elif fingerprint in files:
+                there[files[fingerprint]] = one.at(files[fingerprint])
+            else:
+                why = "has changed since it was indexed" if Path(path).exists() else "no longer exists"
+                self.skipped[path] = f"{path}: {why}"
+        for header in self.seen.headers(mine=False) if isinstance(self.seen, ScannedVectors) else ():
+            path, space = header["about"]["video"]["path"], header["space"]
+            if space != self.said.space and header["about"]["fingerprint"] not in listed:
+                self.skipped[path] = f"{path}: indexed with {space}; give it to index it with this scorer"
+        self.skipped = {path: why for path, why in self.skipped.items() if path not in there}
+        return [*there.values()]
+
+    def add(self, video: Video) -> Known:
+        """Index a video, unless it is indexed already, and store its vectors."""
+        decoder = self.session.open(video)
+        return self.store_vectors(decoder, MEC(self.config, session=self.session).index(decoder))
+
+    def store_vectors(self, decoder: Decoder, index: SparseIndex) -> Known:
+        """Store the vectors of an indexed video: of its probes, and of what is said in it."""
+        key, info = index_key(decoder, index.config), decoder.info
+        _, speech = self.session.heard(decoder, *index.span)
+        path = info.path
+        if not is_remote(path) and Path(path).exists():  # others search from other folders
+            path = str(Path(path).absolute())
+        about: dict[str, Any] = {"fingerprint": info.fingerprint, "video": replace(info, path=path).to_json()}
+        about |= {"said": speech is not None, "config": asdict(index.config)}
+        if speech is not None:
+            starts = [passage.start for passage in speech.passages]
+            frames = (np.searchsorted(decoder.seconds, starts, side="right") - 1).clip(0)
+            self.said.put(key, about, frames, speech.vectors.astype(np.float16))
+        features = self.session.features(decoder, self.session.scorer, index.config.thumbnail)
+        probes = features.get(index.frames, "probes")
+        vectors = np.asarray(self._scorer.search_vectors(probes.encoded), np.float16)
+        self.seen.put(key, about, probes.frames, vectors)
+        return Known(key, info, index.config, speech is not None, decoder)
+
+    def _stream(self, query: str, known: Collection[Known], n: int) -> Iterator[list[Moment]]:
+        by_key, count = {one.key: one for one in known}, max(n, FEWEST)
+        best = _best(self.seen, self._scorer.search_query(query), by_key, count)
+        if talks := [one.key for one in known if one.said]:
+            said = _best(self.said, self.session.encoder(query), talks, count, MAY_ANSWER)
+            turns = chain.from_iterable(zip_longest(best, said))
+            best = [key for key in dict.fromkeys(turns) if key is not None]
+        found: list[Moment] = []
+        for done, key in enumerate(best, start=1):
+            try:
+                found += self._moments(by_key[key], query, n)
+            except FramenestError as error:
+                self.skipped[by_key[key].info.path] = str(error)
+            found = sorted(found, key=lambda one: (-one.score, one.video, one.start))[:n]
+            self.session.progress("videos", done, len(best))
+            yield [*found]
+
+    def _moments(self, one: Known, query: str, n: int) -> list[Moment]:
+        """Stage two: the moments of a video, seen and said; what is both counts for more than either."""
+        pictures = isinstance(one.video, str) and Path(one.video).is_dir()
+        decoder = self.session.open(one.video, one.info.fps if pictures else None)
+        if decoder.info.fingerprint != one.info.fingerprint:
+            raise IndexMismatch(f"{one.info.path}: has changed since it was indexed")
+        ranking = MEC(replace(self.config, index=one.config), session=self.session).rank(decoder, query)
+        features = self.session.features(decoder, self.session.scorer, one.config.thumbnail)
+        scores = features.certainty(features.get(ranking.pool.frames, "zoom"), query)
+        found = [*_seen(ranking, scores, query, n)]
+        if "speech" not in ranking.cues or ranking.transcript is None:
+            return found
+        for start, end, text, score in self.session.speech(ranking.transcript).best(query, n):
+            if score < HEARD:
+                break
+            middle = np.searchsorted(decoder.seconds, (start + end) / 2, side="right")
+            frame = max(0, int(middle) - 1)
+            where = (decoder.info.path, start, end, float(decoder.seconds[frame]), frame)
+            new = Moment(*where, score, f"“{text}”", "said", decoder.info, (frame,))
+            for other in [m for m in found if start - REACH <= m.time <= end + REACH][:1]:
+                found.remove(other)
+                first, second = sorted((other, new), key=lambda m: -m.score)
+                both = 1 - (1 - first.score) * (1 - second.score)
+                new = replace(first, score=both, why=f"{first.why} · {second.why}")
+            found.append(new)
+        return found
+
+
+def check_query(query: str) -> None:
+    """Raise ConfigError if a query has no words."""
+    must_be("query", query, str, "a string")
+    if not re.search(r"\w", query):
+        raise ConfigError(f"the query {query!r} has no words; say what to look for")
+
+
+def _best(
+    store: VectorStore, query: NDArray[Any], videos: Collection[str], count: int, least: float = -np.inf
+) -> list[str]:
+    """Keys of the `count` videos with the best rows, from the score `least` on, best first."""
+    rows = ROWS * count
+    while True:
+        found = store.nearest(np.asarray(query, np.float32), rows, videos)
+        good = found.videos[: int((found.scores >= least).sum())]
+        order = [*dict.fromkeys(good)][:count]
+        if len(order) >= min(count, len(videos)) or len(good) < rows:
+            return order
+        rows *= 4
+
+
+def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> Iterator[Moment]:
+    """The moments of a ranking: the stretches around its best frame and its first ranks."""
+    pool, video, seconds = ranking.pool, ranking.video, ranking.pool.seconds
+    middles = (seconds[1:] + seconds[:-1] + 1 / video.fps) / 2  # a frame stays on screen until the next
+    edges = [0.0, *middles.tolist(), video.duration]
+    peaks = [int(scores.argmax()), *ranking.order[: max(n, EVENTS)].tolist()]
+    for first, last in stretches(scores, peaks):
+        best = first + np.argsort(-scores[first : last + 1], kind="stable")
+        top, frames = int(best[0]), pool.frames[best].tolist()
+        why = pool.seen[top] if pool.seen else f"looks like “{query}”"
+        where = (video.path, edges[first], edges[last + 1], float(seconds[top]), frames[0])
+        if scores[top] > 0:
+            yield Moment(*where, float(scores[top]), why, "seen", video, tuple(frames))
+
+
+def stretches(scores: NDArray[np.float32], peaks: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last place of the stretch around each peak, without those that lie in an earlier one.
+
+    A stretch goes on while scores stay above the middle between its peak and the tenth percentile, or within
+    ALIKE of the peak; up to DIP frames may be lower.
+
+    >>> stretches(np.float32([0, 0, 0.9, 0.2, 0.8, 0, 0, 0, 0, 0.7, 0]), [2, 4, 9])
+    [(2, 4), (9, 9)]
+    """
+    base, taken, found = np.percentile(scores, 10), np.zeros(len(scores), bool), list[tuple[int, int]]()
+    for peak in (int(place) for place in peaks):
+        if taken[peak]:
+            continue
+        level = min((scores[peak] + base) / 2, scores[peak] - ALIKE)
+        ends = []
+        for step in (-1, 1):
+            end = place = peak
+            while abs(place - end) <= DIP and 0 <= place + step < len(scores) and not taken[place + step]:
+                place += step
+                end = place if scores[place] >= level else end
+            ends.append(end)
+        found.append((ends[0], ends[1]))
+        taken[ends[0] : ends[1] + 1] = True
+    return found
+
+
+def search(
+    query: str,
+    videos: str | os.PathLike[str] | Decoder | Sequence[Video] | None = None,
+    n: int = 10,
+    *,
+    scorer: str | Scorer = "auto",
+    store: Store | str | os.PathLike[str] | None = None,
+    session: Session | None = None,
+    progress: ShowProgress = True,
+    library: str | None = None,
+) -> Moments:
+    """Find the moments of many videos that match a query.
+
+    Args:
+        query, videos, n: as for `Searcher.find`, such as "a dog catches a frisbee".
+        scorer, store, progress: as for `Session`.
+        session: share open videos and the scorer with other calls, instead of those three.
+        library: as for `Searcher`.
+
+    Returns:
+        Moments, best first; its `skipped` names the videos that could not be searched, and why.
+
+    Example::
+
+        for moment in search("a dog catches a frisbee", ["park.mp4", "beach.mp4"]):
+            moment.clip(f"{moment.score:.2f}.mp4")
+    """
+    scoring = ScorerConfig(subtitles=AUTO)
+    session = session or Session(scorer, store=store, progress=progress, scoring=scoring)
+    given = [videos] if isinstance(videos, (str, os.PathLike, Decoder)) else videos
+    searcher = Searcher(session, library=library)
+    with session.showing():
+        moments = Moments([[], *searcher.find(query, given, n)][-1])
+    moments.skipped = searcher.skipped
+    return moments

@@ -1,0 +1,164 @@
+"""Gateway: the API of an OpenAI-compatible server, with frames in place of videos."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
+
+import anyio
+import httpx
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
+
+from framenest.errors import FramenestError
+from framenest.lmm.answer import Splitter
+from framenest.lmm.client import KEY_VARIABLE
+from framenest.lmm.prompt import cannot_tell, may_cannot_tell
+from framenest.records import parse_json
+from framenest.server.conversation import ChatFrames, Conversation
+from framenest.server.guard import BODY_SECONDS
+from framenest.server.refusals import GATEWAY, ConcurrencyLimit, Refusal, status_of
+from framenest.server.server_settings import MIB
+from framenest.server.service import Service
+
+SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
+LARGE, LARGE_AT_ONCE = 16 * MIB, 2  # bytes of a request of which few are in memory, and how few
+HELD = MIB  # bytes of an answer that may yet be that the model cannot tell
+_MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
+_HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
+_NOT_SENT = re.compile(_HOP + rb"|host|content-length|authorization|cookie|accept-encoding|expect")
+_NOT_RELAYED = re.compile(_HOP + rb"|set-cookie|date|server|access-control-.*", re.IGNORECASE)
+log = logging.getLogger("framenest.server")
+
+
+class Gateway:
+    """The ASGI application below /v1. All but videos passes through unchanged."""
+
+    def __init__(self, service: Service) -> None:
+        self._frames = ChatFrames(service)
+        self._url = (service.settings.upstream or "").rstrip("/")
+        self._name = str(httpx.URL(self._url).copy_with(userinfo=b""))
+        key = os.environ.get(KEY_VARIABLE)
+        self._key, self._passes_key = f"Bearer {key}" if key else None, service.settings.token is None
+        self.client = httpx.AsyncClient(
+            timeout=httpx.Timeout(SILENT_SECONDS, connect=10.0, pool=None),
+            limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
+        )
+        self._large = ConcurrencyLimit(LARGE_AT_ONCE, f"{LARGE_AT_ONCE} large requests are read already", 5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, until that is done or the client goes away."""
+        if not self._url:
+            raise Refusal(404, "this server is no gateway to a model; it was started without --upstream")
+        request = Request(scope, receive)
+        with ExitStack() as held:
+            if (length := int(request.headers.get("content-length", 0))) > LARGE:
+                held.enter_context(self._large())
+            try:
+                with anyio.fail_after(BODY_SECONDS + length / 2**17):  # 128 KiB a second
+                    body = b"".join([piece async for piece in request.stream()])
+            except (ClientDisconnect, TimeoutError) as error:
+                raise Refusal(408, "the request did not arrive in time") from error
+            refusal, answering = None, self._answer(request, body, held, send)
+            del body
+            async with anyio.create_task_group() as group:  # httpcore cleans up if anyio cancels it
+
+                async def end_when_gone() -> None:
+                    await receive()  # nothing else is to come
+                    group.cancel_scope.cancel()
+
+                group.start_soon(end_when_gone)
+                refusal = await answering
+                group.cancel_scope.cancel()
+        if refusal is not None:
+            raise refusal
+
+    async def _answer(self, request: Request, body: bytes, held: ExitStack, send: Send) -> Refusal | None:
+        """Returns a refusal: one that is raised here would keep a whole video in its traceback."""
+        try:
+            asks = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
+            if not asks or not _MAY_HAVE_VIDEO.search(body):
+                await self._relay(request, body, send, {})
+                return None
+            chat = Conversation(self._frames, body)
+            del body
+            await chat.read()
+            held.close()
+            for k in chat.rungs:
+                content, offered = await chat.at(k)
+                links = ", ".join(f"{request.base_url}#{id_}&k={chat.k}" for id_ in chat.rankings)
+                told = {"framenest-times": chat.times, "framenest-ranking": links}
+                if await self._relay(request, content, send, told if links else {}, offered=offered):
+                    break
+        except FramenestError as error:
+            status, wait = status_of(error), getattr(error, "retry_after", None)
+            return Refusal(400 if status in (403, 404, 409, 422) else status, str(error), wait)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            late = isinstance(error, httpx.TimeoutException)
+            why = "no answer in time" if late else str(error) or "it broke off"
+            return Refusal(504 if late else 502, f"{self._name}: {why}")
+        return None
+
+    async def _relay(
+        self, request: Request, content: bytes, send: Send, told: dict[str, str], *, offered: bool = False
+    ) -> bool:
+        """Send a request upstream and relay the response, piece by piece, with the headers `told`.
+
+        offered: return False, and relay nothing, if the model says that it cannot tell.
+        """
+        path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
+        if ".." in request.scope["path"].split("/"):
+            raise Refusal(400, "this path leads out of the API")
+        key = self._key or (request.headers.get("authorization") if self._passes_key else None)
+        headers = [pair for pair in request.headers.raw if not _NOT_SENT.fullmatch(pair[0])]
+        headers += [(b"accept-encoding", b"identity"), *([(b"authorization", key.encode())] if key else [])]
+        url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
+        async with self.client.stream(request.method, url, headers=headers, content=content) as response:
+            pieces = response.aiter_raw()
+            held = await _until_answer(response, pieces) if offered else []
+            if held is None:
+                return False
+            headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
+            headers += [(name.encode(), value.encode()) for name, value in told.items()]
+            await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            try:
+                await send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+            except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
+                log.warning("%s broke off (%s)", self._name, type(error).__name__)
+        return True
+
+
+async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> list[bytes] | None:
+    """What has arrived when an answer is known to be one; None if it is that the model cannot tell."""
+    held: list[bytes] = []
+    streams = "event-stream" in response.headers.get("content-type", "")
+    splitter, rest, size = Splitter(lambda *_: None, thinking=False), b"", 0
+    async for piece in pieces:
+        held.append(piece)
+        *lines, rest = (rest + piece).split(b"\n") if streams else (rest + piece,)
+        calls = [_hear(splitter, line) for line in lines]
+        said = splitter.given["answer"]
+        if cannot_tell(f"{said}x"):  # whatever follows
+            return None
+        size += len(piece)
+        if response.status_code != 200 or any(calls) or size > HELD or not may_cannot_tell(said):
+            return held
+    _hear(splitter, rest)
+    return None if cannot_tell(splitter.end()[1]) else held
+
+
+def _hear(splitter: Splitter, line: bytes) -> bool:
+    """Give the text of an event, or a whole answer, to a splitter; whether it calls a tool."""
+    with suppress(ValueError, LookupError, TypeError, AttributeError):  # another kind of event
+        choice = parse_json(line.removeprefix(b"data:"))["choices"][0]
+        message = choice.get("delta") or choice["message"]
+        splitter.reasoning(message.get("reasoning_content") or message.get("reasoning") or "")
+        splitter.text(message.get("content") or "")
+        return bool(message.get("tool_calls"))
+    return False
