@@ -28,7 +28,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory):
-    """A folder with two videos that browsers play, and two that take a while to index; two to upload."""
+    """A folder with three videos that browsers play, and two that take a while to index; two to upload."""
     folder = tmp_path_factory.mktemp("films")
     pictures = [numbered_picture(i, 320, 192) for i in range(300)]
     (folder / "folder").mkdir()
@@ -36,6 +36,7 @@ def films(tmp_path_factory):
     encode_video(folder / "folder" / "long.mp4", pictures * 16, options={"g": "3000", "preset": "ultrafast"})
     encode_video(folder / "folder" / "slow.mp4", pictures * 15, options={"g": "3000", "preset": "ultrafast"})
     encode_video(folder / "folder" / "second.mp4", pictures[100:200])
+    encode_video(folder / "folder" / "later.mp4", pictures[200:250])
     encode_video(folder / "mine.mp4", pictures[:150])
     encode_video(folder / "unwanted.mp4", pictures[:50])
     return folder
@@ -411,6 +412,24 @@ def test_another_video_clears_the_result_and_back_returns_to_it(visit, live):
     option_ = page.locator("#video option").filter(has_text="second.mp4")
     page.locator("#video").select_option(value=option_.first.get_attribute("value"))
     page.locator("#report h1").wait_for(state="detached")
+
+
+def test_a_file_that_is_registered_after_back_does_not_become_the_chosen_video(visit, live):
+    page = visit(live).page
+    ask(page, "Where is it?")
+    held = []
+    page.route(
+        "**/videos", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
+    )
+    row(page, "later.mp4").locator(".name").click()  # only this test registers it
+    page.locator("#report h1").wait_for(state="detached")
+    page.go_back()
+    page.locator("#report h1").filter(has_text="Where is it?").wait_for()
+    assert page.locator("#video option:checked").inner_text().startswith("film.mp4")
+    [registration] = held
+    registration.continue_()
+    page.locator("#video option[value^='id:']").filter(has_text="later.mp4").wait_for(state="attached")
+    assert page.locator("#video option:checked").inner_text().startswith("film.mp4")
 
 
 def test_an_address_that_names_nothing_clears_the_page(visit, live):

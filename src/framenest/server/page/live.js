@@ -146,10 +146,12 @@ function draw() {
 }
 
 /** The videos to choose from: registered ones, then files of the folder that are not registered yet. */
-async function list(chosen = null) {
+async function list() {
   const [videos, { files, outside }] = await Promise.all([call("GET", "/videos"), call("GET", "/files")]);
   known = { videos, files };
-  chosen ??= at("video").value; // as it is now: someone may have chosen while this was fetched
+  const before = at("video").value; // as it is now: someone may have chosen while this was fetched
+  const registered = videos.find(({ origin, state, name }) => origin === "folder" && state !== "gone" && before === `path:${name}`);
+  const chosen = registered ? `id:${registered.id}` : before;
   draw();
   const more = outside.length > NAMED ? ` and ${outside.length - NAMED} more` : "";
   at("outside").hidden = !outside.length;
@@ -178,7 +180,7 @@ async function chosenVideo() {
 
 async function register(path) {
   const made = await call("POST", "/videos", { path });
-  await list(`id:${made.video.id}`);
+  await list();
   look();
   return made;
 }
@@ -195,10 +197,12 @@ async function take(still) {
   const tell = (share) => still() && progress(`uploading, ${Math.round(100 * share)} %`, share);
   const made = await upload(file, tell);
   at("file").value = "";
-  await list(`id:${made.video.id}`);
+  await list();
+  look();
+  if (!still()) return;
+  at("video").value = `id:${made.video.id}`;
   wholeVideo();
   leave();
-  look();
   await indexed(made.video.id, still);
 }
 
@@ -373,7 +377,7 @@ function setPreset(name) {
 }
 
 async function show(id, budget, still, moment = null) {
-  const [facts, data] = await Promise.all([call("GET", `/rankings/${id}`), call("GET", `/rankings/${id}/report`)]);
+  const [facts, data] = await Promise.all([call("GET", `/rankings/${id}`), call("GET", `/rankings/${id}/report`), list()]);
   if (!still()) return;
   const first = budget ?? view?.state.budget ?? lastBudget();
   view?.destroy();
@@ -382,7 +386,8 @@ async function show(id, budget, still, moment = null) {
   const play = player(at("player"), `/videos/${facts.video}/file`, data.video);
   shown = { ranking: id, video: facts.video, name: data.video.name, play };
   fill(facts);
-  await list(`id:${facts.video}`);
+  at("video").value = `id:${facts.video}`;
+  if (at("video").selectedIndex < 0) at("video").value = ""; // its file is gone
   view = render(at("report"), data, {
     image: (frame, size) => `/videos/${facts.video}/frames/${frame}?size=${SIZES[size]}`,
     play,
