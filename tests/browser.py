@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,12 @@ FLAGS = [
     "--no-first-run",
 ]
 DESKTOP, PHONE = (1280, 900), (390, 844)
+NEXT_FRAME = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+ACTIONS = {
+    "Locator": ("click", "dblclick", "fill", "hover", "press", "select_option", "set_input_files", "uncheck"),
+    "Keyboard": ("press", "type"),
+    "Mouse": ("click", "dblclick", "down", "move", "up", "wheel"),
+}
 
 
 @contextmanager
@@ -31,10 +37,27 @@ def chromium() -> Iterator[Any]:
     ]
     if not found:
         pytest.skip("no Chromium on this machine; `make test-browser` installs it")
-    with api.sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch, api.sync_playwright() as playwright:
+        for name, actions in ACTIONS.items():
+            for action in actions:
+                kind = getattr(api, name)
+                patch.setattr(kind, action, _handled(getattr(kind, action), api.Error))
         browser = playwright.chromium.launch(executable_path=found[0], args=FLAGS)
         yield browser
         browser.close()
+
+
+def _handled(action: Callable[..., Any], page_gone: type[Exception]) -> Callable[..., Any]:
+    """Do something on a page and wait until the page has handled it: on a busy machine, Playwright's actions
+    return some milliseconds earlier."""
+
+    def act(self: Any, *args: Any, **options: Any) -> Any:
+        result = action(self, *args, **options)
+        with suppress(page_gone):  # it left for another page
+            self.page.evaluate(NEXT_FRAME)
+        return result
+
+    return act
 
 
 class Watched:
@@ -45,6 +68,7 @@ class Watched:
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce"
         )
         self.page = self.context.new_page()
+        self.page.keyboard.page = self.page.mouse.page = self.page  # for _handled
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
