@@ -116,6 +116,11 @@ class TestEveryManagedStore:
         assert all(entry.size > 0 and entry.idle >= 0 for entry in managed.entries())
         assert {kind: files for kind, (files, _) in managed.size().items()} == {"index": 1, "features": 1}
 
+    def test_a_header_is_read_without_the_arrays(self, managed, monkeypatch):
+        monkeypatch.setattr("framenest.cache.directory.HEADER", 1000)
+        assert managed.header("features/cd00") == {"n": 2}  # an entry of 8,000 bytes
+        assert managed.header("index/0000") is None
+
     def test_entries_are_checked(self, managed):
         assert not verify(managed).damaged
         assert managed.check("index/0000") is None, "removed meanwhile"
@@ -136,7 +141,8 @@ class TestEveryManagedStore:
         assert not list(managed.entries())
 
 
-def test_a_damaged_entry_is_none_with_a_warning(managed, tmp_path):
+@pytest.mark.parametrize("read", ["get", "header"])
+def test_a_damaged_entry_is_none_with_a_warning(managed, tmp_path, read):
     if managed.location.startswith("memory:"):
         import fsspec
 
@@ -146,7 +152,7 @@ def test_a_damaged_entry_is_none_with_a_warning(managed, tmp_path):
         (tmp_path / "store" / "index" / "ab" / "ab00.safetensors").write_bytes(b"no entry")
     assert list(verify(managed).damaged) == ["index/ab00"]
     with pytest.warns(DamagedEntry, match="recomputing"):
-        assert managed.get("index/ab00") is None
+        assert getattr(managed, read)("index/ab00") is None
 
 
 def copy_entry(store, tmp_path, source, target):
@@ -168,8 +174,9 @@ def test_an_entry_in_the_place_of_another_is_none_with_a_warning(managed, tmp_pa
     copy_entry(managed, tmp_path, source, target)
     assert list(verify(managed).damaged) == [target]
     assert f"the entry {source} instead" in verify(managed).damaged[target]
-    with pytest.warns(DamagedEntry, match=f"it holds the entry {source} instead"):
-        assert managed.get(target) is None
+    for read in (managed.get, managed.header):
+        with pytest.warns(DamagedEntry, match=f"it holds the entry {source} instead"):
+            assert read(target) is None
     assert managed.get(source) is not None
     managed.put(target, {"n": 3}, {})
     assert managed.get(target) == ({"n": 3}, {})
@@ -182,6 +189,7 @@ def test_an_entry_of_another_format_is_absent_and_not_damaged(managed, tmp_path,
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert managed.get("index/ef00") is None
+        assert managed.header("index/ef00") is None
     assert not verify(managed).damaged
 
 

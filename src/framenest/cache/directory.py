@@ -8,15 +8,15 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from platformdirs import user_cache_path
 
-from framenest.cache.archive import DamagedFile, OtherFormat, pack_pieces, unpack
+from framenest.cache.archive import DamagedFile, OtherFormat, pack_pieces, unpack, unpack_header
 from framenest.cache.files import remove_unused, share, write_atomic
 from framenest.cache.hashes import file_hash
 from framenest.errors import CacheWarning, StoreError, VideoError
@@ -33,7 +33,10 @@ ABANDONED = 3600.0
 TOUCHED = 60.0
 """A read updates an entry's modification time, the time of its last use, once per this many seconds."""
 MAPPED = 2**20
-"""Entries of at least this many bytes, and all vectors, are memory-mapped instead of read."""
+"""Entries of at least this many bytes are memory-mapped instead of read."""
+HEADER = 2**16
+"""Bytes at the start of an entry that hold its header."""
+Value = TypeVar("Value")
 
 
 class DamagedEntry(CacheWarning):
@@ -91,8 +94,18 @@ class ManagedStore(ABC):
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """As `Store.get`. checked: verify its checksum. use: count this as a use (LRU)."""
         data = self._read(entry_name(key), use=use)
+        return self._valid(key, data, lambda found: unpack(found, key=key, checked=checked))
+
+    def header(self, key: str) -> dict[str, Any] | None:
+        """The header of a value, without reading its arrays, verifying its checksum or counting as a use."""
+        data = self._read(entry_name(key), use=False, first=HEADER)
+        return self._valid(key, data, lambda found: unpack_header(found, key=key))
+
+    def _valid(
+        self, key: str, data: bytes | mmap.mmap | None, read: Callable[[bytes | mmap.mmap], Value]
+    ) -> Value | None:
         try:
-            return None if data is None else unpack(data, key=key, checked=checked)
+            return None if data is None else read(data)
         except OtherFormat:
             return None
         except DamagedFile as error:
@@ -156,8 +169,8 @@ class ManagedStore(ABC):
         """Remove all values of some kinds; returns the bytes freed."""
 
     @abstractmethod
-    def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
-        """The content of a file, None if it does not exist. `use`: whether this counts as a use (LRU)."""
+    def _read(self, path: str, *, use: bool, first: int | None = None) -> bytes | mmap.mmap | None:
+        """The content of a file, or its first bytes; None if it does not exist. use: count as a use (LRU)."""
 
     @abstractmethod
     def _write(self, path: str, pieces: list[bytes | memoryview]) -> None:
@@ -216,7 +229,7 @@ class DirectoryStore(ManagedStore):
         except OSError as error:
             raise VideoError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
-    def _read(self, path: str, *, use: bool) -> bytes | mmap.mmap | None:
+    def _read(self, path: str, *, use: bool, first: int | None = None) -> bytes | mmap.mmap | None:
         try:
             if not (self.root / path).is_file():  # a pipe would be waited for, a device read without end
                 return None
@@ -225,8 +238,8 @@ class DirectoryStore(ManagedStore):
                 if use and not 0 <= time.time() - stat.st_mtime < TOUCHED:
                     with suppress(OSError):  # read-only, or not ours
                         os.utime(self.root / path)
-                if stat.st_size < MAPPED and not path.startswith("vectors/"):
-                    return file.read()
+                if first is not None or stat.st_size < MAPPED:
+                    return file.read(first)
                 share(file)  # lasts as long as the memory map, and so as the arrays in it
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (FileNotFoundError, NotADirectoryError):

@@ -45,9 +45,9 @@ class RemoteStore(ManagedStore):
                 self._system.rm(kind, recursive=True)
         return sum(sizes.values())
 
-    def _read(self, path: str, *, use: bool) -> bytes | None:
+    def _read(self, path: str, *, use: bool, first: int | None = None) -> bytes | None:
         with self._failing("read", path), suppress(FileNotFoundError, NotADirectoryError):
-            data: bytes = self._system.cat_file(path)
+            data: bytes = self._system.cat_file(path, end=first)
             return data
         return None
 
