@@ -125,7 +125,7 @@ def ways(searcher: Searcher, query: str, videos: list[Probed]) -> dict[str, list
         one, peak = videos[place], peaks[place]
         time = float(one.seconds[peak])
         found["best frame"].append((one.path, time - AROUND, time + AROUND))
-        ((first, last),) = stretches(scores[place], [peak])
+        ((first, last),) = stretches(scores[place], one.seconds, [peak])
         edges = [0.0, *(one.seconds[1:] + one.seconds[:-1]) / 2, one.duration]
         found["stage one"].append((one.path, float(edges[first]), float(edges[last + 1])))
     moments = [*searcher.find(query, [one.path for one in videos], FIRST)][-1]

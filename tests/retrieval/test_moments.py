@@ -197,8 +197,24 @@ def test_work_that_was_interrupted_goes_on(library, monkeypatch):
 
 def test_stretches_end_where_scores_fall_to_the_middle():
     scores = np.float32([0.1, 0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.6, 0.1, 0.1])
-    assert stretches(scores, [3, 2, 7]) == [(2, 3), (7, 7)]
-    assert stretches(np.full(5, 0.4, np.float32), [2]) == [(0, 4)]
+    assert stretches(scores, np.arange(10.0), [3, 2, 7]) == [(2, 3), (7, 7)]
+    assert stretches(np.full(5, 0.4, np.float32), np.arange(5.0), [2]) == [(0, 4)]
+
+
+def test_peaks_of_one_event_are_one_stretch_by_time_not_by_frames():
+    scores = np.float32([0.9, 0, 0, 0, 0.8, 0, 0, 0, 0, 0, 0])
+    assert stretches(scores, np.arange(11) / 10, [0, 4]) == [(0, 4)]
+    assert stretches(scores, np.arange(11.0), [0, 4]) == [(0, 0), (4, 4)]
+
+
+def test_a_weaker_peak_beside_an_event_does_not_stretch_it():
+    scores = np.float32([0, 0, 0, 0.9, 0.9, 0.3, 0.3, 0, 0, 0, 0])
+    assert stretches(scores, np.arange(11.0), [3, 6]) == [(3, 4), (5, 6)]
+
+
+def test_a_gap_between_joined_peaks_belongs_to_the_event():
+    scores = np.float32([0.9, 0, 0.7, 0.3, 0.8, 0, 0, 0, 0, 0, 0])
+    assert stretches(scores, np.arange(11.0), [0, 4, 3]) == [(0, 4)]
 
 
 def subtitled(path, *lines):

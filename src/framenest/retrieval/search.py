@@ -46,8 +46,8 @@ FEWEST, EVENTS = 5, 8
 """Videos of stage two, and first ranks of each that may be events, even if fewer moments are wanted."""
 ROWS = 64  # of stage one, for each video wanted
 MAY_ANSWER = 0.3  # cosine of a query and a passage from which on stage two looks at the passage
-ALIKE, DIP = 0.1, 2
-"""Difference of scores, and frames of lower scores, that do not end a moment."""
+ALIKE, DIP = 0.1, 2.5
+"""Difference of scores, and seconds of lower scores, that do not end a moment."""
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> 
     middles = (seconds[1:] + seconds[:-1] + 1 / video.fps) / 2  # a frame stays on screen until the next
     edges = [0.0, *middles.tolist(), video.duration]
     peaks = [int(scores.argmax()), *ranking.order[: max(n, EVENTS)].tolist()]
-    for first, last in stretches(scores, peaks):
+    for first, last in stretches(scores, seconds, peaks):
         best = first + np.argsort(-scores[first : last + 1], kind="stable")
         top, frames = int(best[0]), pool.frames[best].tolist()
         why = pool.seen[top] if pool.seen else f"looks like “{query}”"
@@ -341,30 +341,40 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> 
             yield Moment(*where, float(scores[top]), why, "seen", video, tuple(frames))
 
 
-def stretches(scores: NDArray[np.float32], peaks: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last place of the stretch around each peak, without those that lie in an earlier one.
+def stretches(
+    scores: NDArray[np.float32], seconds: NDArray[np.float64], peaks: Sequence[int]
+) -> list[tuple[int, int]]:
+    """First and last place of each event that has a peak.
 
-    A stretch goes on while scores stay above the middle between its peak and the tenth percentile, or within
-    ALIKE of the peak; up to DIP frames may be lower.
+    An event goes on while scores stay above the middle between its peak and the tenth percentile, or within
+    ALIKE of the peak. One frame, or all frames of DIP seconds, may be lower.
 
-    >>> stretches(np.float32([0, 0, 0.9, 0.2, 0.8, 0, 0, 0, 0, 0.7, 0]), [2, 4, 9])
+    >>> scores = np.float32([0, 0, 0.9, 0.2, 0.8, 0, 0, 0, 0, 0.7, 0])
+    >>> stretches(scores, np.arange(11.0), [2, 4, 9])
     [(2, 4), (9, 9)]
     """
-    base, taken, found = np.percentile(scores, 10), np.zeros(len(scores), bool), list[tuple[int, int]]()
-    for peak in (int(place) for place in peaks):
-        if taken[peak]:
+    base, event, levels = np.percentile(scores, 10), np.full(len(scores), -1), list[float]()
+    for peak in map(int, peaks):
+        if event[peak] >= 0:
             continue
-        level = min((scores[peak] + base) / 2, scores[peak] - ALIKE)
-        ends = []
+        level, ends, same = min((scores[peak] + base) / 2, scores[peak] - ALIKE), [peak], len(levels)
         for step in (-1, 1):
-            end = place = peak
-            while abs(place - end) <= DIP and 0 <= place + step < len(scores) and not taken[place + step]:
-                place += step
+            end, place = peak, peak + step
+            while 0 <= place < len(scores) and (
+                abs(place - end) <= 2 or abs(seconds[place] - seconds[end]) <= DIP
+            ):
+                if event[place] >= 0:
+                    same = int(event[place]) if scores[peak] >= levels[event[place]] else same
+                    break
                 end = place if scores[place] >= level else end
+                place += step
             ends.append(end)
-        found.append((ends[0], ends[1]))
-        taken[ends[0] : ends[1] + 1] = True
-    return found
+        if same == len(levels):
+            levels.append(level)
+        members = [*np.flatnonzero(event == same), *ends]
+        event[min(members) : max(members) + 1] = same
+    places = (np.flatnonzero(event == number) for number in range(len(levels)))
+    return [(int(mine[0]), int(mine[-1])) for mine in places]
 
 
 def search(
