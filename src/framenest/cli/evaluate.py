@@ -244,7 +244,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Prompting:
-    """What the model is told beside the question, and how its answer is read."""
+    """What the model is told besides the question, and how its answer is read."""
 
     panel: ClassVar = PROMPT_PANEL
     prompt: conventions.Wording = option("The paper's prompt, or lmms-eval's own.", default="paper")

@@ -163,7 +163,7 @@ class ScorerChoice:
 
 
 def _note_once(text: str, file: Path) -> None:
-    """Note this unless it was the last thing noted here; `file` remembers it."""
+    """Print this note unless it was the last one printed here; `file` remembers it."""
     if quiet() or (file.is_file() and file.read_text(encoding="utf-8") == text):
         return
     note(text)
