@@ -37,10 +37,10 @@ OK, MISSING, FAILED = "ok", "–", "failed"
 
 @options.command()
 def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
-    """Check this installation: Python, extras, scorers, GPU, cache; rank a made clip.
+    """Check this installation: Python, extras, scorers, GPU, cache; rank a test clip.
 
-    Prints a line for each, with the remedy. – marks what is missing but optional. Exit code 1 if something
-    failed.
+    Prints a line for each, with a fix for each problem. – marks what is missing but optional. Exit code 1 if
+    something failed.
     """
     findings = list(_findings(common))
     if as_json:
