@@ -26,7 +26,7 @@ TICK = Fraction(1, 90_000)
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:
-    """A name that sorts by time and tells frame, seconds and rank: "f0001234_t000049.360s_r003.jpg"."""
+    """A name that sorts by time and contains frame, seconds and rank: "f0001234_t000049.360s_r003.jpg"."""
     frame, seconds = int(prefix.frames[place]), float(prefix.seconds[place])
     rank = "" if prefix.ranks is None else f"_r{int(prefix.ranks[place]):03d}"
     return f"f{frame:07d}_t{seconds:010.3f}s{rank}.{suffix}"

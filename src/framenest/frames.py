@@ -46,7 +46,7 @@ class VideoInfo:
     `num_frames` and `duration` (seconds) come from the packets in the file, never from a header. `start` is
     the first frame's presentation time in the file; every other time in Framenest counts from that frame.
     `width` and `height` are those of an upright frame with square pixels. `stream` is the number of the video
-    stream, None for the file's default one. `timeline_bytes` is how much of the file was read to get the
+    stream, None for the file's default. `timeline_bytes` is how much of the file was read to get the
     timeline. `from_file` says that this came from a ranking or index file, which may come from anyone.
     """
 

@@ -43,7 +43,7 @@ def own_memory(pid: int) -> int | None:
 
 
 def return_memory() -> None:
-    """Give freed memory back to the system, which glibc keeps in pieces; frames leave many behind."""
+    """Return freed memory to the system: frames fragment the heap, and glibc keeps the fragments."""
     with suppress(OSError, AttributeError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -59,7 +59,7 @@ def machine_memory() -> int:
 
 
 def memory_share(processes: int) -> int | None:
-    """Bytes that each of this many processes may use, leaving a quarter of the memory for everything else.
+    """Bytes that each of this many processes may use, with a quarter of the memory left for everything else.
 
     None if the machine's memory is unknown.
     """
@@ -88,7 +88,7 @@ def own_gpu() -> str:
     """
     rank = os.environ.get("LOCAL_RANK", "")
     if not rank.isdecimal() and "torch" not in sys.modules:
-        return "cuda:0"  # nobody can have chosen another, and importing torch takes seconds
+        return "cuda:0"  # no other can have been chosen, and importing torch takes seconds
     cuda = importlib.import_module("torch").cuda
     index = cuda.current_device() if cuda.is_initialized() else 0
     if index == 0 and rank.isdecimal():  # not chosen, or not in this thread
@@ -115,7 +115,7 @@ def _driver() -> Any | None:
 
 
 MEMORY_VARIABLE = "FRAMENEST_MEMORY"
-"""Memory that this process may use; a worker gets its limit there."""
+"""Memory that this process may use; in a worker, its limit."""
 FEATURES_VARIABLE = "FRAMENEST_FEATURES_LIMIT"
 """The limit, in bytes, for the features of all videos in a cache directory."""
 DOWNLOAD_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
@@ -147,7 +147,7 @@ class Cancelled(Exception):
 
 
 class WorkerLost(FramenestError):
-    """A worker process is gone. kind: TimeLimit, MemoryLimit, WorkerDied, or StartFailed (after retries)."""
+    """A worker process ended. kind: TimeLimit, MemoryLimit, WorkerDied, or StartFailed (after retries)."""
 
     def __init__(self, message: str, kind: str = "WorkerDied") -> None:
         super().__init__(message)
@@ -187,10 +187,9 @@ class WorkerProcess:
     """A supervised process that answers one call at a time. Not thread-safe.
 
     load(report, *arguments) runs in the process and returns the function that answers calls. Loading counts
-    against the memory limit, not the time limit. threads: sets FRAMENEST_THREADS and OMP_NUM_THREADS there.
-    The limit on memory is in FRAMENEST_MEMORY there.
-    The process ignores SIGINT, ends with its parent and has a pipe of its own: killed at any moment, it
-    leaves no queue locked.
+    against the memory limit, not the time limit. threads: sets FRAMENEST_THREADS and OMP_NUM_THREADS there;
+    FRAMENEST_MEMORY is the memory limit. The process ignores SIGINT, ends with its parent and has its own
+    pipe: killed at any time, it leaves no queue locked.
     """
 
     inside = False
@@ -241,7 +240,7 @@ class WorkerProcess:
         """("done", result), ("progress", *what the work reported), or None if neither came in `seconds`.
 
         Raises what the call or loading raised, and WorkerLost if the process died or exceeded a limit. A
-        process lost while loading is started again, up to START_RETRIES times.
+        process lost while loading is restarted, up to START_RETRIES times.
         """
         try:
             kind, *rest = self._pipe.recv() if self._pipe.poll(seconds) else ("nothing",)
@@ -308,9 +307,9 @@ def _serve(
 ) -> None:
     """The worker's side: load, then answer calls until the parent ends."""
     WorkerProcess.inside = True
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(OSError):  # if memory runs out, the system ends this process first
+    with suppress(OSError):  # if memory runs out, the OOM killer ends this process first
         Path("/proc/self/oom_score_adj").write_text("800")
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
@@ -339,7 +338,7 @@ def _serve(
         send("ready")
         while True:
             call = pipe.recv()
-            if call == CANCEL:  # it arrived after the call ended
+            if call == CANCEL:  # it arrived after the call had ended
                 continue
             try:
                 message = ("done", answer(*call))

@@ -1,4 +1,4 @@
-"""The seams: what a decoder, a scorer and a store must offer to be used by the pipeline."""
+"""The interfaces that a decoder, a scorer and a store must implement."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Decoder(Protocol):
     def read(
         self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
     ) -> Iterator[FrameBatch]:
-        """Decode frames by number, in the order asked, in batches of bounded memory.
+        """Decode frames by number, in the order given, in batches of bounded memory.
 
-        `sizes` names the images wanted of each frame; None is the original size, upright, with
-        square pixels. A frame that will not decode is left out: `FrameBatch.frames` says which came.
-        The batches are read in a background thread, while earlier ones are encoded.
+        `sizes` lists the images to make of each frame; None is the original size, upright, with square
+        pixels. A frame that does not decode is left out: `FrameBatch.frames` lists those that decoded.
+        The batches are read in a background thread while earlier ones are encoded.
         """
         ...
 
@@ -57,8 +57,8 @@ class Decoder(Protocol):
 class Scorer(Protocol):
     """How well a frame matches a question.
 
-    Works in two steps, so that what does not depend on the question is computed once per video. Making a
-    scorer should be cheap: load its weights in the background, and wait for them in `encode` and `match`
+    Works in two steps, so that what does not depend on the question is computed once per video. The
+    constructor should be cheap: load the weights in the background, and wait for them in `encode` and `match`
     (`framenest.scorers.checkpoint.InBackground` does both).
 
     Optional attributes:
@@ -82,7 +82,7 @@ class Scorer(Protocol):
     """Enters cache keys and ranking files with `version`."""
     version: str
     inputs: tuple[ImageSpec, ...]
-    """The images `encode` wants of each frame; the decoder's scaler makes them."""
+    """The images of each frame that `encode` needs; the decoder's scaler makes them."""
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """Question-free features of n frames; `frames.pixels` are in the order of `inputs`."""
@@ -102,7 +102,7 @@ class MatchStrength:
 
     `value` is in [0, 1], comparable between videos but not between scorers. `verdict` is "none" if nothing
     clearly matches, and "cannot tell" if the scorer knows no content word of the question; `value` then says
-    nothing. `known` and `unknown` are the content words; both are empty if the scorer has no vocabulary.
+    nothing. `known` and `unknown` are its content words; both are empty if the scorer has no vocabulary.
     """
 
     value: Annotated[float, Meta(ge=0, le=1)]
@@ -152,14 +152,14 @@ class Store(Protocol):
     """
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The value of a key, or None. A damaged value counts as None, with a warning."""
+        """The value of a key; None if there is none. A damaged value is None, with a warning."""
         ...
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Store a value atomically: readers see the old value or the whole new one.
 
         Raises:
-            StoreError: it cannot be written; work goes on without it.
+            StoreError: it cannot be written; the work continues without it.
         """
         ...
 
@@ -184,13 +184,13 @@ class Embedder(FrameEmbedder, Protocol):
 
 @runtime_checkable
 class Searchable(Protocol):
-    """A scorer that can find frames of many videos by vectors, which need no question when they are made.
+    """A scorer that can search many videos, with frame vectors that do not depend on the query.
 
-    A frame matches the better, the higher the dot product with the query is.
+    The higher the dot product with the query's vector, the better a frame matches.
     """
 
     def search_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
-        """(n, d) vectors of encoded frames; (n, t, d) if a frame has several, of which the best counts."""
+        """(n, d) vectors of encoded frames; (n, t, d) if a frame has several: the best match counts."""
         ...
 
     def search_query(self, query: str) -> NDArray[np.floating[Any]]:

@@ -26,7 +26,7 @@ from framenest.transcript import AUTO, NONE, Transcript, find_transcript
 from framenest.video.opening import Video, open_video
 
 MEMORY = 4 * 2**30
-"""The most bytes of open videos, indexes and features that a session keeps in memory by default."""
+"""Default limit for open videos, indexes and features in a session's memory, in bytes."""
 MOST_KEPT = 512
 """The most items in memory, however small."""
 
@@ -34,22 +34,22 @@ Kept = TypeVar("Kept")
 
 
 class Session:
-    """Opens each video once, and decodes and encodes each frame once, whichever selector asks.
+    """Opens each video once, and decodes and encodes each frame once, for all selectors.
 
-    Open videos, indexes and features share one memory limit. Beyond it the least recently used are evicted,
-    so a session can go through any number of videos.
+    Open videos, indexes and features share one memory limit with LRU eviction, so a session can go through
+    any number of videos.
 
     Args:
         scorer: a name, a Scorer, or None for rankings without a question.
         store: a directory, a URL (s3://…) or a Store for indexes and features; by default the user's cache.
         progress: True shows bars on a terminal or in a notebook when work takes over a second, False none;
             or a function, called as progress(stage, done, total).
-        keep_features: True keeps features of any size in the store, False none; by default up to 512 MiB a
-            video.
+        keep_features: True caches features of any size in the store, False none; by default up to 512 MiB
+            per video.
         scoring: how the scorer runs, a second pass, text on screen.
         decoder: for video files and URLs: "pyav", "pyav:cuda" or another one; see `open_video`.
         allow_playlists: also open videos that are playlists; see `open_video`.
-        memory: the memory limit, in bytes; by default 4 GiB, or a quarter of what this process may use.
+        memory: the memory limit, in bytes; by default a quarter of what this process may use, at most 4 GiB.
 
     >>> session = Session(scorer=None)
     >>> session.open(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
@@ -114,7 +114,7 @@ class Session:
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """A context for long work; at its end, progress bars disappear and the memory limit holds."""
+        """A context for long work; when it ends, progress bars disappear and the memory limit is enforced."""
         with self.progress if isinstance(self.progress, Bars) else nullcontext():
             yield
         self._evict()
@@ -205,7 +205,7 @@ class Session:
     def heard(self, decoder: Decoder, start: float, end: float) -> tuple[Transcript | None, Speech | None]:
         """The transcript between two times, in seconds, and its passages to match with questions.
 
-        With "auto" a missing sentence encoder becomes a note of the transcript, and there are no passages.
+        With "auto", a missing sentence encoder becomes a note of the transcript, and there are no passages.
         """
         found = self.transcript(decoder)
         if found is None or not found.lines:
@@ -247,9 +247,9 @@ class Session:
         self._kept.clear()
 
     def keep(self, key: tuple[Any, ...], make: Callable[[], Kept]) -> Kept:
-        """The item in memory under a key, made if it is missing; evicts the least recently used ones.
+        """The item in memory under a key, created if missing; evicts the least recently used items.
 
-        Sizes are summed anew each time, because features grow.
+        Sizes are summed again each time, because features grow.
         """
         self._has_new |= key not in self._kept
         item: Kept = self._kept.pop(key) if key in self._kept else make()

@@ -35,14 +35,14 @@ REACH = 1.0
 """A passage also counts this many seconds before and after it, falling to half."""
 
 SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")
-"""Suffixes of subtitle files beside a video, in order of preference."""
+"""Suffixes of subtitle files next to a video, in order of preference."""
 FAR = 1e9
-"""Seconds; a time beyond is none."""
+"""Seconds; a larger number is not a time."""
 LARGEST = 64 * 2**20
 """Bytes of a subtitle file."""
 TRACK_FORMAT = 1
 _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
-"""The sentence encoder reads English; a file in another language must be named."""
+"""The sentence encoder understands English; a file in another language must be named."""
 _LISTS = ("segments", "chunks", "transcription", "lines")
 """Where whisper (faster-whisper, WhisperX, OpenAI's API), transformers and whisper.cpp keep their lines."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
@@ -143,7 +143,7 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
 
     Args:
         video: the video; times of its transcript count from its first frame.
-        wanted: "auto" (a file with the video's name beside it, else a text track inside it), "none", a
+        wanted: "auto" (a file with the video's name next to it, otherwise a text track inside it), "none", a
             subtitle file, or a folder of files with the videos' names.
         store: caches tracks, since reading one may mean reading the whole video file.
 
@@ -156,7 +156,7 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
     """
     if wanted == NONE:
         return None
-    # The video of a web page is in the cache, with its captions beside it.
+    # The video of a web page is in the cache, with its captions next to it.
     beside = video.source.local if wanted == AUTO and isinstance(video, PyAVDecoder) else None
     files = transcript_files(beside or video.info.path, wanted)
     if wanted != AUTO and not Path(wanted).is_dir():

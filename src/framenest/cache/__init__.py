@@ -1,1 +1,1 @@
-"""The cache that keeps indexes, features and timelines between runs."""
+"""The cache of indexes, features and timelines."""

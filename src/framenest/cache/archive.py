@@ -1,8 +1,8 @@
 """The file format of cache entries and saved indexes: arrays, a JSON header and a checksum.
 
-It is a safetensors file. Cache entries also hold their key, so that a misplaced file is detected. All but
-features and vectors are compressed: that saves 44 % of the bytes per video without a scorer, 34 % with `tags`
-(benchmarks/storage.py). Those can be memory-mapped instead.
+It is a safetensors file. Cache entries also hold their key, so that a misplaced file is detected. Features
+and vectors can be memory-mapped; all other entries are compressed, which saves 44 % of the bytes per video
+without a scorer, 34 % with `tags` (benchmarks/storage.py).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def unpack(
         raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
     bound = {name: metadata[name] for name in ("entry", "key") if name in metadata}
     if key is not None and bound.get("entry") != ENTRY_FORMAT:
-        raise OtherFormat  # its checksum may be computed differently, too
+        raise OtherFormat  # its checksum may also be computed differently
     if checked and checksum != _checksum(bound, text, arrays):
         raise DamagedFile("its checksum does not match")
     if key is not None and bound.get("key") != key:

@@ -189,8 +189,8 @@ class DirectoryStore(ManagedStore):
     """One file per key below a directory, in 256 folders per kind; many processes may share it.
 
     Writes are atomic. No process waits for another, and a killed one leaves no lock behind. A file that a
-    process has mapped into memory is in use and is not removed. The directory also holds data of this
-    machine alone: fingerprints of its files, downloaded videos, model files.
+    process has mapped into memory is in use and is not removed. The directory also holds data for this
+    machine only: fingerprints of its files, downloaded videos, model files.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +231,7 @@ class DirectoryStore(ManagedStore):
 
     def _read(self, path: str, *, use: bool, first: int | None = None) -> bytes | mmap.mmap | None:
         try:
-            if not (self.root / path).is_file():  # a pipe would be waited for, a device read without end
+            if not (self.root / path).is_file():  # a pipe would block, a device would never end
                 return None
             with (self.root / path).open("rb") as file:
                 stat = os.fstat(file.fileno())
@@ -240,7 +240,7 @@ class DirectoryStore(ManagedStore):
                         os.utime(self.root / path)
                 if first is not None or stat.st_size < MAPPED:
                     return file.read(first)
-                share(file)  # lasts as long as the memory map, and so as the arrays in it
+                share(file)  # held as long as the memory map and the arrays in it live
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -41,7 +41,7 @@ class InUse:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold a file, created if missing, against other processes; waits until nobody else holds it."""
+    """Hold an exclusive lock on a file, created if missing; waits until no other process holds it."""
     if path.is_symlink():
         path.unlink()
     with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""Hashes of JSON values, as cache keys, and of whole files, cached so that a large one is read once."""
+"""Hashes of JSON values, as cache keys, and of whole files, cached so that a large file is read only once."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def known_files(store: Any) -> dict[str, str]:
 
 
 def _seen(path: str | os.PathLike[str]) -> list[Any]:
-    """A file's path, and what differs when it was written again."""
+    """A file's path, and what changes when it is rewritten."""
     stat = Path(path).stat()
     return [os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 

@@ -18,7 +18,7 @@ from framenest.text import one_line
 ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
 """File systems that write objects atomically; on others, a temporary object is renamed."""
 YOUNG = 86400.0
-"""Seconds before an entry may be removed. Objects cannot be locked, so a younger one may be in use."""
+"""Seconds before an entry may be removed. Objects cannot be locked; a younger one may be in use."""
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 

@@ -45,7 +45,7 @@ def app() -> None:
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes a SHELL complete commands, options and files; put it where the shell finds it.
+    """Print the script that lets SHELL complete commands, options and files.
 
     \b
     echo 'eval "$(framenest completion bash)"' >> ~/.bashrc

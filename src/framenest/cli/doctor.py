@@ -1,4 +1,4 @@
-"""framenest doctor: whether everything here works, and what to do if not."""
+"""framenest doctor: check that everything works here, and say how to fix what does not."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ OK, MISSING, FAILED = "ok", "–", "failed"
 
 @options.command()
 def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
-    """Check this installation: Python, extras, scorers, GPU, cache; rank a made clip.
+    """Check this installation: Python, extras, scorers, GPU, cache; rank a test clip.
 
-    Prints a line for each, with the remedy. – marks what is missing but optional. Exit code 1 if something
-    failed.
+    Prints a line for each, with a fix for each problem. – marks what is missing but optional. Exit code 1 if
+    something failed.
     """
     findings = list(_findings(common))
     if as_json:
@@ -56,7 +56,7 @@ def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
 
 
 def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
-    """What was looked at, its state, and what was found or what to do."""
+    """What was checked, its state, and what was found or what to do."""
     yield "Framenest", OK, f"{framenest.__version__}, Python {platform.python_version()}"
     for extra, module in EXTRAS.items():
         here = importlib.util.find_spec(module) is not None

@@ -63,7 +63,7 @@ class QuestionSet:
     kind: str = option("Format of QUESTIONS.", type=click.Choice(list(READERS)), default="framenest")
     videos: Folder | None = option("Folder of the videos. [default: the folder of QUESTIONS]")
     part: Part = option("All questions, or a fixed half of them.", default="all")
-    scorer: Name = option("A name from `framenest models`, or noisy-truth:SNR without model.", required=True)
+    scorer: Name = option("A name from `framenest models`, or noisy-truth:SNR for no model.", required=True)
 
     def load(self, file: str) -> list[GroundedQuestion]:
         """Load the questions."""
@@ -95,7 +95,7 @@ def recall(
     scoring: ScorerConfig,
     common: Common,
 ) -> None:
-    """Measure how often a selection holds a frame of what QUESTIONS ask about.
+    """Measure how often a selection includes a frame that shows what QUESTIONS ask about.
 
     QUESTIONS is a JSON list of {"video", "question", "intervals": [[start, end], …]} in seconds.
 
@@ -244,7 +244,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Prompting:
-    """What the model is told beside the question, and how its answer is read."""
+    """What the model is told besides the question, and how its answer is read."""
 
     panel: ClassVar = PROMPT_PANEL
     prompt: conventions.Wording = option("The paper's prompt, or lmms-eval's own.", default="paper")
@@ -281,7 +281,7 @@ def qa(
     json_file: OutputFile | None = option("Write the table's rows here.", "--json"),
     model: AnsweringModel = options.group(
         thinking={"default": "off"},
-        answer_tokens={"help": "Most tokens of an answer. [default: 8192; 1024 with thinking off]"},
+        answer_tokens={"help": "Maximum tokens of an answer. [default: 8192; 1024 with thinking off]"},
         temperature={"default": 0.0},
     ),
     budgets: Budgets = option("Frame budgets to ask with.", default="8,16,32,64,128,256", panel=FRAMES_PANEL),

@@ -220,7 +220,7 @@ def index(
     lines or Parquet with a column `video`. --scorer none makes the index only, without a scorer's features.
 
     Each video runs in a worker process. A video that fails, hangs or crashes does not stop the run; it is
-    listed in failures.jsonl, and the exit code is 1. Run the same command again to do what is missing.
+    listed in failures.jsonl, and the exit code is 1. Run the same command again to resume.
 
     \b
     framenest index lectures/ --jobs 8

@@ -163,7 +163,7 @@ class ScorerChoice:
 
 
 def _note_once(text: str, file: Path) -> None:
-    """Note this unless it was the last thing noted here; `file` remembers it."""
+    """Print this note unless it was the last one printed here; `file` remembers it."""
     if quiet() or (file.is_file() and file.read_text(encoding="utf-8") == text):
         return
     note(text)
@@ -218,7 +218,7 @@ class MethodOptions:
 
     panel: ClassVar = METHOD_PANEL
     preset: str = option(
-        "residual shows each event once before it shows one twice. paper is the paper's rule, bit for bit; "
+        "residual shows each event once before it repeats one. paper is the paper's rule, bit for bit; "
         "the others are its ablations.",
         type=click.Choice(list(PRESETS)),
         default=DEFAULT_PRESET,
@@ -266,7 +266,7 @@ class AnsweringModel:
         "Whether the model reasons first. on, off: by chat_template_kwargs, which some servers refuse.",
         default="server",
     )
-    answer_tokens: int | None = option("Most tokens of an answer. [default: 1024; 8192 with thinking]")
+    answer_tokens: int | None = option("Maximum tokens of an answer. [default: 1024; 8192 with thinking]")
     temperature: float | None = option(
         "Sampling temperature. server: send none.", type=Parsed("T|server", _temperature), default="server"
     )
@@ -348,7 +348,7 @@ class TranscriptOptions:
     """Whether to send the transcript with the frames."""
 
     with_transcript: bool = option("Send the transcript around each frame with it.")
-    transcript_tokens: Count = option("Most tokens of transcript to send, by estimate.", default=TOKENS)
+    transcript_tokens: Count = option("Estimated maximum of transcript tokens to send.", default=TOKENS)
 
     def __post_init__(self) -> None:
         if not self.with_transcript:

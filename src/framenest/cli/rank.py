@@ -192,9 +192,9 @@ def select(
 ) -> None:
     """Select frames of VIDEO for QUESTION with any selector, one list per budget.
 
-    Most selectors do not rank: each budget is chosen anew. For one ranking that serves every budget use
-    `framenest rank`. Several selectors are compared in a table; `framenest report` shows their files side by
-    side.
+    Most selectors do not rank: they choose separately for each budget. For one ranking that serves every
+    budget, use `framenest rank`. Several selectors are compared in a table; `framenest report` shows their
+    files side by side.
 
     \b
     framenest select kiln.mp4 "What happens after firing?" \\

@@ -62,7 +62,7 @@ class RankingServer:
         horizon: int,
         bars: Bars,
     ) -> Ranking:
-        """Rank a file that the server offers too. An interrupt cancels the work there."""
+        """Rank a file that the server can read too. Ctrl-C cancels the work there."""
         path = str(Path(video).absolute())
         request = {"question": question, "options": list(options), "preset": preset, "horizon": horizon}
         if look_for is not None:
@@ -71,7 +71,7 @@ class RankingServer:
         jobs = [registered["job"]]
         try:
             asked = self._call("POST", "/rankings", request | {"video": registered["video"]["id"]})
-            jobs.insert(0, asked["job"])  # cancelled before the index, whose end would start it
+            jobs.insert(0, asked["job"])  # cancelled before the index, which would start it when done
             self._wait(asked["job"], bars)
         except KeyboardInterrupt:
             for job in filter(None, jobs):
@@ -79,7 +79,7 @@ class RankingServer:
                     self._call("DELETE", f"/jobs/{job['id']}")
             raise
         made = self._call("GET", f"/rankings/{asked['ranking']}/file")
-        made["video"] = {**made["video"], "path": path}  # the server does not tell its paths
+        made["video"] = {**made["video"], "path": path}  # the server does not reveal its paths
         return read_result(made, self.url, "ranking", RANKING_FORMAT, Ranking.from_json)
 
     def _register(self, video: str, path: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class RankingServer:
             with closing(self._connect(*self._address, timeout=TIMEOUT)) as connection:
                 connection.request(method, self._path + path, sent, self._headers)
                 response = connection.getresponse()
-                data = parse_json(response.read(LARGEST))  # cut off, it does not parse
+                data = parse_json(response.read(LARGEST))  # a truncated response does not parse
         except (OSError, HTTPException, ValueError) as error:
             why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else one_line(error)
             raise FramenestError(f"{self.url}: no response from a Framenest server ({why})") from error

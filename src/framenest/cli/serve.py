@@ -102,7 +102,7 @@ def serve(
         "Folder whose videos clients may use; may be repeated. [default: uploads only]", multiple=True
     ),
     preset: str = option(
-        "Preset of questions that name none; paper is the paper's rule.",
+        "Preset for questions that do not name one; paper is the paper's rule.",
         type=click.Choice(list(PRESETS)),
         default=ServerSettings.preset,
     ),

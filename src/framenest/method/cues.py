@@ -16,12 +16,12 @@ from framenest.frames import Pixels
 from framenest.processes import cores
 
 GRID = 2.0**24
-"""Descriptors lie on multiples of 1/GRID: then every product and sum of their dot products is exact in
-float64, and no similarity depends on the BLAS, its threads or the order of summation."""
+"""Descriptors are multiples of 1/GRID, so every product and sum in their dot products is exact in float64,
+and no similarity depends on BLAS, its threads or the order of summation."""
 
 BLACK = 1e-12
 ONE_COLOUR = 8
-"""Range of each channel, of 255, up to which a thumbnail shows nothing; compression leaves some noise."""
+"""Range of each channel (of 255) up to which a thumbnail shows nothing; compression leaves some noise."""
 AT_ONCE = 4096
 """Up to this many candidates, all similarities are computed at once: 128 MiB."""
 GROUP = 16
@@ -39,7 +39,7 @@ def gray(thumbnails: Pixels) -> NDArray[np.float64]:
 def encode(thumbnails: Pixels) -> NDArray[np.float32]:
     """Eq. descriptor: gray thumbnails (n, h, w, 3) as unit vectors (n, h·w).
 
-    A black thumbnail has no direction; it gets the constant unit vector, like any other flat one.
+    A black thumbnail has no direction; it gets the same constant unit vector as any other flat one.
 
     >>> encode(np.zeros((1, 2, 2, 3), np.uint8)).tolist()
     [[0.5, 0.5, 0.5, 0.5]]
@@ -73,7 +73,7 @@ def change(
     """Eq. visual-change: Δ_n = ½ max ‖f_n − f_m‖₂ over the probes just before and just after frame n.
 
     frames: (n,) with appearance (n, d); probes: (P,) ascending with probe_appearance (P, d).
-    The neighbours lie on the probe grid, for zoom frames too. A lone probe has none, and no change.
+    The neighbours are probes, also for zoom frames. The change of a single probe is 0.
     """
     before = np.searchsorted(probes, frames, side="left") - 1
     after = np.searchsorted(probes, frames, side="right")
@@ -88,7 +88,7 @@ def change(
 def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[np.float64]]:
     """A function that returns the similarities (n,) of one frame to all, s_nm = f_n · f_m.
 
-    Up to AT_ONCE frames all pairs are computed at once. Beyond that each row is computed on demand, so that
+    Up to AT_ONCE frames, all pairs are computed at once. Beyond that, each row is computed on demand, so that
     memory does not grow with the square of the candidates. Both give the same bits (GRID).
     """
     vectors = appearance.astype(np.float64)
@@ -101,8 +101,8 @@ def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[
 def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[int], NDArray[np.float64]]:
     """Like `similarity_rows`, but a similarity of at most `least` may be 0 instead.
 
-    Most frames of a long video look nothing alike. A sketch of each frame is enough to see that; only the
-    other similarities are computed, or all if many frames look like it. The same bits either way (GRID).
+    Most frames of a long video look nothing alike, and a sketch of each frame is enough to see that. Only the
+    other similarities are computed, or all if many frames look alike. Both give the same bits (GRID).
 
     >>> look_alike_rows(np.eye(3, dtype=np.float32)[[0, 1, 0]], 0.5)(0).tolist()
     [1.0, 0.0, 1.0]
@@ -125,8 +125,8 @@ def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[
 def _sketch(appearance: NDArray[np.float32]) -> NDArray[np.float32]:
     """(n, m) vectors, m much smaller than d, whose products are never below the similarities.
 
-    With f = p + q, p the means of groups of pixels and q what is left: f·f' = p·p' + q·q' ≤ p·p' + ‖q‖‖q'‖,
-    the product of (p, ‖q‖) and (p', ‖q'‖). ‖q‖ is rounded up, their product is not: see `_float32_error`.
+    With f = p + q, p the means of groups of pixels and q the rest: f·f' = p·p' + q·q' ≤ p·p' + ‖q‖‖q'‖, the
+    product of (p, ‖q‖) and (p', ‖q'‖). ‖q‖ is rounded up, their product is not: see `_float32_error`.
     """
     count, size = appearance.shape
     whole = size - size % GROUP
@@ -148,9 +148,9 @@ THUMBNAILS_AT_ONCE = 32
 
 
 def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64]:
-    """How much reblurring takes away: 1 − max over directions of the blur estimate β. (n, h, w) → (n,).
+    """How much detail reblurring removes: 1 − max over directions of the blur estimate β. (n, h, w) → (n,).
 
-    A direction without any variation counts as wholly blurred, so a flat image is not sharp.
+    A direction without any variation counts as fully blurred, so a flat image is not sharp.
     """
     return 1.0 - np.maximum(_blur(intensity, 1, kernel), _blur(intensity, 2, kernel))
 

@@ -22,7 +22,7 @@ MOST = 16
 
 @dataclass(frozen=True)
 class LookFor:
-    """What to look for beside a question. Image-text models want descriptions, not questions.
+    """What to look for in addition to a question. Image-text models match descriptions, not questions.
 
     A frame that shows one of them, or answers the question, is relevant.
 
@@ -47,7 +47,7 @@ class LookFor:
 
     @classmethod
     def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:
-        """A LookFor of what a caller gives; None for nothing."""
+        """A LookFor from what a caller passes; None for nothing."""
         if isinstance(given, str):
             raise ConfigError("look_for is a list of descriptions, not one string")
         if given is None or isinstance(given, LookFor):
@@ -127,8 +127,7 @@ def refine(
 ) -> NDArray[np.float32]:
     """Relevance (n,) with the candidates at positions `again` (k,) replaced by what was `judged` (k,).
 
-    The others are capped at the lowest judged score, so that no candidate the second pass did not see ranks
-    above one that it did.
+    The others are capped at the lowest judged score, so that none scores above a judged one.
 
     >>> refine(np.float32([0.9, 0.8, 0.3, 0.1]), np.array([0, 1]), np.float32([0.2, 0.7])).tolist()
     [0.20000000298023224, 0.699999988079071, 0.20000000298023224, 0.10000000149011612]

@@ -42,7 +42,7 @@ def probe_grid(first: int, last: int, count: int) -> NDArray[np.int64]:
 
 
 def fill_gaps(grid: NDArray[np.int64], seconds: NDArray[np.float64], max_gap: float) -> NDArray[np.int64]:
-    """The probes, and as many more as needed for no two neighbours to be more than `max_gap` apart.
+    """The probes, and as many more as needed so that no two neighbours are more than `max_gap` apart.
 
     Args:
         grid: (P,) ascending frame numbers.
@@ -174,7 +174,7 @@ class SparseIndex:
 
     @property
     def largest_gap(self) -> float:
-        """The longest stretch without a probe, in seconds, the ends of the video included."""
+        """The longest stretch without a probe, in seconds, including the ends of the video."""
         return float(np.diff([self.span[0], *self.seconds, self.span[1]]).max())
 
     def __len__(self) -> int:
@@ -235,7 +235,7 @@ def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int
 
 
 def index_key(decoder: Decoder, config: IndexConfig) -> str:
-    """The store's key for the index of a video, as this decoder shows it."""
+    """The store's key for the index of a video, as this decoder decodes it."""
     name = digest(decoder.info.fingerprint, decoder.name, decoder.version, asdict(config), INDEX_FORMAT)
     return f"index/{name}"
 

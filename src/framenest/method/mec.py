@@ -36,7 +36,7 @@ class MEC:
         config: the settings; by default the paper's.
         scorer: a name ("auto" is the best one whose weights are on this machine), a Scorer, or None for
             rankings without a question.
-        preset: a config by name (PRESETS): "residual" shows each event once before it shows one twice.
+        preset: a config by name (PRESETS): "residual" shows each event once before it repeats one.
         store, progress, keep_features, scoring: as for `Session`.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
         settings: any setting of MECConfig and ScorerConfig by name, as on the command line: horizon=300 is
@@ -44,8 +44,8 @@ class MEC:
             preset.
 
     Raises:
-        ConfigError: a setting does not exist or is out of range; a session is given with arguments that it
-            replaces; or a preset with a config.
+        ConfigError: a setting does not exist or is out of range; or a session is given with arguments that it
+            replaces, or a preset with a config.
 
     >>> mec = MEC(scorer="table:scores.csv", horizon=64)
     >>> ranking = mec.rank("kiln.mp4", "What happens after firing?")
@@ -138,7 +138,7 @@ class MEC:
             zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
             spoken = scoring.spoken() if settings.speech_weight else NO_FRAMES
             if len(spoken) and not np.isin(spoken, [*index.frames, *zoomed.frames]).any():
-                # The last frame, too: its substitute, if it does not decode, may be any frame of the passage.
+                # The last frame, too: if it does not decode, its substitute may be any frame of the passage.
                 wanted = np.union1d(wanted, spoken[[len(spoken) // 2, -1]])
                 zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
 
@@ -185,13 +185,13 @@ class MEC:
     def index(self, video: Video, *, fps: float | None = None, questions_follow: bool = False) -> SparseIndex:
         """The reusable index of a video: from memory, from the store, or built in one decoding pass.
 
-        The same pass feeds the scorer, so that a question asked next decodes no probe again.
+        The same pass feeds the scorer, so that the next question decodes no probes.
 
         Args:
             video: as for `rank`.
             fps: as for `rank`.
-            questions_follow: hold the frames that questions may zoom to as the decoder passes them, up to
-                128 MiB, so that questions to the same session decode next to nothing.
+            questions_follow: keep the frames that questions may zoom to as the decoder passes them, up to
+                128 MiB, so that questions in the same session decode next to nothing.
         """
         with self.session.showing():
             decoder = self.session.open(video, fps)
@@ -212,7 +212,7 @@ class MEC:
     def _index(self, features: VideoFeatures, *, zooms: bool) -> tuple[SparseIndex, Features]:
         """Section 3.2: the index of a video, and the features of its probes.
 
-        zooms: hold the frames that a question may zoom to, if the decoder passes them.
+        zooms: keep the frames that a question may zoom to, if the decoder passes them.
         """
         session, decoder = self.session, features.decoder
         key = index_key(decoder, self.config.index)
@@ -260,7 +260,7 @@ class MEC:
 def _texts(
     question: str | None, options: Sequence[str], look_for: LookFor | None, config: DiscoveryConfig
 ) -> list[str | None]:
-    """What frames are matched with: the question, and each description."""
+    """The texts that frames are matched with: the question and each description."""
     if isinstance(options, str) or not all(isinstance(option, str) for option in options):
         raise ConfigError(f"options must be a list of strings, not {options!r}")
     if question is None:
@@ -360,7 +360,7 @@ class _Scoring:
         return _Scored(seen.frames, cues, by_text, appearance, blank(seen.thumbnails), shown)
 
     def reranked(self, scored: _Scored) -> _Scored:
-        """The same with the relevance of a second pass over the best; unchanged without a reranker."""
+        """The same, with the relevance of a second pass over the best; unchanged without a reranker."""
         session = self._session
         if self._question is None or session.reranker is None:
             return scored
@@ -404,8 +404,8 @@ def rank(
             a config is given; "paper" is the paper's rule.
 
     Returns:
-        The frames in time order. For other budgets and further questions keep a `MEC` and the `Ranking`
-        it makes: nothing runs again for them.
+        The frames in time order. For other budgets and further questions, use `MEC` and keep its `Ranking`:
+        then nothing runs twice.
 
     Raises:
         BudgetError: k exceeds the ranks that the ranking would have; raised before the work.
@@ -422,7 +422,7 @@ def rank(
 
 
 def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> None:
-    """Raise BudgetError, before the work, for a budget that a ranking of the video will not serve."""
+    """Raise BudgetError, before the work, for a budget that a ranking of the video cannot serve."""
     for budget in budgets:
         check_budget(budget)
     horizon = config.ranking.horizon

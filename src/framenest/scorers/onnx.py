@@ -1,8 +1,8 @@
 """The scorers `onnx` and `onnx-fast`: SigLIP or CLIP on a CPU with onnxruntime, without torch.
 
-A folder is laid out as exports on the hub are: vision_model.onnx and text_model.onnx or their float16
-versions (at its top or in onnx/), tokenizer.json, config.json and preprocessor_config.json. Or as Immich's:
-visual/model.onnx and textual/model.onnx, their settings beside them, and config.json.
+A folder has the layout of exports on the hub: vision_model.onnx and text_model.onnx or their float16 versions
+(at its top or in onnx/), tokenizer.json, config.json and preprocessor_config.json. Or that of Immich's:
+visual/model.onnx and textual/model.onnx, their settings next to them, and config.json.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ TOKENIZER = ("tokenizer.json", "textual/tokenizer.json")
 LOGITS = {"onnx-community/siglip2-base-patch16-224-ONNX": (math.exp(4.724453449249268), -16.771724700927734)}
 """Scale and bias of SigLIP's logit, which exports leave out, by repository; docs/scorers.md has sources."""
 NUMBERS = {"tensor(int32)": np.int32, "tensor(float16)": np.float16}
-"""Inputs of exports that take other numbers than int64 and float32."""
+"""Inputs of exports with number types other than int64 and float32."""
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class OnnxScorer(DualScorer):
     """A dual encoder as ONNX.
 
-    Exports do not hold the logit's scale and bias. So SigLIP has its own relevance only if they are known
-    (`LOGITS`).
+    Exports lack the logit's scale and bias. So SigLIP has its own relevance only if they are known (LOGITS).
     """
 
     name = "onnx"
@@ -154,7 +153,7 @@ def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding
     except ImportError as error:
         raise MissingExtra(extra, "onnxruntime") from error
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = threads or cores()  # its own default is all cores in every process
+    settings.intra_op_num_threads = threads or cores()  # onnxruntime's default is all cores in every process
     if yielding:
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     with load_errors(path, extra):

@@ -20,9 +20,9 @@ _QUOTED = re.compile(r"[\"“„«]([^\"”“»]{2,})[\"”“»]|(?<!\w)['‘]
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SURE = {"phrase": 1.0, "name": 0.8, "number": 0.6, "word": 0.25}
-"""How much each kind counts: plain words are on many screens that have nothing to do with the question."""
+"""The weight of each kind: plain words are on many screens that have nothing to do with the question."""
 
-_LEAST = 75.0  # percent of similarity from which on a likeness counts
+_LEAST = 75.0  # percent of similarity from which a likeness counts
 
 
 def label_words(name: str) -> frozenset[str]:
@@ -119,7 +119,7 @@ def matching(
     """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
 
     rare: the share of the texts `everywhere` that do not contain the item, so that a channel's name in the
-    corner of every frame counts nothing. like: `likeness` for text on screen, `heard` for a transcript.
+    corner of every frame does not count. like: `likeness` for text on screen, `heard` for a transcript.
     """
     if not wanted or not len(texts):
         return np.zeros(len(texts), dtype=np.float32)
@@ -156,7 +156,7 @@ class SentenceEncoder:
         self._tokenizer = tokenizer_file(path, "tags", MAX_TOKENS)
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:
-        token_ids(self._tokenizer, sentence, "tags")  # warns if it is cut
+        token_ids(self._tokenizer, sentence, "tags")  # warns if it is truncated
         vector: NDArray[np.float32] = self.many([sentence])[0]
         return vector
 

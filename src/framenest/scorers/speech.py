@@ -42,7 +42,7 @@ class Passage(NamedTuple):
 
 
 def passages(lines: Sequence[Line]) -> list[Passage]:
-    """Join lines to overlapping passages of a few seconds; a long line is a passage by itself.
+    """Join lines into overlapping passages of a few seconds; a long line is a passage by itself.
 
     >>> lines = [Line(0.0, 3.0, "Now we"), Line(3.0, 5.0, "fire it."), Line(60.0, 70.0, "It has cooled.")]
     >>> [passage.text for passage in passages(lines)]
@@ -125,7 +125,7 @@ class Speech:
     def on_screen(self, seconds: NDArray[np.float64], question: str) -> NDArray[np.int64]:
         """Positions of the frames during the best passage; none if its ς is below ANSWERS.
 
-        Of equal passages the earliest counts. Between two frames, the earlier one is still on screen.
+        Of equal passages, the earliest wins. Between two frames, the earlier one is still on screen.
         seconds: (n,) times of frames, ascending.
         """
         scores = self.scores(question)

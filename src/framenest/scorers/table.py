@@ -38,11 +38,11 @@ class TableScorer(Calibrated):
     Args:
         table: {frame number: score}, or {second: score} with by="seconds".
         by: "frames" or "seconds".
-        calibration: "logistic" takes scores of any range, relative to the video; otherwise they are relevance
-            already, in [0, 1].
+        calibration: "logistic" takes scores of any range, relative to the video; otherwise scores must be
+            relevance, in [0, 1].
 
     Raises:
-        ScorerError: The table is empty, or a score is no number or outside [0, 1].
+        ScorerError: The table is empty, or a score is not a number or outside [0, 1].
 
     Example:
         >>> TableScorer({0: 0.0, 120: 0.9, 480: 0.4}).version[:6]

@@ -38,19 +38,19 @@ MOST_AT_ONCE = 8
 """Images; a detector takes about 40 MB."""
 SHARPNESS = 0.05  # temperature of the match between a question and label names
 STRONG_MATCH, NO_MATCH = 0.8, 0.261
-"""Match strengths that one in fourteen wrong pairs exceeds, and one in seven right pairs falls below."""
+"""Match strengths that one in fourteen wrong pairs exceed, and that one in seven right pairs fall below."""
 LEAST = {"classes": 0.2, "objects": 0.3}
-"""Probability, and confidence, from which a network has seen what a word means."""
+"""Probability and confidence from which a network counts as having seen what a word means."""
 TRUST = 0.7  # in the network that is surest of the word it is least sure of
 LARGE = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
 LEAST_LARGE = 0.84
-"""Confidence for these: the detector is surer of them if they are there, and sees them in other animals."""
-LEAST_KEPT = 1e-4  # scores of labels below it are kept as 0 for searches
+"""Confidence for these animals: the detector is surer if they are there, and mistakes others for them."""
+LEAST_KEPT = 1e-4  # label scores below this are stored as 0 for searches
 CLOSE = (0.05, 0.25)  # weight of the label closest to a query, if labels know its words and if they do not
 SURE = (0.355, 0.145)
 """Levels that one in a hundred frames of a search exceeds, and one in ten (benchmarks/search_quality.py)."""
 NAMED = 10  # labels of a frame that describe it
-SHOWN, LEAST_SHOWN = 2, 0.2  # labels of a frame that are named, and from which confidence if asked for
+SHOWN, LEAST_SHOWN = 2, 0.2  # labels shown for a frame, and the least confidence if they were asked for
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
@@ -110,7 +110,7 @@ class TagScorer(Calibrated):
             }
         finally:
             for row in chain(*(rows for rows, _ in begun.values())):
-                row.cancel()  # what has not run at Ctrl-C
+                row.cancel()  # not started at Ctrl-C
 
     def _begin(
         self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
@@ -132,8 +132,8 @@ class TagScorer(Calibrated):
         """A logistic model of the best label readings, corrected by what is seen of the words it knows.
 
         It is fitted to right and wrong pairs of question and video; docs/scorers.md says how often it is
-        right. Readings as a share of the best label's weight tell "this is the thing" from "the question is
-        vague".
+        right. Readings relative to the best label's weight distinguish "this is the thing" from "the question
+        is vague".
         """
         if not len(encoded["classes"]):
             return None
@@ -151,7 +151,7 @@ class TagScorer(Calibrated):
         texts = tuple(word.text for word in known)
         if not known:
             return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
-        # People are in most videos: they say little beside another word, known or not.
+        # People are in most videos: they say little next to another word, known or not.
         person = (self._model().names["objects"].index("person"),)
         things = [word for word in known if word.labels["objects"] != person]
         vague = not things and unknown
@@ -168,7 +168,7 @@ class TagScorer(Calibrated):
         return replace(found, known=texts, unknown=unknown)
 
     def seen(self, encoded: Encoded, question: str) -> list[str]:
-        """What the networks name in each of n frames, what the question asks for first, as one line.
+        """What the networks see in each of n frames, as one line; what the question asks for comes first.
 
         Example::
 
@@ -194,7 +194,7 @@ class TagScorer(Calibrated):
         return lines
 
     def _sure(self, encoded: Encoded, word: KnownWord) -> float:
-        """The most that a network is sure of a word on any frame; 0 if neither has seen it."""
+        """The highest confidence of a network in a word on any frame; 0 if neither has seen it."""
         places = list(word.labels["classes"])
         classes = encoded["classes"][:, places].sum(axis=1).max()
         sure = [float(classes) if classes >= LEAST["classes"] else 0.0]

@@ -128,7 +128,7 @@ class OnDevices:
     ) -> torch.Tensor:
         """Call `call(rows, device number)` over all rows in batches, spread over the devices.
 
-        Halves the batch when memory runs out, also for later calls of the same stage. Returns all results on
+        Halves the batch if memory runs out, also for later calls of the same stage. Returns all results on
         the first device.
         """
         made: list[torch.Tensor] = []
@@ -165,7 +165,7 @@ class OnDevices:
 def _fast_kernels(dtype: torch.dtype) -> Iterator[None]:
     """Settings of torch for a model of this dtype, restored afterwards.
 
-    cuDNN's attention is off: it plans for 0.1 s at every new number of rows. In a model of half precision,
+    cuDNN's attention is off: it takes 0.1 s to plan for every new number of rows. In a half-precision model,
     float32 is multiplied in TF32.
     """
     cudnn, tf32 = torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.matmul.allow_tf32
@@ -314,7 +314,7 @@ class DualNetwork(TorchNetwork):
         x = self._norm(self._encode(x, "text"), name + "final_layer_norm", settings["layer_norm_eps"])
         if self._siglip:
             return self._linear(x[:, -1], name + "head")
-        end = settings["eos_token_id"]  # old configs always say 2; take the highest id then
+        end = settings["eos_token_id"]  # old configs always say 2; then use the highest id
         last = tokens[0].argmax() if end == 2 else (tokens[0] == end).int().argmax()
         return self._linear(x[:, last], "text_projection")
 
@@ -354,7 +354,7 @@ class Blip2Network(TorchNetwork):
     """BLIP-2: features of frames, and how well they match a question.
 
     In a float16 model the Q-Former stays float32, as in transformers, except for its attention and for the
-    weights that read the frames' features, which are float16 already: two thirds of its time go there.
+    weights that read the frames' features, which are float16 already: they take two thirds of its time.
     """
 
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:

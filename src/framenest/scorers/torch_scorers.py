@@ -60,7 +60,7 @@ class TorchScorer(Calibrated):
         devices = config.device
         if devices == "auto":
             devices = "cuda" if has_gpu() else "cpu"
-        # Here and not where it loads: each thread has its own current device.
+        # Here and not in the loading thread: each thread has its own current device.
         names = [name.strip() for name in devices.split(",")]
         self.devices = ",".join(own_gpu() if name == "cuda" else name for name in names)
         """Names of its devices; a GPU's has its index."""
@@ -213,7 +213,7 @@ class Blip2Scorer(CheckpointScorer):
 
 
 _BETWEEN_WORDS = re.compile(r"[.!\"()*#:;~\s]+")
-"""What separates words, in the model's training as here."""
+"""Separators of words, as in the model's training."""
 
 
 class BlipScorer(Blip2Scorer):
@@ -310,8 +310,8 @@ SHORT_SIDE = 336
 class RerankerScorer(TorchScorer):
     """Reads question and frame together: raw score = logit(yes) − logit(no) of a CrossEncoder.
 
-    encode → {"picture": (n, h, w, 3) uint8}: the frames themselves. So it suits a second pass over the best
-    candidates of a cheap scorer (`rerank`) better than a whole video.
+    encode → {"picture": (n, h, w, 3) uint8}: the frames themselves. So it is better for a second pass over
+    the best candidates of a cheap scorer (`rerank`) than for a whole video.
     """
 
     name = "qwen3-vl-reranker"

@@ -23,16 +23,16 @@ from framenest.scorers.feature_store import FeatureParts, Features, features_key
 AHEAD = 12
 """Batches decoded ahead of the encoder. A decoder's batch takes at most 16 MiB."""
 PASSED_BYTES = 128 * 2**20
-"""Images of passed frames that one video holds."""
+"""Bytes of images of passed frames that one video holds."""
 DETOUR = 0.125
-"""Extra decoding allowed for frames just behind the last wanted one of a group of pictures, as a share."""
+"""Extra decoding allowed for frames just after the last wanted one of a group of pictures, as a share."""
 SMALLEST_BATCH = 16
 """Frames to wait for before encoding more, unless they are the last or the scorer's batch is smaller."""
 NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class KeptUnfinished(CacheWarning):
-    """Work on a video was interrupted; the frames encoded by then are kept."""
+    """Work on a video was interrupted; the frames encoded so far are kept."""
 
 
 class VideoFeatures:
@@ -40,12 +40,12 @@ class VideoFeatures:
 
     Args:
         decoder: the video.
-        scorer: None for thumbnails alone.
+        scorer: None for thumbnails only.
         thumbnail: short side of the thumbnails, in pixels.
-        store: where features are kept between runs.
+        store: caches features.
         progress: called as progress(stage, done, total).
         timing: the clock for the stages.
-        keep: True keeps features of any size in the store, False none; None keeps up to 512 MiB.
+        keep: True caches features of any size in the store, False none; None caches up to 512 MiB.
         limit: the size limit of all features in the store.
     """
 
@@ -112,8 +112,8 @@ class VideoFeatures:
     ) -> tuple[Features, list[tuple[int, int]]]:
         """As `get`, with the nearest earlier frame for each one that does not decode.
 
-        A substitute must decode, lie after the probe before (after `first` if there is none) and not be taken
-        already. Without one the frame is dropped.
+        A substitute must decode, lie after the previous probe (after `first` if there is none) and not be
+        taken already. Without one, the frame is dropped.
 
         Returns:
             The features, and (wanted, used) for each frame that does not decode; used is −1 if dropped.
@@ -197,12 +197,12 @@ class VideoFeatures:
         return found
 
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
-        """Decode and encode frames; keeps those that are done if the work is interrupted."""
+        """Decode and encode frames; if interrupted, keep those that are done."""
         done, total, halves = 0, len(frames), 0
         pieces: list[Features] = []
 
         def tell(count: int) -> None:
-            """Half of the work on a frame is to decode it, half is to encode it."""
+            """Decoding a frame counts as half of the work on it, encoding as the other half."""
             nonlocal halves
             halves += count
             self._progress(stage, halves // 2, total)
@@ -240,7 +240,7 @@ class VideoFeatures:
         """Batches of the size that the scorer prefers; holds the images of passed frames.
 
         The last ones are smaller, so that little is left to encode when decoding ends. `tell` is called with
-        the number of frames that have come.
+        the number of frames decoded.
         """
         size: int = getattr(self.scorer, "batch", 1)
         waiting, ready, to_come = held, len(held), len(held) + len(left)
@@ -283,7 +283,7 @@ class VideoFeatures:
 
 @contextmanager
 def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
-    """Read batches in a thread, AHEAD of the consumer. After Ctrl-C nobody waits for the thread to end."""
+    """Read batches in a thread, AHEAD of the consumer. After Ctrl-C, nothing waits for the thread to end."""
     ready: queue.Queue[FrameBatch | BaseException | None] = queue.Queue(AHEAD)
     stopped = threading.Event()
 
@@ -323,9 +323,9 @@ def on_the_way(
 ) -> NDArray[np.int64]:
     """The other frames that cost next to nothing while the wanted ones are decoded.
 
-    To reach a frame, a decoder goes through all frames since the key frame before it. The frames that it
-    passes are on the way. So are those just behind the last wanted one of a group of pictures, if all of them
-    together add little (DETOUR).
+    To reach a frame, a decoder goes through all frames since the previous key frame. These are on the way.
+    So are the frames just after the last wanted one of a group of pictures, if all together add little
+    (DETOUR).
 
     Args:
         key_frames: (k,) ascending frame numbers that decode without any other.

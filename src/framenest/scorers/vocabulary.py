@@ -1,4 +1,4 @@
-"""Which words of a question the names of labels know."""
+"""Which words of a question the labels know."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from framenest.scorers.question_text import COMMON, SentenceEncoder, label_words
 
 PROMPT = "a photo of a "
 SAME_THING = 0.8
-"""Cosine of word and label from which the two mean the same."""
+"""Cosine of word and label from which they mean the same."""
 SAME_KIND, OTHER_KIND = 0.76, 0.85
 """The same if the label ends with the word (rabbit, wood rabbit); the second if the word is a label itself
 (dog, hot dog)."""
-SPELLING = 4  # letters; the encoder takes words that begin alike for related (cockatoo, cockroach)
+SPELLING = 4  # letters; the encoder thinks that words with the same start are related (cockatoo, cockroach)
 WIDER = {
     "person": "person persons people man men woman women boy boys girl girls child children kid kids baby "
     "babies lady guy somebody someone pedestrian pedestrians crowd",
@@ -35,7 +35,7 @@ GROUPS = {
 }
 """Places of ImageNet's labels ("classes") whose names do not say what they are, such as poodle."""
 IDLE = frozenset({*PROMPT.split(), "visible", "nobody", "somewhere", "anything", "anyone"})
-"""Words that no label can know and that nobody would look for."""
+"""Words that no label knows and that nobody would look for."""
 MISLEADING = label_words("misleading.txt")
 """Words in names of labels that mean something else in most questions: book jacket, African grey, stole."""
 _WORD = re.compile(r"[^\W\d_]+")

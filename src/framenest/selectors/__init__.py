@@ -42,7 +42,7 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
             (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); `bolt:power=2.5`; or `file:PATH`,
             frames chosen before.
         session: the open videos, the scorer and the store that the selector uses.
-        config: the configuration that settings of `mec` change; a preset replaces it. By default the paper's.
+        config: the configuration that `mec:SETTINGS` changes; a preset replaces it. By default the paper's.
 
     Returns:
         A selector with `select(video, question, budgets)`.

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 POOL = 1000
-"""The most candidates of the greedy selectors."""
+"""The maximum number of candidates of the greedy selectors."""
 THUMBNAIL = IndexConfig().thumbnail
 
 
@@ -81,7 +81,7 @@ class MecSelector(BuiltInSelector):
 
 
 class MinGapSelector(BuiltInSelector):
-    """MEC's candidates by evidence alone, kept apart in time: a simple rule to measure MEC against."""
+    """MEC's candidates by evidence only, kept apart in time: a simple baseline for MEC."""
 
     name = "min-gap"
 
@@ -94,7 +94,7 @@ class MinGapSelector(BuiltInSelector):
 
 
 class UniformSelector(BuiltInSelector):
-    """K evenly spaced frames, both ends included: the same for every question. Looks at no frame."""
+    """K evenly spaced frames, both ends included: the same for every question. Scores no frames."""
 
     name = "uniform"
 
@@ -130,7 +130,7 @@ def every_second(num_frames: int, fps: float) -> Ints:
 
 
 def thinned_seconds(num_frames: int, fps: float) -> Ints:
-    """Candidates of MDP3 and facility location: the same, thinned evenly to at most POOL."""
+    """Candidates of MDP3 and facility location: the same, evenly thinned to at most POOL."""
     frames = every_second(num_frames, fps)
     return frames if len(frames) <= POOL else frames[probe_grid(0, len(frames) - 1, POOL)]
 
@@ -175,11 +175,11 @@ class RuleSelector(BuiltInSelector):
         name: the selector's name.
         positions: the rule: positions among the candidates for a budget.
         grid: which frames are candidates, from the video's number of frames and its frame rate.
-        ranks: the rule takes frames one after the other, so that each budget extends the smaller.
+        ranks: the rule takes frames one after another, so each budget extends the smaller ones.
         needs_vectors: the rule needs a scorer with vectors of frames and text.
         without_vectors: for rules that prefer to compare frames by vectors: how they compare them otherwise.
-        short_because: for rules that may give fewer than K frames: why. All others are topped up to K.
-        even_if_few: a video with fewer candidates than K gives evenly spaced frames, whatever the scores.
+        short_because: why a rule may return fewer than K frames. All others are topped up to K.
+        even_if_few: with fewer candidates than K, return evenly spaced frames, whatever the scores.
     """
 
     session: Session

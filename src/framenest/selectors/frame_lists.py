@@ -20,7 +20,7 @@ Row = dict[str, Any]
 KEYS = ("keyframe_indices", "frame_idx")
 """The field of a row that holds the frames: WFS-SB's name, then AKS's."""
 SECONDS = "timestamps_used"
-"""The field in which ToolMerge holds seconds; its `frames_used` number the frames of a sampled video."""
+"""ToolMerge's field with seconds; its `frames_used` are frame numbers of a sampled video."""
 
 
 def aks(prefixes: Sequence[Prefix], rows: Sequence[Row] | None = None) -> list[Any]:
@@ -115,7 +115,7 @@ def _row(entries: Sequence[Any], question: str | None, video: str, where: str) -
 
 
 class FileSelector:
-    """`file:PATH`: frames that were chosen before.
+    """`file:PATH`: frames chosen earlier or by another tool.
 
     {k} in the path stands for the budget, for selectors that write one file per budget.
     """

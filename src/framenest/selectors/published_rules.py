@@ -43,7 +43,7 @@ def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0)
 
 
 _NO_GAP = 1e-3
-"""A gap below this many seconds becomes 0, so that frames that share a time are all taken in the end."""
+"""A gap below this many seconds becomes 0, so that all frames with the same time are finally taken."""
 
 
 def aks(scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8) -> Ints:
@@ -109,10 +109,10 @@ def mdp3(frames: Floats, text: Floats, count: int) -> Ints:
 def mdp3_segments(frames: Floats, text: Floats, count: int, segment: int) -> Ints:
     """MDP3 in segments of `segment` candidates: dynamic programming over segments and numbers of frames.
 
-    Each segment applies the greedy rule of `mdp3`, given the last frame chosen before it, whose terms count
-    in the segment's worth too. best[k] is the worth of k frames from the segments so far; a segment adds j
-    frames if that is worth strictly more, fewer frames first. The last segment may be shorter (the released
-    code needs a multiple of `segment`). Returns positions, ascending.
+    Each segment applies the greedy rule of `mdp3`, given the last frame chosen before it, whose terms also
+    count towards the segment's value. best[k] is the value of k frames from the segments so far; a segment
+    adds j frames if that has strictly more value, fewer frames first. The last segment may be shorter (the
+    released code needs a multiple of `segment`). Returns positions, ascending.
     """
     size = len(frames)
     count = min(count, size)
@@ -121,7 +121,7 @@ def mdp3_segments(frames: Floats, text: Floats, count: int, segment: int) -> Int
     for start in range(0, size, segment):
         inside = np.arange(start, min(start + segment, size))
         found = {0: (0.0, list[int]())}
-        greedy: dict[int | None, tuple[list[int], list[float]]] = {}  # most beginnings share their last frame
+        greedy: dict[int | None, tuple[list[int], list[float]]] = {}  # most prefixes share their last frame
         for before, (worth, chosen) in enumerate(best):
             given = chosen[-1] if chosen else None
             if given not in greedy:
@@ -146,7 +146,7 @@ def _greedy_determinant(
     """Greedy maximum of Σ relevance + log det, by incremental Cholesky; ties go to the earlier.
 
     relevance: (n,); kernel: (n, n). first: a position in the set from the start. Returns `count` other
-    positions in the order in which they are taken, and the worth of the set after each.
+    positions in the order in which they are taken, and the value of the set after each.
     """
     size = len(relevance)
     left = kernel.diagonal().copy()
@@ -163,7 +163,7 @@ def _greedy_determinant(
             worths.append(worth)
         taken[best] = True
         row = (kernel[best] - factors[:step, best] @ factors[:step]) / np.sqrt(max(left[best], _NOTHING_NEW))
-        if left[best] > _NOTHING_NEW:  # a look that is there already adds nothing to the rest
+        if left[best] > _NOTHING_NEW:  # a frame that looks like a chosen one adds nothing to the rest
             factors[step] = row
             left = left - row**2
     return order, worths
@@ -213,7 +213,7 @@ RELEVANCE_WEIGHT = 0.5
 def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
     """Positions of `count` candidates, ascending. features: (n, d) frame vectors for diversity, or None.
 
-    Without features, diversity is the distance between positions, as its authors do.
+    Without features, diversity is the distance between positions, as in the authors' code.
     """
     size = len(scores)
     if size <= count:
@@ -289,7 +289,7 @@ def boundaries(signal: Floats, distance: int) -> Ints:
 
 
 def _local_maxima(signal: Floats) -> list[int]:
-    """Strict maxima; of a flat top its middle."""
+    """Strict maxima; for a flat top, its middle."""
     found, last = [], len(signal) - 1
     values = signal.tolist()
     for i in (np.flatnonzero(signal[:-2] < signal[1:-1]) + 1).tolist():
@@ -302,7 +302,7 @@ def _local_maxima(signal: Floats) -> list[int]:
 
 
 def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
-    """The highest peaks, none nearer than `distance` to a higher one."""
+    """The highest peaks, none closer than `distance` to a higher one."""
     kept: list[int] = []
     for peak in sorted(peaks, key=lambda p: (signal[p], p), reverse=True):
         if all(abs(other - peak) >= distance for other in kept):

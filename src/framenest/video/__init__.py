@@ -1,1 +1,1 @@
-"""Exact frames of a video: files, addresses, folders of images, arrays."""
+"""Exact frames of a video: files, URLs, folders of images, arrays."""

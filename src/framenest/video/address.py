@@ -54,7 +54,7 @@ def find(
 def _http(
     url: str, stream: int | None, local: DirectoryStore, progress: ShowProgress, playlists: bool
 ) -> Source:
-    """Use range requests if the server supports them; otherwise, and from a page, download the file, once."""
+    """Use range requests if the server supports them; otherwise, or for a page, download the file once."""
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
         version = [headers.get("ETag"), headers.get("Last-Modified")]
@@ -71,13 +71,13 @@ def _http(
     in_use = InUse(target)
     content = local.fingerprint(str(target))
     with target.open("rb") as file:
-        if playlists and begins_a_playlist(file.read(1024)):  # its segments are beside the URL, not here
+        if playlists and begins_a_playlist(file.read(1024)):  # its segments are next to the URL, not here
             return Source(url, content, stream, url, lambda: target.open("rb"), playlists, in_use)
     return Source(url, content, stream, str(target), in_use=in_use)
 
 
 def _download(url: str, answer: Any, target: Path) -> None:
-    """Download a whole file; a partial one is removed, whatever went wrong."""
+    """Download a whole file; on any error, remove the partial one."""
     promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _download(url: str, answer: Any, target: Path) -> None:
 
 
 def _piece(url: str, answer: Any, most: int) -> bytes:
-    """Up to `most` bytes of an answer, which must come in time all together; urllib times single reads."""
+    """Up to `most` bytes of a response, under one timeout for all; urllib's timeout is per read."""
     piece, until = b"", time.monotonic() + PIECE_SECONDS
     while len(piece) < most and (more := answer.read1(most - len(piece))):
         piece += more

@@ -1,8 +1,8 @@
-"""An unknown video is opened and scanned in a process with limits, before this one opens it.
+"""Open and scan an unknown video in a process with limits, before this process opens it.
 
-A header of a kilobyte can make FFmpeg fill gigabytes, and no parser of ours would know every way. What opens
-within the limits opens within them here, too: the process does exactly what this one will do. It runs this
-file as a script; what it found comes back in the format of the cache.
+A header of a kilobyte can make FFmpeg allocate gigabytes, in more ways than any parser of ours would know.
+What opens within the limits there opens within them here, too: that process does exactly what this one will
+do. It runs this file as a script and returns the result in the format of the cache.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from framenest.video.source import Source, damage_as_video_error, is_remote
 from framenest.video.timeline import describe
 
 MEMORY, MEMORY_PER_BYTE = 2**30, 16
-"""Private memory that opening and scanning may take, and how much more for each byte of the file."""
+"""Private memory that opening and scanning may take, and the extra per byte of the file."""
 SECONDS, BYTES_PER_SECOND = 20, 2**16
-"""Processor time that it may take; more for large files, since some streams must be decoded to be scanned."""
+"""CPU time that it may take; more for large files, since some streams must be decoded to be scanned."""
 _ORDINARY = 128 * 2**20  # bytes that it takes for ordinary files, Python included
-_LOOK = 0.02  # seconds between two looks at the memory of the process
+_LOOK = 0.02  # seconds between two checks of the process's memory
 
 
 def memory_for(size: int) -> int:
@@ -43,13 +43,13 @@ def memory_for(size: int) -> int:
 def describe_guarded(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
     """`timeline.describe` in a process with limits.
 
-    In this process if it has limits already, or if FFmpeg reads through fsspec.
+    Runs in this process if it already has limits, or if FFmpeg reads through fsspec.
 
     Returns:
         What `describe` returns; the header also has "memory", the bytes that opening took, if extraordinary.
 
     Raises:
-        VideoError: as `describe`, or opening the video goes over a limit.
+        VideoError: as `describe`, or opening the video exceeds a limit.
     """
     if WorkerProcess.inside:
         return describe(source)

@@ -122,7 +122,7 @@ def reopen(
 
     Args:
         known: `Ranking.video` or `Prefix.video`.
-        video: where the video is now, if it has moved; a Decoder, or the frames in memory that it was.
+        video: where the video is now, if it has moved; a Decoder; or the same frames in memory.
         allow_playlists: open it even if it is a playlist; see `open_video`.
         store: where its timeline is cached; the user's cache by default.
 
@@ -157,18 +157,18 @@ def reopen(
 
 
 SAME_RATE = 0.01
-"""Share by which two frame rates of one video may differ."""
+"""Relative difference allowed between two frame rates of one video."""
 
 
 def must_be_the_same(known: VideoInfo, frames: int, fps: float | None) -> None:
-    """Refuse a video that another library has opened, unless it can be the one that was ranked.
+    """Refuse a video that another library has opened, unless it may be the one that was ranked.
 
-    Such libraries believe the header, which may name no count, more frames than a truncated file has, or a
-    nominal rate. So the numbers must be the true ones, or those in the header of the ranked file.
+    Such libraries trust the header, which may have no frame count, count more frames than a truncated file
+    has, or give a nominal rate. So the numbers must be the true ones, or those in the ranked file's header.
 
     Args:
         known: the video that was ranked.
-        frames: how many frames the library counts; 0 if it does not know.
+        frames: the library's frame count; 0 if unknown.
         fps: frames per second, according to the library.
 
     Raises:

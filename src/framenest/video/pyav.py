@@ -33,9 +33,9 @@ from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline
 
 MAX_FRAMES = 64
 MAX_BYTES = 64 * 2**20
-"""Bytes of pixels that are decoded together, unless a single frame has more."""
+"""Bytes of pixels decoded together; a single frame may have more."""
 BATCHES = 4
-"""Batches that those come in, so that progress moves and encoding begins early."""
+"""Number of batches they are split into, so that progress moves and encoding starts early."""
 
 HELD_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
@@ -176,7 +176,7 @@ class PyAVDecoder(PictureDecoder):
         return decoder
 
     def _note_damage(self) -> None:
-        """Say in `info`, here and whenever this video is opened again, that it is damaged."""
+        """Note in `info`, now and whenever this video is opened again, that it is damaged."""
         if DAMAGED not in self.info.notes:
             self.info = replace(self.info, notes=(*self.info.notes, DAMAGED))
             self._remember(self.info)
@@ -246,17 +246,17 @@ Results = queue.Queue[Picture | BaseException | None]
 def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> Iterator[Picture]:
     """Decode runs in one thread per reader, and yield their pictures in order; closes the readers.
 
-    An exception in a thread is raised here, at the picture that it concerns. `depth` is the number of
-    pictures that a run may buffer for the consumer.
+    An exception in a thread is raised here, at the picture it concerns. `depth` is the number of pictures
+    that a run may buffer for the consumer.
     """
     todo: queue.SimpleQueue[tuple[Run, Results] | None] = queue.SimpleQueue()
     stopped = threading.Event()
-    # Daemon threads: a program may end without having read everything.
+    # Daemon threads: a program may exit before it has read everything.
     threads = [threading.Thread(target=_work, args=(r, todo, stopped), daemon=True) for r in readers]
     for thread in threads:
         thread.start()
     jobs: list[tuple[Run, Results]] = [(run, queue.Queue(depth)) for run in runs]
-    window = 2 * len(readers)  # runs that are begun but not consumed
+    window = 2 * len(readers)  # runs started but not yet consumed
     for job in jobs[:window]:
         todo.put(job)
     following = iter(jobs[window:])

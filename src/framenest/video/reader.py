@@ -13,9 +13,9 @@ from framenest.video.scale import Scaler
 from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
-_LATE = 64  # packets after which a decoder must have returned a frame
-_REORDER = 16  # frames that a decoder may hold back to put them in order
-_HELD_BYTES = 2**28  # of pictures that are held back, and at least one
+_LATE = 64  # packets within which a decoder must return a frame
+_REORDER = 16  # frames that a decoder may buffer to reorder them
+_HELD_BYTES = 2**28  # of buffered pictures; at least one is kept
 _SEEK_SAVES = 32  # packets; reading over fewer is cheaper than a seek
 
 Run = tuple[int, list[int]]
@@ -28,10 +28,10 @@ def plan(timeline: Timeline, wanted: Ints) -> list[Run]:
 
 
 class Player:
-    """Decodes a file from beginning to end, once, and returns pictures on the way.
+    """Decodes a file once, from beginning to end, and returns pictures on the way.
 
-    It holds no frame longer than a plain loop does: what a decoder patches up may show what its buffers held
-    before, and they are used again in the order in which they were given back.
+    It holds no frame longer than a plain loop does: a concealed frame may show the old content of the
+    decoder's buffers, and those are reused in the order in which they are released.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Player:
         self._scale = scale
         self._opened: Opened | None = None
         self._playing: Iterator[tuple[int, list[av.VideoFrame]]] = iter(())
-        self._fed = -1  # number of the packet that was decoded last
-        self._last: dict[int, av.VideoFrame] = {}  # what came out then, by packet
-        self._gone: set[int] = set()  # packets of what came out before
+        self._fed = -1  # number of the last packet decoded
+        self._last: dict[int, av.VideoFrame] = {}  # the frames it returned, by packet
+        self._gone: set[int] = set()  # packets of the frames returned before
 
     def pictures(self, wanted: Sequence[int]) -> Iterator[tuple[int, list[Pixels]]]:
         """(number, pictures) for ascending frame numbers; skips frames that do not decode."""
@@ -71,7 +71,7 @@ class Player:
 
     @property
     def damaged(self) -> bool:
-        """Whether it has met damage since the beginning of the file."""
+        """Whether it has found damage since the beginning of the file."""
         return self._opened is not None and self._opened.damaged
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Player:
 class Reader:
     """Reads runs from one open container, and reopens it if seeking fails.
 
-    on_damage: called if a sequential decode meets damage. damaged: the file is known to be damaged; then no
+    on_damage: called if a sequential decode finds damage. damaged: the file is known to be damaged; then no
     frame is skipped, since decoders that skip do not report all damage.
     """
 
@@ -119,7 +119,7 @@ class Reader:
         return ((number, pictures) for number, pictures in self._read(run) if pictures)
 
     def _scaled(self, frame: av.VideoFrame) -> list[Pixels]:
-        """The frame at each size; none if it cannot be scaled."""
+        """The frame at each size; empty if it cannot be scaled."""
         with damage_as_video_error(self._source.path):
             try:
                 return self._scaler(frame)
@@ -134,14 +134,14 @@ class Reader:
         not decode is retried from earlier key packets.
         """
         start, frames = run
-        if self._damaged and self._source.strict:  # tables of a damaged packet outlive it
+        if self._damaged and self._source.strict:  # the tables of a damaged packet stay in use
             yield from self._replay(frames)
             return
         waiting = [*frames]
         held: dict[int, tuple[int, list[Pixels]]] = {}
 
         def settled(number: int) -> bool:
-            """Damage shows only when the damaged frame is returned, maybe after frames that refer to it."""
+            """Damage is reported only with the damaged frame, maybe after frames that refer to it."""
             if number not in held:
                 return False
             came, pictures = held[number]
@@ -193,7 +193,7 @@ class Reader:
         """
         needed = self._timeline.packet[frames]
         last, wanted = int(needed.max()), set(needed.tolist())
-        # A decoder never returns a discarded key frame. Without times, there are only those that it refuses.
+        # A decoder never returns a discarded key frame. Without times, only refused packets have no frame.
         started = bool(self._timeline.frame[start] < 0 and self._timeline.pts[start] != NO_TIME)
         opened.damaged = False
         for frame in self._frames(opened, last, wanted if skip else None):
@@ -205,7 +205,7 @@ class Reader:
                 yield int(self._timeline.frame[frame.pts]), frame
 
     def _frames(self, opened: Opened, last: int, keep: set[int] | None) -> Iterator[av.VideoFrame]:
-        """Every frame that the decoder returns. keep: packets with frames not to skip; None for all."""
+        """Every frame that the decoder returns. keep: packets whose frames to keep; None for all."""
         context = opened.context
         context.flush_buffers()
         for packet in self._packets:
@@ -234,7 +234,7 @@ class Reader:
         return self._opened
 
     def _seek(self, packet: int) -> bool:
-        """Seek so that `packet` comes next. If that fails, returns False and seeks no more in this file."""
+        """Seek so that `packet` comes next. If that fails, return False and never seek in this file again."""
         if self._opened is None:
             self._opened = self._source.open()
         timeline, goal = self._timeline, packet

@@ -47,7 +47,7 @@ class Orientation:
 
     @classmethod
     def of(cls, frame: av.VideoFrame) -> Orientation:
-        """From the frame's display matrix; other angles than quarter turns are ignored.
+        """From the frame's display matrix; angles other than quarter turns are ignored.
 
         Call this once per video: reading side data ties the frame into a reference cycle, which keeps its
         pixels in memory until the next garbage collection.

@@ -150,7 +150,7 @@ class Source:
         in_use: keeps a downloaded file locked.
         cuda: decode on NVIDIA's video engine (NVDEC); frames stay in GPU memory until they are scaled.
         x264_build: the x264 build to pass to FFmpeg; empty if FFmpeg detects it.
-        strict: return no frame that the decoder has had to patch up.
+        strict: return no frame in which the decoder concealed damage.
     """
 
     path: str
@@ -227,7 +227,7 @@ class Source:
         return container
 
     def with_segments(self) -> Source:
-        """The same video; if it is a playlist, with the fingerprint of everything that it names.
+        """The same video; for a playlist, with the fingerprint of everything it names.
 
         Playlists name their segments in many ways, and only FFmpeg knows what it opens, so this reads and
         hashes every packet.
@@ -324,12 +324,12 @@ class Opened:
             except DAMAGE:
                 self.damaged |= packet is not None
                 return []
-            # A packet that the container cut short or that lies beside a gap is corrupt, too.
+            # A packet that the container truncated or that is next to a gap is corrupt, too.
             self.damaged |= (packet is not None and packet.is_corrupt) or any(f.is_corrupt for f in frames)
             return frames
 
     def play(self) -> Iterator[tuple[int, list[av.VideoFrame]]]:
-        """Decode everything from here on: (number of the packet, the frames that then came out).
+        """Decode everything from here on: (number of the packet, the frames that it returned).
 
         A frame's `pts` is the number of its packet, counted from here.
         """
@@ -365,7 +365,7 @@ X264_BUILD = re.compile(rb"x264 - core (\d+)")
 
 
 def build_message(source: Source, context: av.VideoCodecContext) -> bytes:
-    """The words in a 4:4:4 H.264 stream that name the build of x264; empty for other streams.
+    """The message in a 4:4:4 H.264 stream that names the x264 build; empty for other streams.
 
     FFmpeg decodes files of old builds differently, but forgets the build at every seek.
     """

@@ -1,4 +1,4 @@
-"""The timeline: every frame's number and presentation time; and the other facts that a decoder needs."""
+"""The timeline, every frame's number and presentation time, and what else a decoder needs to know."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Timeline:
 
 
 _CHECKED = 48  # packets to compare with the header at each of three places
-_FREE_PACKETS = 2**18  # that any file may have, however small
+_FREE_PACKETS = 2**18  # allowed for any file, however small
 _LONGEST = 2**32  # seconds
 _NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
 _ROW = np.dtype({"names": _NAMES, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
@@ -226,7 +226,7 @@ _ARRAYS = ("pts", "dts", "pos", "size", "key", "packet", "ticks")
 
 
 def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read the facts that a decoder needs about a video, in the form that a store keeps.
+    """Read what a decoder needs to know about a video, in the form of a cache entry.
 
     Returns:
         A header of JSON values: "video" (VideoInfo without path and fingerprint), "turn" (Orientation),
@@ -287,7 +287,7 @@ def _loss(start: float, duration: float, opened: Opened) -> list[str]:
     stream, container = opened.stream, opened.container
     if stream.duration is not None and stream.time_base is not None:
         seconds, margin = float(stream.duration * stream.time_base), 0.5
-    elif container.duration is not None:  # of all streams together: sound may outlast the video
+    elif container.duration is not None:  # of all streams together: sound may be longer than the video
         seconds, margin = container.duration / av.time_base - max(0.0, start), 1.0
     else:
         return []

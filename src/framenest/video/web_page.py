@@ -1,6 +1,6 @@
 """The video of a web page, which yt-dlp (extra `web`) fetches into the cache.
 
-yt-dlp runs in a process of its own: only that can keep its plug-ins out and promise where it connects to.
+yt-dlp runs in its own process: only that keeps its plug-ins out and controls where it connects.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def check_size(url: str, size: int, most: int = sys.maxsize) -> None:
 def fetch_page(
     url: str, local: DirectoryStore, progress: ShowProgress, most: int = sys.maxsize, hosts: Hosts = None
 ) -> Path:
-    """Fetch the video of a page into the cache, with its captions beside it, unless they are there.
+    """Fetch the video of a page and its captions into the cache, unless they are there.
 
-    An interrupted download continues. If another process is fetching this page, this one waits for it.
+    An interrupted download resumes. If another process is fetching this page, this one waits for it.
     most: bytes that the video may have. hosts: see `guard`; None for no guard.
     """
     if importlib.util.find_spec("yt_dlp") is None:
@@ -78,8 +78,8 @@ def fetch_page(
 
 
 def _run(url: str, folder: Path, hosts: Hosts, most: int) -> Iterator[dict[str, Any]]:
-    """What this module tells as a process: how far it is, then the files' names, and why any is missing."""
-    request = json.dumps([url, str(folder), hosts])  # other users could see it in the command
+    """Run this module as a process. Yields its messages: progress, then file names and why any is missing."""
+    request = json.dumps([url, str(folder), hosts])  # not in the command, which other users can see
     environment = os.environ | {"YTDLP_NO_PLUGINS": "1", "FRAMENEST_PAGE": request}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     command = [sys.executable, "-P", "-m", __name__]
@@ -96,10 +96,10 @@ def _run(url: str, folder: Path, hosts: Hosts, most: int) -> Iterator[dict[str, 
 
 
 def guard(hosts: list[str]) -> None:
-    """From now on, connect only to public addresses and to these hosts, start no program, end in an hour.
+    """From now on, connect only to public addresses and to these hosts, start no program, exit in an hour.
 
-    Python's audit events tell the address of every connection, so neither a redirect nor a name that leads
-    to an internal address gets past. The name is that of the last lookup, right before the connection.
+    Python's audit events have the address of every connection, so no redirect and no name reaches an
+    internal address. The host name is that of the last lookup, right before the connection.
     """
     allowed, looked_up = set[tuple[str, int]](), ""
     for name, _, port in (host.partition(":") for host in hosts):
@@ -113,13 +113,13 @@ def guard(hosts: list[str]) -> None:
         if event in _FORBIDDEN or (other and not ipaddress.ip_address(arguments[1][0]).is_global):
             raise PermissionError(f"not allowed on this server: {event} {arguments[1:2]}")
 
-    sys.modules["curl_cffi"] = None  # type: ignore[assignment]  # connects outside Python, unseen
+    sys.modules["curl_cffi"] = None  # type: ignore[assignment]  # connects without audit events
     sys.addaudithook(check)
     signal.alarm(3600)
 
 
 def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
-    """The names of the files of a page, the video first, and why captions are missing, if they are."""
+    """The names of a page's files, the video first, and why captions are missing, if they are."""
     import yt_dlp
 
     def watch(state: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
             raise ValueError("it is a live stream; it can be fetched when it is over")
         tool.process_info(info)
         video = Path(info["filepath"])
-        # English captions before others, written before automatic ones.
+        # English captions before others, human-written before automatic ones.
         kinds = [(info.get(kind) or {}).items() for kind in ("subtitles", "automatic_captions")]
         every = [
             ((name or "").startswith("en"), file) for kind in kinds for name, files in kind for file in files
