@@ -77,10 +77,8 @@ LIBRARY = option(
     "[default: vectors are in the cache]",
     metavar="DIR|URI",
 )
-TIME_LIMIT = 1800.0
-"""Default for --time-limit, in seconds."""
-NAME = 28
-"""Most characters of a video's name next to its progress bar."""
+TIME_LIMIT = 1800.0  # default for --time-limit, in seconds
+NAME = 28  # most characters of a video's name next to its progress bar
 GPU_BYTES, GPU_CORES = 8 * 2**30, 4
 """GPU memory and CPU cores per worker with a model on the GPU. BLIP-2 takes 5 GB; benchmarks/gpu_machine.py
 measures throughput by number of workers."""
