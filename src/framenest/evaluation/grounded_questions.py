@@ -20,8 +20,7 @@ from framenest.video.pyav import Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
 
 FPS = 30.0
-Intervals = tuple[tuple[float, float], ...]
-"""(start, end) in seconds."""
+Intervals = tuple[tuple[float, float], ...]  # (start, end) in seconds
 Part = Literal["tune", "report", "all"]
 Row = Mapping[str, Any]
 
@@ -192,10 +191,6 @@ def _around(moment: float) -> tuple[float, float]:
     return max(0.0, float(moment) - 1), float(moment) + 1
 
 
-def _framenest(row: Row) -> list[GroundedQuestion]:
-    return [_question(row["video"], row["question"], row["intervals"])]
-
-
 def _longvideobench(row: Row) -> list[GroundedQuestion]:
     """`position` holds frame numbers. The frame rate is `fps` if the row has it, otherwise the video's."""
     frames = tuple(int(frame) for frame in row["position"])
@@ -224,15 +219,6 @@ def _nextgqa(row: Row) -> list[GroundedQuestion]:
     return [_question(f"{row['video_id']}.mp4", row["question"], intervals)]
 
 
-def _qvhighlights(row: Row) -> list[GroundedQuestion]:
-    return [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"])]
-
-
-def _m2m(row: Row) -> list[GroundedQuestion]:
-    """Molmo-2 Moments: `start` and `end` are seconds or "hh:mm:ss.mmm"."""
-    return [_question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]])]
-
-
 def _timeline(row: Row) -> list[GroundedQuestion]:
     """A bare timeline: {"video", "question", "intervals", "duration"}.
 
@@ -256,11 +242,12 @@ def _timeline(row: Row) -> list[GroundedQuestion]:
 
 
 READERS: dict[str, Callable[[Row], list[GroundedQuestion]]] = {
-    "framenest": _framenest,
+    "framenest": lambda row: [_question(row["video"], row["question"], row["intervals"])],
     "longvideobench": _longvideobench,
     "lvbench": _lvbench,
     "nextgqa": _nextgqa,
-    "qvhighlights": _qvhighlights,
-    "m2m": _m2m,
+    "qvhighlights": lambda row: [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"])],
+    # Molmo-2 Moments: `start` and `end` are seconds or "hh:mm:ss.mmm".
+    "m2m": lambda row: [_question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]])],
     "timeline": _timeline,
 }
