@@ -174,8 +174,7 @@ class Jobs:
                 shared.wanted += 1
                 return shared
             self.check_room()
-            last = self._journal.row("select coalesce(max(number), 0) as number from jobs")
-            number = 1 + (last["number"] if last else 0)
+            ((number,),) = self._journal.execute("select coalesce(max(number), 0) + 1 from jobs")
             job = Job(id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request)
             self._save(job)
             self._active[job.id] = job

@@ -109,11 +109,8 @@ class Library:
                     continue
                 with suppress(OSError, RuntimeError, UnicodeEncodeError):  # gone; a name that is no text
                     str(file).encode()
-                    path, target, video = (
-                        str(file.relative_to(folder)),
-                        file.resolve(),
-                        looks and file.is_file(),
-                    )
+                    path, target = str(file.relative_to(folder)), file.resolve()
+                    video = looks and file.is_file()
                     if video and target.is_relative_to(folder):
                         found.append({"path": path, "bytes": file.stat().st_size})
                     elif (video or file.is_dir()) and not any(map(target.is_relative_to, self._folders)):
@@ -264,10 +261,9 @@ class Library:
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
             raise Refusal(422, "not an address") from error
-        names = {host, f"{host}:{port}"} if port else {host}
-        if port and port != {"http": 80, "https": 443}.get(parts.scheme):
-            names.discard(host)
-        if parts.scheme not in ("http", "https") or not names & self._hosts:
+        usual = port in (None, {"http": 80, "https": 443}.get(parts.scheme))
+        allowed = f"{host}:{port}" in self._hosts or (usual and host in self._hosts)
+        if parts.scheme not in ("http", "https") or not allowed:
             raise Refusal(403, "addresses are fetched only from hosts that the server was told to allow")
 
 

@@ -11,11 +11,11 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -67,19 +67,17 @@ def _supervise(source: Source, size: int) -> tuple[dict[str, Any], dict[str, Arr
     seconds, memory, peak = SECONDS + size // BYTES_PER_SECOND, memory_for(size), 0
     asked = json.dumps([source.path, source.stream, source.local, source.playlists, size, seconds])
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-    pipes: dict[str, Any] = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-    }
-    command = [sys.executable, "-P", __file__, asked]
-    with subprocess.Popen(command, env=os.environ | paths, **pipes) as process, ExitStack() as at_end:
+    command, environment = [sys.executable, "-P", __file__, asked], os.environ | paths
+    with (
+        Popen(command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process,
+        ExitStack() as at_end,
+    ):
         at_end.callback(process.kill)
         while process.returncode is None:
             peak = max(peak, own_memory(process.pid) or 0)
             if peak > memory:
                 raise VideoError(f"{source.path}: opening it takes more than {size_text(memory)} of memory")
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(TimeoutExpired):
                 data, said = process.communicate(timeout=_LOOK)
     code = process.returncode
     cause = signal.Signals(-code).name if code < 0 else f"code {code}"
