@@ -40,8 +40,7 @@ class WorkItem:
     """Answers to choose from."""
 
 
-Group = tuple[WorkItem, ...]
-"""Items of one video, which one worker processes in order."""
+Group = tuple[WorkItem, ...]  # items of one video, which one worker processes in order
 
 
 @dataclass(frozen=True)

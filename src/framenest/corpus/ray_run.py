@@ -31,10 +31,8 @@ from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.text import one_line
 from framenest.video.source import is_remote
 
-LARGEST_BATCH = 64
-"""The most frames in one batch."""
-PATIENCE = 8
-"""A video waits for an encoder this many times the limit of one call: others may hang there first."""
+LARGEST_BATCH = 64  # most frames in one batch
+PATIENCE = 8  # times the limit of a call that a video waits for an encoder: others may hang there first
 
 _Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
 
@@ -202,10 +200,8 @@ class RemoteScorer:
             self._waited, self._since = self.waited, None
 
 
-RETRIES = 5
-"""How often a task, or a request to an encoder, is retried when its worker or node is lost."""
-WAITING_AT_ONCE = 64
-"""The most requests that one encoder queues; it joins them into batches."""
+RETRIES = 5  # of a task, or of a request to an encoder, when its worker or node is lost
+WAITING_AT_ONCE = 64  # most requests that one encoder queues; it joins them into batches
 
 
 def run_on_ray(

@@ -13,8 +13,7 @@ from framenest.cache.files import write_atomic
 from framenest.corpus.batch_job import Group, ItemOutcome
 from framenest.errors import StoreError
 
-STORE_FAILURES = 10
-"""Consecutive failures of the store after which the run stops."""
+STORE_FAILURES = 10  # consecutive failures of the store after which the run stops
 
 
 @dataclass

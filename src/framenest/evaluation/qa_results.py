@@ -16,10 +16,8 @@ from framenest.evaluation.benchmarks import MAIN_TABLE, BenchmarkQuestion
 from framenest.evaluation.recall import REGIMES
 
 Record = dict[str, Any]
-Key = tuple[str, str, str, int]
-"""(run, question, selector, budget)"""
-BEGINS = b'{"kind": "run", '
-"""The first line of a results file is a run."""
+Key = tuple[str, str, str, int]  # (run, question, selector, budget)
+BEGINS = b'{"kind": "run", '  # the first line of a results file is a run
 
 
 class QaResults:
@@ -108,8 +106,7 @@ def read_lines(path: Path) -> Iterator[Record]:
             yield json.loads(line)
 
 
-Row = dict[str, Any]
-"""Cells by column: numbers, strings, or None for an empty cell."""
+Row = dict[str, Any]  # cells by column: numbers, strings, or None for an empty cell
 
 
 class ScoredAnswers:

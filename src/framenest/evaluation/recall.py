@@ -27,8 +27,7 @@ REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
 """Budgets over which the paper's tables average."""
 HORIZONS = (8, 16, 32, 64, 128, 256)
 BOOTSTRAP, SEED = 1000, 0
-SAME_LOOK = 0.995
-"""Two frames with a higher appearance similarity are near-duplicates."""
+SAME_LOOK = 0.995  # appearance similarity above which two frames are near-duplicates
 
 # The rows of the paper's two ablation tables.
 _NO = [name for name in PRESETS if name.startswith("no-")]

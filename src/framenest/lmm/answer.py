@@ -9,8 +9,7 @@ from typing import Any, Literal, Protocol
 from framenest.lmm.request import Request
 
 Kind = Literal["reasoning", "answer"]
-OnText = Callable[[Kind, str], None]
-"""Called with each piece of an answer as it arrives."""
+OnText = Callable[[Kind, str], None]  # called with each piece of an answer as it arrives
 
 OPEN, CLOSE = "<think>", "</think>"
 

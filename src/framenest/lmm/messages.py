@@ -75,8 +75,7 @@ class Draft:
 
 StyleName = Literal["openai", "vllm-video", "qwen", "hf-video", "internvl", "llava-onevision"]
 """The names in `STYLES`, for type checkers."""
-Parts = dict[str, Any]
-"""Fields of a `Request`."""
+Parts = dict[str, Any]  # fields of a `Request`
 
 
 def _openai(draft: Draft) -> Parts:

@@ -124,8 +124,7 @@ def citations(answer: str, told: Sequence[float]) -> list[tuple[int, int, list[i
     return [one for one in made if one[2]]
 
 
-AROUND = 10.0
-"""A transcript line is sent if it is at most this many seconds from a frame."""
+AROUND = 10.0  # seconds from a frame within which a transcript line is sent
 TOKENS = 2000
 
 

@@ -19,8 +19,7 @@ from framenest.method.prefix import Prefix
 Pairing = Literal["auto", "pairs", "duplicate", "images"]
 PAIRINGS: tuple[Pairing, ...] = ("auto", "pairs", "duplicate", "images")
 PAIR = 2  # frames that Qwen3-VL and Qwen3.5 fuse
-NEAR = 2.0
-"""`auto` pairs two frames at most this many seconds apart."""
+NEAR = 2.0  # most seconds between two frames that `auto` pairs
 CLOSE = 0.005  # seconds by which frame number / rate may differ from the true time
 
 
