@@ -269,12 +269,7 @@ class VideoTools:
 def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
     """Pixels of the short side with which `count` pictures of a video take at most `max_tokens` together.
 
-    Raises:
-        ToolError: they would show nothing.
-
-    Example::
-
-        short_side({"width": 1920, "height": 1080}, 8, 8000)  # 649
+    Raises ToolError if they would show nothing. short_side({"width": 1920, "height": 1080}, 8, 8000) is 649.
     """
     limits = ImageLimits(max_pixels=max(1, PIXELS_A_TOKEN * max_tokens // count))
     size = limits.size(info["width"], info["height"])

@@ -29,10 +29,6 @@ class RankingServer:
     """Ranks as `MEC` does, with the server's scorer.
 
     It uses http.client, not urllib: no proxy is used, and no redirect takes the token elsewhere.
-
-    Args:
-        url: of the server, such as http://127.0.0.1:8600.
-        token: the server's token, if it has one.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:

@@ -99,14 +99,6 @@ class BenchmarkQuestion:
     category: what scores are broken down by (duration, group type, task). group, structure: which questions
     Video-MME-v2 scores together, and how they build on each other. subtitles: the subtitle file, with or
     without a suffix. with_options: the question with its options, as selectors score it.
-
-    >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
-    ...        "correct_choice": 1, "duration_group": 15}
-    >>> print(READERS["longvideobench"](row).prompt)
-    What is red?
-    A. Car
-    B. Cup
-    Answer with the option's letter from the given choices directly.
     """
 
     id: str
@@ -139,8 +131,11 @@ def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuest
     >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
     ...        "correct_choice": 1, "duration_group": 15}
     >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
-    >>> load_benchmark("longvideobench", "lvb_val.json")[0].answer
-    'B'
+    >>> print(load_benchmark("longvideobench", "lvb_val.json")[0].prompt)
+    What is red?
+    A. Car
+    B. Cup
+    Answer with the option's letter from the given choices directly.
     """
     if dataset not in READERS:
         raise ConfigError(f"there is no benchmark {dataset!r}; choose from {', '.join(READERS)}")

@@ -41,15 +41,10 @@ class TimelineDecoder(PictureDecoder):
     """A video with times but without images: every frame is black.
 
     Visual change, observability and diversity are then equal for all frames, so no ranking depends on them.
+    name: used as the path. duration: in seconds.
 
-    Args:
-        name: Used as the path.
-        duration: Seconds.
-        fps: Frames per second.
-
-    Example:
-        >>> round(float(TimelineDecoder("lecture", 10).seconds[-1]), 3)
-        9.967
+    >>> round(float(TimelineDecoder("lecture", 10).seconds[-1]), 3)
+    9.967
     """
 
     name = "timeline"
@@ -91,10 +86,6 @@ class GroundedQuestion:
         moments: Frame numbers, for benchmarks without intervals; each counts as the second before and after
             it, once the video's timeline is known.
         duration: Seconds, for a bare timeline; `video` is then only a name.
-
-    Example:
-        >>> GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),)).intervals
-        ((7.0, 8.5),)
     """
 
     video: str
@@ -147,11 +138,10 @@ def load_questions(
         StoreError: The file cannot be read.
         ConfigError: It is not a question set of this kind.
 
-    Example:
-        >>> row = {"video_path": "kiln.mp4", "question": "What is fired?", "position": [175], "fps": 25}
-        >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
-        >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
-        ((6.0, 8.0),)
+    >>> row = {"video_path": "kiln.mp4", "question": "What is fired?", "position": [175], "fps": 25}
+    >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
+    >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
+    ((6.0, 8.0),)
     """
     file, kind = Path(path), kind or "framenest"
     if kind not in READERS:

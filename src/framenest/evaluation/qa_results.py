@@ -118,8 +118,7 @@ class ScoredAnswers:
     """
 
     def __init__(self, files: Iterable[QaResults]) -> None:
-        self.settings: dict[str, Mapping[str, Any]] = {}
-        """By way of running."""
+        self.settings: dict[str, Mapping[str, Any]] = {}  # by way of running
         self._answers: dict[tuple[str, str, int, str], list[Record]] = {}
         runs: dict[str, Record] = {}
         answers: dict[Key, Record] = {}

@@ -44,10 +44,8 @@ class ReadDeadline(threading.local):
     Each thread that uses the client has its own deadline.
     """
 
-    until = math.inf
-    """The `monotonic` time after which reads time out."""
-    left = sys.maxsize
-    """Bytes that may still come."""
+    until = math.inf  # the `monotonic` time after which reads time out
+    left = sys.maxsize  # bytes that may still come
 
     def begin(self, seconds: float) -> None:
         """Bound what comes from now on."""

@@ -50,18 +50,13 @@ class Draft:
     """The inputs from which a style builds a request."""
 
     prefix: Prefix
-    images: list[Image.Image]
-    """For a processor; empty for a server."""
-    jpegs: list[bytes]
-    """For a server; empty for a processor."""
+    images: list[Image.Image]  # for a processor; empty for a server
+    jpegs: list[bytes]  # for a server; empty for a processor
     text: str
     pairing: Pairing
-    tell_times: bool
-    """Whether Framenest writes the times as text."""
-    frame_pixels: int | None
-    """As in `ImageLimits`."""
-    beside: Sequence[str]
-    """The text after each frame: transcript lines near it, or an empty string."""
+    tell_times: bool  # whether Framenest writes the times as text
+    frame_pixels: int | None  # as in `ImageLimits`
+    beside: Sequence[str]  # the text after each frame: transcript lines near it, or an empty string
 
     @property
     def markers(self) -> list[str]:

@@ -35,9 +35,7 @@ def marker(seconds: float) -> str:
 def fused(pairing: Pairing, seconds: Sequence[float]) -> list[tuple[int, int]]:
     """Places of the two frames under each time marker; a lone frame is paired with itself.
 
-    Args:
-        pairing: "pairs" fuses every two frames, "auto" those within NEAR seconds, the others fuse none.
-        seconds: the frames' times, ascending.
+    "pairs" fuses every two frames, "auto" those within NEAR seconds, the others none. seconds: ascending.
 
     >>> fused("auto", [10.0, 90.0, 92.0, 300.4]), fused("pairs", [10.0, 90.0, 92.0])
     ([(0, 0), (1, 2), (3, 3)], [(0, 1), (2, 2)])

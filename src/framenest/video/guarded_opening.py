@@ -1,8 +1,8 @@
 """An unknown video is opened and scanned in a process with limits, before this one opens it.
 
-A header of a kilobyte can make FFmpeg fill gigabytes, and no parser of ours would know every way. What opens
-within the limits opens within them here, too: the process does exactly what this one will do. It runs this
-file as a script; what it found comes back in the format of the cache.
+A header of a kilobyte can make FFmpeg allocate gigabytes, in more ways than a check of ours could know. The
+process does exactly what this one will do, so a video that stays within the limits there does so here. It
+runs this file as a script and returns its result in the format of the cache.
 """
 
 from __future__ import annotations
@@ -41,15 +41,10 @@ def memory_for(size: int) -> int:
 
 
 def describe_guarded(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
-    """`timeline.describe` in a process with limits.
+    """`timeline.describe` in a process with limits; in this one if it has some, or if fsspec reads the video.
 
-    In this process if it has limits already, or if FFmpeg reads through fsspec.
-
-    Returns:
-        What `describe` returns; the header also has "memory", the bytes that opening took, if extraordinary.
-
-    Raises:
-        VideoError: as `describe`, or opening the video goes over a limit.
+    The header also has "memory", the bytes that opening took, if that is more than usual. VideoError is
+    raised as by `describe`, and if opening the video exceeds a limit.
     """
     if WorkerProcess.inside:
         return describe(source)
