@@ -188,9 +188,8 @@ def _print_summary(report: RunReport, what: str) -> None:
     done, already, failed = (report.counts[status] for status in ("done", "already", "failed"))
     parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
     if done:
-        parts[0] += (
-            f" ({_video_time(report.hours)} of video, {_video_time(report.hours_a_minute)} per minute)"
-        )
+        length, speed = _video_time(report.hours), _video_time(report.hours_a_minute)
+        parts[0] += f" ({length} of video, {speed} per minute)"
     if already:
         parts.append(f"{already:,} already done")
     if failed:

@@ -314,10 +314,8 @@ class Client:
             there = self._clean(error.response.headers.get("location", "another URL"))
             return ModelError(f"{where} redirects to {there}; use that URL if frames may go there")
         if status in (401, 403):
-            hint = "was rejected" if self._key else "is not set"
-            return ModelError(
-                f"{where} denied access ({status}); the API key in ${self._key_variable} {hint}"
-            )
+            key = f"the API key in ${self._key_variable} {'was rejected' if self._key else 'is not set'}"
+            return ModelError(f"{where} denied access ({status}); {key}")
         if request is not None and (known := self._fixable(error, said, request)):
             return known
         retried = self._retries and (status == 429 or status >= 500)

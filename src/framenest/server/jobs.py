@@ -78,9 +78,8 @@ class Journal:
     def remember(self, key: str, value: Any) -> None:
         """Remember a value under a key, and forget the oldest ones."""
         self.execute("insert or replace into remembered (key, value) values (?, ?)", [key, json.dumps(value)])
-        self.execute(
-            "delete from remembered where number <= (select max(number) from remembered) - ?", [KEPT]
-        )
+        oldest = "delete from remembered where number <= (select max(number) from remembered) - ?"
+        self.execute(oldest, [KEPT])
 
     def close(self) -> None:
         """Close it, so that another server may open it."""
