@@ -113,9 +113,9 @@ class VideoTools:
             assert video.info is not None  # it is indexed
             side = short_side(video.info, len(moments), max_tokens)
             span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
-            shown += [f"{video.name}, {span}: {moment['source']}: {moment['why']}"]
+            told = f"{video.name}, {span}: {moment['source']}: {moment['why']}"
             picture = await service.pictures.get(video, moment["frame"], side)
-            shown += [Image(data=picture, format="jpeg")]
+            shown += [told, Image(data=picture, format="jpeg")]
         return shown
 
     async def _index_all(self, ctx: Context[Any, Any], totals: dict[Any, int]) -> dict[str, str]:
@@ -261,8 +261,7 @@ class VideoTools:
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
             seen, because = ranking.seen(rank), told["rule"]["because"][rank - 1]
             reason = f"seen: {seen}" if seen else because[0].lower() + because[1:]
-            shown += [f"{second:.1f} s, rank {rank}: {reason}"]
-            shown += [Image(data=picture, format="jpeg")]
+            shown += [f"{second:.1f} s, rank {rank}: {reason}", Image(data=picture, format="jpeg")]
         return shown
 
 

@@ -23,7 +23,7 @@ from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.config import ScorerConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
 from framenest.corpus.process_run import POLL
-from framenest.errors import ConfigError, FramenestError, MissingExtra
+from framenest.errors import ConfigError, FramenestError, needs_extra
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Encoded, Scorer, Searchable
@@ -219,10 +219,8 @@ def run_on_ray(
     cluster, `jobs` bounds the videos in progress. encoders: actors that run the scorer for all tasks; by
     default one per GPU, and none without GPUs: then every task runs the scorer itself.
     """
-    try:
+    with needs_extra("ray", "ray"):
         import ray
-    except ImportError as error:
-        raise MissingExtra("ray", "ray") from error
     if job.scorer == "auto":
         raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
     name, _, file = (job.scorer or "").partition(":")

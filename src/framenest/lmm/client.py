@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from framenest.errors import ConfigError, MissingExtra, ModelError
+from framenest.errors import ConfigError, ModelError, needs_extra
 from framenest.lmm.answer import Answer, OnText, Splitter, Usage
 from framenest.lmm.request import Request
 from framenest.text import is_url
@@ -118,10 +118,8 @@ class Client:
         temperature: float | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
-        try:
+        with needs_extra("ask", "openai"):
             import openai
-        except ImportError as error:
-            raise MissingExtra("ask", "openai") from error
         if base_url is not None and not is_url(base_url):
             raise ConfigError(f"base_url {base_url!r} is not an http(s) URL")
         self.max_tokens, self.thinking = max_tokens, thinking

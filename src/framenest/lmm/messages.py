@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from PIL import Image
@@ -186,9 +187,7 @@ STYLES: dict[str, Style] = {
     "hf-video": Style(_hf_video, "video", frame_tokens=lambda *_: 196, time_tokens=2),
     "internvl": Style(_internvl, frame_tokens=lambda *_: 256),
     # LLaVA-OneVision-2, with times as in its training.
-    "llava-onevision": Style(
-        _placeholders, frame_tokens=lambda width, height: image_cells(width, height, 28)
-    ),
+    "llava-onevision": Style(_placeholders, frame_tokens=partial(image_cells, cell=28)),
 }
 FOR_SERVERS = tuple(name for name, style in STYLES.items() if style.for_server)
 
