@@ -9,7 +9,7 @@ taken, so this module decides which frames are paired. If frame number / rate is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from framenest.errors import BadSetting
 from framenest.method.prefix import Prefix
 
 Pairing = Literal["auto", "pairs", "duplicate", "images"]
-PAIRINGS: tuple[Pairing, ...] = ("auto", "pairs", "duplicate", "images")
+PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
 PAIR = 2  # frames that Qwen3-VL and Qwen3.5 fuse
 NEAR = 2.0  # most seconds between two frames that `auto` pairs
 CLOSE = 0.005  # seconds by which frame number / rate may differ from the true time

@@ -43,7 +43,6 @@ class BoundedProtocol(HttpToolsProtocol):
     _reading_headers = True
     _counted = 0
     _unfinished = 0
-    _too_large = False
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _since = 0.0
@@ -144,9 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Also called when a callback of the parser raises."""
-        if self._too_large:
-            self._refuse(b"431 Request Header Fields Too Large")
-        elif not self._full:
+        if not self._full and not self.transport.is_closing():
             super().send_400_response(msg)
 
     def _waiting(self) -> list[Any]:
@@ -155,7 +152,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _count(self, more: int) -> None:
         self._counted += more
         if self._counted > HEADER_BYTES:
-            self._too_large = True
+            self._refuse(b"431 Request Header Fields Too Large")
             raise ValueError("headers too large")  # ends the parser
 
     def _start_timer(self) -> None:
