@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any
 
@@ -43,8 +43,7 @@ MOST_NAMED = 20  # videos that are left out, with their reasons
 POLL_SECONDS = 0.1
 SESSIONS = 256  # over HTTP
 
-Shown = list[str | Image]
-"""Texts and pictures in the order in which the model should read them."""
+Shown = list[str | Image]  # texts and pictures in the order in which the model should read them
 Video = Annotated[str, Field(description="path of a video in the folders of this server, or a URL")]
 Budget = Annotated[
     int, Field(ge=64, le=1_000_000, description="tokens that all pictures of the reply may take together")
@@ -66,22 +65,20 @@ class VideoTools:
         ] = None,
     ) -> str:
         """What a video is (length, size, streams, whether it has a transcript), or which videos there are."""
-        with self._told():
-            if video is None:
-                found = await asyncio.to_thread(self._service.library.files)
-                lines = [file["path"] for file in found["files"]] or ["there are no videos"]
-                if found["outside"]:
-                    lines.append(f"links that lead outside and cannot be read: {', '.join(found['outside'])}")
-                return "\n".join(lines)
-            known = await self._work("describe", await self._video(video))
-            info = known["video"]
-            facts = [
-                f"{video}: {clock(info['duration'])} ({info['duration']:.1f} s), {info['num_frames']} frames",
-                f"{info['width']}x{info['height']} at {info['fps']:.4g} fps, {info['codec']}",
-                f"streams: {', '.join(known['streams'])}",
-                f"transcript: {known['transcript'] or 'none'}",
-            ]
-            return "\n".join(facts)
+        if video is None:
+            found = await asyncio.to_thread(self._service.library.files)
+            lines = [file["path"] for file in found["files"]] or ["there are no videos"]
+            if found["outside"]:
+                lines.append(f"links that lead outside and cannot be read: {', '.join(found['outside'])}")
+            return "\n".join(lines)
+        known = await self._work("describe", await self._video(video))
+        info = known["video"]
+        return (
+            f"{video}: {clock(info['duration'])} ({info['duration']:.1f} s), {info['num_frames']} frames\n"
+            f"{info['width']}x{info['height']} at {info['fps']:.4g} fps, {info['codec']}\n"
+            f"streams: {', '.join(known['streams'])}\n"
+            f"transcript: {known['transcript'] or 'none'}"
+        )
 
     async def find(
         self,
@@ -96,31 +93,30 @@ class VideoTools:
         Videos that are new are indexed first, for up to a minute. The reply says which are left out; call it
         again to go on with them.
         """
-        with self._told():
-            check_query(query)
-            service, totals = self._service, dict[Any, int]()
-            refused = await self._index_all(ctx, totals)
-            id_, job = await asyncio.to_thread(service.search, query, n)
-            await self._finished(job, ctx, totals)
-            if job.state == "failed":
-                raise ToolError(job.error or "")
-            search = service.found(id_)
-            moments, left_out = search["moments"], search["left_out"]
-            head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
-            lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
-            head += f"; left out: {len(lines)}" if lines else ""
-            if all(moment["score"] < UNSURE for moment in moments):
-                head += "; nothing clearly matches"
-            shown: Shown = ["\n".join([head, *lines[:MOST_NAMED]])]
-            for moment in moments:
-                video = service.library.get(moment["video"])
-                assert video.info is not None  # it is indexed
-                side = short_side(video.info, len(moments), max_tokens)
-                span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
-                shown += [f"{video.name}, {span}: {moment['source']}: {moment['why']}"]
-                picture = await service.pictures.get(video, moment["frame"], side)
-                shown += [Image(data=picture, format="jpeg")]
-            return shown
+        check_query(query)
+        service, totals = self._service, dict[Any, int]()
+        refused = await self._index_all(ctx, totals)
+        id_, job = await asyncio.to_thread(service.search, query, n)
+        await self._finished(job, ctx, totals)
+        if job.state == "failed":
+            raise ToolError(job.error or "")
+        search = service.found(id_)
+        moments, left_out = search["moments"], search["left_out"]
+        head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
+        lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
+        head += f"; left out: {len(lines)}" if lines else ""
+        if all(moment["score"] < UNSURE for moment in moments):
+            head += "; nothing clearly matches"
+        shown: Shown = ["\n".join([head, *lines[:MOST_NAMED]])]
+        for moment in moments:
+            video = service.library.get(moment["video"])
+            assert video.info is not None  # it is indexed
+            side = short_side(video.info, len(moments), max_tokens)
+            span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
+            told = f"{video.name}, {span}: {moment['source']}: {moment['why']}"
+            picture = await service.pictures.get(video, moment["frame"], side)
+            shown += [told, Image(data=picture, format="jpeg")]
+        return shown
 
     async def _index_all(self, ctx: Context[Any, Any], totals: dict[Any, int]) -> dict[str, str]:
         """Index the videos of the folders, as far as there is time; returns why some cannot be indexed."""
@@ -156,13 +152,12 @@ class VideoTools:
         The reply's look_id gives more frames of the same ranking with `more`, at once. The first look at a
         video reads it through, which takes from seconds to minutes; later questions are fast.
         """
-        with self._told():
-            registered = await self._video(video)
-            asked: Any = (question, [], None, HORIZON, LookFor.of(look_for), start, end)
-            ranking, job = await asyncio.to_thread(self._service.ask, registered, *asked)
-            if job is not None:
-                await self._finished(job, ctx, {})
-            return await self._show(ranking, 0, k, max_tokens)
+        registered = await self._video(video)
+        asked: Any = (question, [], None, HORIZON, LookFor.of(look_for), start, end)
+        ranking, job = await asyncio.to_thread(self._service.ask, registered, *asked)
+        if job is not None:
+            await self._finished(job, ctx, {})
+        return await self._show(ranking, 0, k, max_tokens)
 
     async def more(
         self,
@@ -171,13 +166,12 @@ class VideoTools:
         max_tokens: Budget = 8000,
     ) -> Shown:
         """Only the new frames of a larger selection for the same question; those shown before stay in it."""
-        with self._told():
-            ranking, _, shown = look_id.rpartition("-")
-            if not ranking or not shown.isdecimal():
-                raise ToolError("this is no look_id; take it from the reply of `look`")
-            if k <= int(shown):
-                raise ToolError(f"{shown} frames were shown already; ask for a larger k")
-            return await self._show(ranking, int(shown), k, max_tokens)
+        ranking, _, shown = look_id.rpartition("-")
+        if not ranking or not shown.isdecimal():
+            raise ToolError("this is no look_id; take it from the reply of `look`")
+        if k <= int(shown):
+            raise ToolError(f"{shown} frames were shown already; ask for a larger k")
+        return await self._show(ranking, int(shown), k, max_tokens)
 
     async def frames_at(
         self,
@@ -188,17 +182,16 @@ class VideoTools:
         max_tokens: Budget = 8000,
     ) -> Shown:
         """The frames on screen at given times of a video."""
-        with self._told():
-            seconds = sorted(set(times))
-            registered = await self._video(video)
-            info = (await self._work("describe", registered))["video"]
-            if seconds[0] < 0 or seconds[-1] > info["duration"]:
-                raise ToolError(f"this video runs from 0 to {info['duration']:.1f} s")
-            side = short_side(info, len(seconds), max_tokens)
-            shown: Shown = []
-            for frame, time, picture in await self._work("look_at", registered, seconds, side):
-                shown += [f"{time:.1f} s (frame {frame})", Image(data=picture, format="jpeg")]
-            return shown
+        seconds = sorted(set(times))
+        registered = await self._video(video)
+        info = (await self._work("describe", registered))["video"]
+        if seconds[0] < 0 or seconds[-1] > info["duration"]:
+            raise ToolError(f"this video runs from 0 to {info['duration']:.1f} s")
+        side = short_side(info, len(seconds), max_tokens)
+        shown: Shown = []
+        for frame, second, picture in await self._work("look_at", registered, seconds, side):
+            shown += [f"{second:.1f} s (frame {frame})", Image(data=picture, format="jpeg")]
+        return shown
 
     async def said(
         self,
@@ -207,11 +200,10 @@ class VideoTools:
         passages: Annotated[int, Field(ge=1, le=20)] = 5,
     ) -> str:
         """What is said in a video with a transcript: the passages that best match a question, with times."""
-        with self._told():
-            found = await self._work("said", await self._video(video), question, passages)
-            if not found:
-                raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
-            return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in found)
+        found = await self._work("said", await self._video(video), question, passages)
+        if not found:
+            raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
+        return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in found)
 
     async def _video(self, named: str) -> LibraryVideo:
         add = self._fetch if is_remote(named) else self._service.library.add_path
@@ -269,28 +261,14 @@ class VideoTools:
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
             seen, because = ranking.seen(rank), told["rule"]["because"][rank - 1]
             reason = f"seen: {seen}" if seen else because[0].lower() + because[1:]
-            shown += [f"{second:.1f} s, rank {rank}: {reason}"]
-            shown += [Image(data=picture, format="jpeg")]
+            shown += [f"{second:.1f} s, rank {rank}: {reason}", Image(data=picture, format="jpeg")]
         return shown
-
-    @contextmanager
-    def _told(self) -> Any:
-        """Our errors as messages for the model, without the folders of the server."""
-        try:
-            yield
-        except FramenestError as error:
-            raise ToolError(self._service.without_paths(str(error))) from error
 
 
 def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
     """Pixels of the short side with which `count` pictures of a video take at most `max_tokens` together.
 
-    Raises:
-        ToolError: they would show nothing.
-
-    Example::
-
-        short_side({"width": 1920, "height": 1080}, 8, 8000)  # 649
+    Raises ToolError if they would show nothing. short_side({"width": 1920, "height": 1080}, 8, 8000) is 649.
     """
     limits = ImageLimits(max_pixels=max(1, PIXELS_A_TOKEN * max_tokens // count))
     size = limits.size(info["width"], info["height"])
@@ -301,15 +279,20 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
 
 
 class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
+    service: Service
+
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """As the SDK's, with errors in one line: "look: k: Input should be …"."""
+        """As the SDK's, with errors in one line: "look: k: Input should be …"; paths are left out."""
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             cause = error.__cause__
-            if not isinstance(cause, ValidationError) and type(cause) is not ToolError:
+            if isinstance(cause, ValidationError):
+                told = first_problem(cause.errors())
+            elif isinstance(cause, FramenestError) or type(cause) is ToolError:
+                told = self.service.without_paths(str(cause))
+            else:
                 raise
-            told = first_problem(cause.errors()) if isinstance(cause, ValidationError) else cause
             raise ToolError(f"{name}: {told}") from cause
 
 
@@ -318,13 +301,10 @@ def mcp_server(service: Service) -> MCPServer[None]:
     server = _Server(
         "framenest", title="Framenest", instructions=ABOUT, version=framenest.__version__, log_level="WARNING"
     )
-    tools = VideoTools(service)
+    server.service, tools = service, VideoTools(service)
+    hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (tools.what_is, tools.find, tools.look, tools.more, tools.frames_at, tools.said):
-        server.add_tool(
-            tool,
-            annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
-            structured_output=False,
-        )
+        server.add_tool(tool, annotations=hints, structured_output=False)
     return server
 
 

@@ -7,6 +7,8 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -114,6 +116,15 @@ class MissingExtra(FramenestError):
         super().__init__(f"{package} is not installed; {install_hint(extra)}")
         self.extra = extra
         self.package = package
+
+
+@contextmanager
+def needs_extra(extra: str, package: str = "") -> Iterator[None]:
+    """Raise MissingExtra if an import inside fails. package: the one to name; by default the missing one."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(extra, package or error.name or extra) from error
 
 
 class StoreError(FramenestError):

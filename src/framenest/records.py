@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from framenest.errors import ConfigError, IndexMismatch, MissingExtra, StoreError
+from framenest.errors import ConfigError, IndexMismatch, StoreError, needs_extra
 from framenest.text import one_line
 
 csv.field_size_limit(2**31 - 1)  # a cell may be long: the text is in memory already
@@ -182,10 +182,8 @@ def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
 
 
 def _read_parquet(file: Path) -> list[dict[str, Any]]:
-    try:
+    with needs_extra("parquet", "pyarrow"):
         from pyarrow import ArrowException, parquet
-    except ImportError as error:
-        raise MissingExtra("parquet", "pyarrow") from error
     try:
         rows: list[dict[str, Any]] = parquet.read_table(file).to_pylist()
     except ArrowException as error:

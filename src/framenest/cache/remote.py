@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, entry_name
-from framenest.errors import FramenestError, MissingExtra, StoreError
+from framenest.errors import FramenestError, StoreError, needs_extra
 from framenest.text import one_line
 
 ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
@@ -105,10 +105,8 @@ class RemoteStore(ManagedStore):
 
 def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any, str]:
     """fsspec's file system for a URL, and the path in it. Raises an error of this kind if there is none."""
-    try:
+    with needs_extra("remote", "fsspec"):
         import fsspec
-    except ImportError as error:
-        raise MissingExtra("remote", "fsspec") from error
     try:
         system, path = fsspec.core.url_to_fs(url)
     except ImportError as error:

@@ -9,7 +9,7 @@ import rich_click as click
 from click.shell_completion import get_completion_class
 
 import framenest
-from framenest.cli import ask, doctor, evaluate, exports, many_videos, models, rank, search, serve
+from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, search, serve
 from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
@@ -71,9 +71,9 @@ COMMANDS = [
     evaluate.lmms_eval,
     serve.serve,
     serve.mcp,
-    doctor.doctor,
-    models.models,
-    models.cache,
+    machine.doctor,
+    machine.models,
+    machine.cache,
     completion,
 ]
 for command in COMMANDS:  # --help lists them in this order

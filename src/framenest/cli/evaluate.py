@@ -353,10 +353,8 @@ def qa(
             **images.settings,
         )
         if plan:
-            chosen_budgets = sorted(set(budgets))
-            _print_plan(
-                questions, *plan_run(settings, questions, selectors, chosen_budgets, videos, file, jobs)
-            )
+            asked = (settings, questions, selectors, sorted(set(budgets)), videos, file, jobs)
+            _print_plan(questions, *plan_run(*asked))
             say(f"selection: {selections.scorer or 'no scorer'} on device {scoring.device}, in this process")
             where = f"{client.model} at {model.base_url}"
             say(f"answers: {where}, {jobs} concurrent requests, style {model.style}")

@@ -77,10 +77,8 @@ LIBRARY = option(
     "[default: vectors are in the cache]",
     metavar="DIR|URI",
 )
-TIME_LIMIT = 1800.0
-"""Default for --time-limit, in seconds."""
-NAME = 28
-"""Most characters of a video's name next to its progress bar."""
+TIME_LIMIT = 1800.0  # default for --time-limit, in seconds
+NAME = 28  # most characters of a video's name next to its progress bar
 GPU_BYTES, GPU_CORES = 8 * 2**30, 4
 """GPU memory and CPU cores per worker with a model on the GPU. BLIP-2 takes 5 GB; benchmarks/gpu_machine.py
 measures throughput by number of workers."""
@@ -190,9 +188,8 @@ def _print_summary(report: RunReport, what: str) -> None:
     done, already, failed = (report.counts[status] for status in ("done", "already", "failed"))
     parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
     if done:
-        parts[0] += (
-            f" ({_video_time(report.hours)} of video, {_video_time(report.hours_a_minute)} per minute)"
-        )
+        length, speed = _video_time(report.hours), _video_time(report.hours_a_minute)
+        parts[0] += f" ({length} of video, {speed} per minute)"
     if already:
         parts.append(f"{already:,} already done")
     if failed:

@@ -94,11 +94,9 @@ def print_asked(asked: Asked) -> None:
 
 
 NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
-TOP = 8
-"""Ranks to print unless -k says otherwise."""
+TOP = 8  # ranks to print unless -k says otherwise
 CANNOT_TELL = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
-WIDE_GAP = 5.0
-"""Seconds between probes above which to suggest --max-gap."""
+WIDE_GAP = 5.0  # seconds between probes above which to suggest --max-gap
 
 
 def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool, as_json: bool) -> None:
@@ -195,8 +193,8 @@ def _notes(ranking: Ranking) -> Iterator[str]:
 _SHORT = {"relevance": "relev.", "observability": "observ."}
 
 
-def _rank_columns(ranking: Ranking, count: int) -> dict[str, list[str]]:
-    """The first ranks with evidence, cues and the rule's terms, under short headings."""
+def _print_scores(ranking: Ranking, count: int) -> None:
+    """Print evidence, cues and the rule's terms of the first ranks; on a terminal as many columns as fit."""
     terms = {term.name: term for term in RULES[ranking.config.ranking.rule].terms}
     columns = {
         "rank": [str(rank) for rank in range(1, count + 1)],
@@ -212,12 +210,6 @@ def _rank_columns(ranking: Ranking, count: int) -> dict[str, list[str]]:
         else:
             shown = [f"{value:.3f}" for value in values[:count]]
         columns[terms[name].label if name in terms else _SHORT.get(name, name)] = shown
-    return columns
-
-
-def _print_scores(ranking: Ranking, count: int) -> None:
-    """Print the scores of the first ranks, on a terminal as many columns as fit."""
-    columns = _rank_columns(ranking, count)
     left_out: list[str] = []
     widths = {name: 1 + max(map(len, (name, *cells))) for name, cells in columns.items()}
     while out.is_terminal and 1 + sum(widths[name] for name in columns) > out.width and len(columns) > 6:

@@ -19,12 +19,9 @@ from framenest.records import parse_json, read_result
 from framenest.text import is_url, one_line
 from framenest.video.source import check_file, is_remote
 
-TIMEOUT = 120.0
-"""Seconds until a request fails; the server may take a while to check a new video."""
-LARGEST = 2**28
-"""Bytes of an answer."""
-POLL = 0.5
-"""Seconds between progress updates."""
+TIMEOUT = 120.0  # seconds until a request fails; the server may take a while to check a new video
+LARGEST = 2**28  # bytes of an answer
+POLL = 0.5  # seconds between progress updates
 WAITING = "waiting for the server"
 
 
@@ -32,10 +29,6 @@ class RankingServer:
     """Ranks as `MEC` does, with the server's scorer.
 
     It uses http.client, not urllib: no proxy is used, and no redirect takes the token elsewhere.
-
-    Args:
-        url: of the server, such as http://127.0.0.1:8600.
-        token: the server's token, if it has one.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -19,7 +19,7 @@ from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
 from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
 from framenest.cli.terminal import err
 from framenest.config import PRESETS
-from framenest.errors import MissingExtra
+from framenest.errors import needs_extra
 from framenest.lmm import FOR_SERVERS
 from framenest.server.server_settings import ServerSettings
 from framenest.text import is_url
@@ -126,7 +126,7 @@ def serve(
         options.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
         options.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
-    with _extra("server", "fastapi"):
+    with needs_extra("server"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
     settings = _settings(folder, videos, scorer, common, access, limits, models, transcript)
@@ -156,7 +156,7 @@ def mcp(
     """
     if not http:
         options.refuse("agents connect over stdin and stdout without --http", "host", "port")
-    with _extra("mcp", "mcp"):
+    with needs_extra("mcp"):
         import anyio
 
         from framenest.agents import http_app, mcp_server
@@ -170,14 +170,6 @@ def mcp(
         with closing(Service(settings)) as service:
             service.start()
             anyio.run(mcp_server(service).run_stdio_async)
-
-
-@contextmanager
-def _extra(name: str, package: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise MissingExtra(name, error.name or package) from error
 
 
 def _log(level: int) -> None:

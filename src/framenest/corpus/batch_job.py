@@ -36,12 +36,10 @@ class WorkItem:
     video: str
     question: str | None = None
     target: str | None = None
-    options: tuple[str, ...] = ()
-    """Answers to choose from."""
+    options: tuple[str, ...] = ()  # answers to choose from
 
 
-Group = tuple[WorkItem, ...]
-"""Items of one video, which one worker processes in order."""
+Group = tuple[WorkItem, ...]  # items of one video, which one worker processes in order
 
 
 @dataclass(frozen=True)
@@ -49,17 +47,13 @@ class ItemOutcome:
     """How an item ended. `seconds` of work; `duration` of the video; `text` for the user."""
 
     item: WorkItem
-    status: str
-    """"done", "already" (an earlier run did it) or "failed"."""
+    status: str  # "done", "already" (an earlier run did it) or "failed"
     seconds: float = 0.0
     duration: float = 0.0
     text: str = ""
-    error: str = ""
-    """The class of the error, such as VideoError, TimeLimit, MemoryLimit or WorkerDied."""
-    stops: bool = False
-    """The store accepts no more writes, so the run should stop."""
-    notes: tuple[str, ...] = ()
-    """Warnings for the user."""
+    error: str = ""  # the class of the error, such as VideoError, TimeLimit, MemoryLimit or WorkerDied
+    stops: bool = False  # the store accepts no more writes, so the run should stop
+    notes: tuple[str, ...] = ()  # warnings for the user
 
 
 def retry_or_fail(group: Group, lost: WorkerLost, todo: deque[Group]) -> list[ItemOutcome]:
@@ -93,10 +87,8 @@ class BatchJob:
     allow_playlists: bool = False
     keep_features: bool | None = True
     scoring: ScorerConfig = field(default_factory=ScorerConfig)
-    library: str | None = None
-    """URI of a library for the vectors; None if the cache holds them."""
-    began: float = field(default_factory=time.time)
-    """When the run began, in seconds since the epoch."""
+    library: str | None = None  # URI of a library for the vectors; None if the cache holds them
+    began: float = field(default_factory=time.time)  # when the run began, in seconds since the epoch
 
     def store(self) -> ManagedStore:
         """The store of the results."""
@@ -152,10 +144,8 @@ class Work:
                 for category in (CacheWarning, ScorerWarning):
                     warnings.simplefilter("always", category)
                 self._session.features_limit.since = self.job.began if item.target is None else None
-                if item.target is None:
-                    warnings.simplefilter(
-                        "error", UnwritableCache
-                    )  # an index that is not stored is not finished
+                if item.target is None:  # an index that is not stored is not finished
+                    warnings.simplefilter("error", UnwritableCache)
                 decoder = open_video(
                     item.video,
                     fps=self.job.fps,

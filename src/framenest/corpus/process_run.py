@@ -14,10 +14,8 @@ from framenest.errors import FramenestError
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess, cores
 
 log = logging.getLogger("framenest")
-POLL = 0.2
-"""Seconds between two checks of the limits on time and memory."""
-GRACE = 10.0
-"""Seconds that workers get to save their work when the run is interrupted."""
+POLL = 0.2  # seconds between two checks of the limits on time and memory
+GRACE = 10.0  # seconds that workers get to save their work when the run is interrupted
 Watch = Callable[[str, str, int, int], None]
 """Called with (video, stage, done, total) as work on a video progresses; total is 0 when it begins."""
 

@@ -23,7 +23,7 @@ from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.config import ScorerConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
 from framenest.corpus.process_run import POLL
-from framenest.errors import ConfigError, FramenestError, MissingExtra
+from framenest.errors import ConfigError, FramenestError, needs_extra
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Encoded, Scorer, Searchable
@@ -31,10 +31,8 @@ from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.text import one_line
 from framenest.video.source import is_remote
 
-LARGEST_BATCH = 64
-"""The most frames in one batch."""
-PATIENCE = 8
-"""A video waits for an encoder this many times the limit of one call: others may hang there first."""
+LARGEST_BATCH = 64  # most frames in one batch
+PATIENCE = 8  # times the limit of a call that a video waits for an encoder: others may hang there first
 
 _Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
 
@@ -202,10 +200,8 @@ class RemoteScorer:
             self._waited, self._since = self.waited, None
 
 
-RETRIES = 5
-"""How often a task, or a request to an encoder, is retried when its worker or node is lost."""
-WAITING_AT_ONCE = 64
-"""The most requests that one encoder queues; it joins them into batches."""
+RETRIES = 5  # of a task, or of a request to an encoder, when its worker or node is lost
+WAITING_AT_ONCE = 64  # most requests that one encoder queues; it joins them into batches
 
 
 def run_on_ray(
@@ -223,10 +219,8 @@ def run_on_ray(
     cluster, `jobs` bounds the videos in progress. encoders: actors that run the scorer for all tasks; by
     default one per GPU, and none without GPUs: then every task runs the scorer itself.
     """
-    try:
+    with needs_extra("ray", "ray"):
         import ray
-    except ImportError as error:
-        raise MissingExtra("ray", "ray") from error
     if job.scorer == "auto":
         raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
     name, _, file = (job.scorer or "").partition(":")

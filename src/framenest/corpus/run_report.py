@@ -13,8 +13,7 @@ from framenest.cache.files import write_atomic
 from framenest.corpus.batch_job import Group, ItemOutcome
 from framenest.errors import StoreError
 
-STORE_FAILURES = 10
-"""Consecutive failures of the store after which the run stops."""
+STORE_FAILURES = 10  # consecutive failures of the store after which the run stops
 
 
 @dataclass
@@ -26,12 +25,9 @@ class RunReport:
     failures: Path
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    hours: float = 0.0
-    """Hours of video that this run processed itself."""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Why each video failed, by video."""
-    stopped: str = ""
-    """Why the run must stop; empty while it may continue."""
+    hours: float = 0.0  # hours of video that this run processed itself
+    failed: dict[str, str] = field(default_factory=dict)  # why each video failed, by video
+    stopped: str = ""  # why the run must stop; empty while it may continue
     _store_failures: int = 0
     _began: float = field(default_factory=time.monotonic)
 

@@ -99,14 +99,6 @@ class BenchmarkQuestion:
     category: what scores are broken down by (duration, group type, task). group, structure: which questions
     Video-MME-v2 scores together, and how they build on each other. subtitles: the subtitle file, with or
     without a suffix. with_options: the question with its options, as selectors score it.
-
-    >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
-    ...        "correct_choice": 1, "duration_group": 15}
-    >>> print(READERS["longvideobench"](row).prompt)
-    What is red?
-    A. Car
-    B. Cup
-    Answer with the option's letter from the given choices directly.
     """
 
     id: str
@@ -139,8 +131,11 @@ def load_benchmark(dataset: str, annotations: str | Path) -> list[BenchmarkQuest
     >>> row = {"id": "a_0", "video_path": "a.mp4", "question": "What is red?", "candidates": ["Car", "Cup"],
     ...        "correct_choice": 1, "duration_group": 15}
     >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
-    >>> load_benchmark("longvideobench", "lvb_val.json")[0].answer
-    'B'
+    >>> print(load_benchmark("longvideobench", "lvb_val.json")[0].prompt)
+    What is red?
+    A. Car
+    B. Cup
+    Answer with the option's letter from the given choices directly.
     """
     if dataset not in READERS:
         raise ConfigError(f"there is no benchmark {dataset!r}; choose from {', '.join(READERS)}")
@@ -255,7 +250,6 @@ READERS: dict[str, Callable[[Row], BenchmarkQuestion]] = {
 
 
 _PHRASE = r"(?:answer|option|choice)\b(?:\s+(?:is|would\s+be|should\s+be))?"
-
 _GOES_ON = r"because|since|as|for|due|from|based|according|which"  # the letter before it is not an article
 
 
@@ -270,51 +264,34 @@ def chosen_letter(text: str, options: Sequence[str]) -> str | None:
     """
     text = text.strip()
     letters = LETTERS[: len(options)]
-    either = f"[{letters}{letters.lower()}]"
-    alone = re.fullmatch(rf"\W*(?:(?:{_PHRASE})\W*)?({either})\W*", text, re.I)
-    if alone:
-        return alone.group(1).upper()
+    if alone := re.fullmatch(rf"\W*(?:(?:{_PHRASE})\W*)?([{letters}])\W*", text, re.I):
+        return alone[1].upper()
     for pattern in (
         rf"\\boxed\{{\W*([{letters}])\W*\}}",
         rf"(?i:{_PHRASE})\s*[:=]?\s*[*(\[\"']*([{letters}])\b(?!\s+(?!(?:{_GOES_ON})\b)[a-z])",
         rf"^\W*([{letters}])\W*$",
     ):
-        found = re.findall(pattern, text, re.M)
-        if found:
+        if found := re.findall(pattern, text, re.M):
             return str(found[-1])
-    begins = re.match(rf"\W*([{letters}])\s*(?:[.):\]*]|\n)", text)
-    if begins:
-        return begins.group(1)
+    if begins := re.match(rf"\W*([{letters}])\s*(?:[.):\]*]|\n)", text):
+        return begins[1]
     marked = set(re.findall(rf"[(\[*]([{letters}])[)\]*]", text))
     if len(marked) == 1:
         return str(marked.pop())
-    return _by_text(text, options, letters) or _by_lone_letter(text, letters)
-
-
-def _by_text(text: str, options: Sequence[str], letters: str) -> str | None:
-    """The only option whose words are in the answer."""
-    plain = _words(text)
-    named = [i for i, option in enumerate(options) if _words(option).strip() and _words(option) in plain]
-    return letters[named[0]] if len(named) == 1 else None
-
-
-def _by_lone_letter(text: str, letters: str) -> str | None:
-    """The only capital letter on its own; an "A" before a word is an article."""
-    alone = set(
-        re.findall(
-            rf"\b([{letters}])\b(?!')", re.sub(rf"\bA(?=\s+(?!(?:or|and|nor|{_GOES_ON})\b)[a-z])", "", text)
-        )
-    )
-    return str(alone.pop()) if len(alone) == 1 else None
+    words = enumerate(map(_words, options))
+    named = [letters[i] for i, option in words if option.strip() and option in _words(text)]
+    if len(named) == 1:
+        return named[0]
+    without_articles = re.sub(rf"\bA(?=\s+(?!(?:or|and|nor|{_GOES_ON})\b)[a-z])", "", text)
+    lone = set(re.findall(rf"\b([{letters}])\b(?!')", without_articles))
+    return str(lone.pop()) if len(lone) == 1 else None
 
 
 def _words(text: str) -> str:
-    words = " ".join(re.findall(r"[^\W_]+", text.lower()))
-    return f" {words} "
+    return " ".join(["", *re.findall(r"[^\W_]+", text.lower()), ""])
 
 
-Marks = Sequence[tuple[BenchmarkQuestion, bool]]
-"""Questions and whether each was answered correctly."""
+Marks = Sequence[tuple[BenchmarkQuestion, bool]]  # questions and whether each was answered correctly
 
 CHAIN = (0.0, 100 / 16, 400 / 16, 900 / 16, 100.0)
 """Points for 0 to 4 correct answers: the square of their share."""
@@ -343,10 +320,8 @@ def accuracy_in(category: str, marks: Marks) -> float | None:
 
 def macro(marks: Marks) -> float:
     """Mean accuracy of the categories, each with equal weight."""
-    by_category: dict[str, list[tuple[BenchmarkQuestion, bool]]] = {}
-    for mark in marks:
-        by_category.setdefault(mark[0].category, []).append(mark)
-    return sum(accuracy(found) for found in by_category.values()) / len(by_category)
+    categories = dict.fromkeys(question.category for question, _ in marks)
+    return sum(accuracy_in(category, marks) or 0.0 for category in categories) / len(categories)
 
 
 def group_score(kind: str, structure: str, correct: Sequence[bool]) -> float:

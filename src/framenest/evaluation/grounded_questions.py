@@ -20,8 +20,7 @@ from framenest.video.pyav import Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
 
 FPS = 30.0
-Intervals = tuple[tuple[float, float], ...]
-"""(start, end) in seconds."""
+Intervals = tuple[tuple[float, float], ...]  # (start, end) in seconds
 Part = Literal["tune", "report", "all"]
 Row = Mapping[str, Any]
 
@@ -42,15 +41,10 @@ class TimelineDecoder(PictureDecoder):
     """A video with times but without images: every frame is black.
 
     Visual change, observability and diversity are then equal for all frames, so no ranking depends on them.
+    name: used as the path. duration: in seconds.
 
-    Args:
-        name: Used as the path.
-        duration: Seconds.
-        fps: Frames per second.
-
-    Example:
-        >>> round(float(TimelineDecoder("lecture", 10).seconds[-1]), 3)
-        9.967
+    >>> round(float(TimelineDecoder("lecture", 10).seconds[-1]), 3)
+    9.967
     """
 
     name = "timeline"
@@ -92,10 +86,6 @@ class GroundedQuestion:
         moments: Frame numbers, for benchmarks without intervals; each counts as the second before and after
             it, once the video's timeline is known.
         duration: Seconds, for a bare timeline; `video` is then only a name.
-
-    Example:
-        >>> GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),)).intervals
-        ((7.0, 8.5),)
     """
 
     video: str
@@ -148,11 +138,10 @@ def load_questions(
         StoreError: The file cannot be read.
         ConfigError: It is not a question set of this kind.
 
-    Example:
-        >>> row = {"video_path": "kiln.mp4", "question": "What is fired?", "position": [175], "fps": 25}
-        >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
-        >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
-        ((6.0, 8.0),)
+    >>> row = {"video_path": "kiln.mp4", "question": "What is fired?", "position": [175], "fps": 25}
+    >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
+    >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
+    ((6.0, 8.0),)
     """
     file, kind = Path(path), kind or "framenest"
     if kind not in READERS:
@@ -192,10 +181,6 @@ def _around(moment: float) -> tuple[float, float]:
     return max(0.0, float(moment) - 1), float(moment) + 1
 
 
-def _framenest(row: Row) -> list[GroundedQuestion]:
-    return [_question(row["video"], row["question"], row["intervals"])]
-
-
 def _longvideobench(row: Row) -> list[GroundedQuestion]:
     """`position` holds frame numbers. The frame rate is `fps` if the row has it, otherwise the video's."""
     frames = tuple(int(frame) for frame in row["position"])
@@ -224,15 +209,6 @@ def _nextgqa(row: Row) -> list[GroundedQuestion]:
     return [_question(f"{row['video_id']}.mp4", row["question"], intervals)]
 
 
-def _qvhighlights(row: Row) -> list[GroundedQuestion]:
-    return [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"])]
-
-
-def _m2m(row: Row) -> list[GroundedQuestion]:
-    """Molmo-2 Moments: `start` and `end` are seconds or "hh:mm:ss.mmm"."""
-    return [_question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]])]
-
-
 def _timeline(row: Row) -> list[GroundedQuestion]:
     """A bare timeline: {"video", "question", "intervals", "duration"}.
 
@@ -256,11 +232,12 @@ def _timeline(row: Row) -> list[GroundedQuestion]:
 
 
 READERS: dict[str, Callable[[Row], list[GroundedQuestion]]] = {
-    "framenest": _framenest,
+    "framenest": lambda row: [_question(row["video"], row["question"], row["intervals"])],
     "longvideobench": _longvideobench,
     "lvbench": _lvbench,
     "nextgqa": _nextgqa,
-    "qvhighlights": _qvhighlights,
-    "m2m": _m2m,
+    "qvhighlights": lambda row: [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"])],
+    # Molmo-2 Moments: `start` and `end` are seconds or "hh:mm:ss.mmm".
+    "m2m": lambda row: [_question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]])],
     "timeline": _timeline,
 }

@@ -25,15 +25,12 @@ class NoisyTruthScorer:
     The truth is 1 inside an interval and 0 outside. The noise depends only on the question and the seed, so
     every selector sees the same scores. They are calibrated like any other score that is not a probability.
 
-    Args:
-        snr: Signal-to-noise ratio: 0 knows nothing, 4 finds nearly everything.
-        intervals: (start, end) in seconds, where the answer is visible. `framenest evaluate` sets those of
-            each question with `learn`; without them the scorer cannot match.
-        seed: Seed of the noise.
+    snr: signal-to-noise ratio; 0 knows nothing, 4 finds nearly everything. intervals: where the answer is
+    visible. `framenest evaluate` sets those of each question with `learn`; without them the scorer cannot
+    match.
 
-    Example:
-        >>> NoisyTruthScorer(2, ((7.0, 8.5),)).relevance
-        'SNR 2, logistic, seed 0'
+    >>> NoisyTruthScorer(2, ((7.0, 8.5),)).relevance
+    'SNR 2, logistic, seed 0'
     """
 
     name = "noisy-truth"

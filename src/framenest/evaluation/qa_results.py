@@ -16,10 +16,8 @@ from framenest.evaluation.benchmarks import MAIN_TABLE, BenchmarkQuestion
 from framenest.evaluation.recall import REGIMES
 
 Record = dict[str, Any]
-Key = tuple[str, str, str, int]
-"""(run, question, selector, budget)"""
-BEGINS = b'{"kind": "run", '
-"""The first line of a results file is a run."""
+Key = tuple[str, str, str, int]  # (run, question, selector, budget)
+BEGINS = b'{"kind": "run", '  # the first line of a results file is a run
 
 
 class QaResults:
@@ -108,8 +106,7 @@ def read_lines(path: Path) -> Iterator[Record]:
             yield json.loads(line)
 
 
-Row = dict[str, Any]
-"""Cells by column: numbers, strings, or None for an empty cell."""
+Row = dict[str, Any]  # cells by column: numbers, strings, or None for an empty cell
 
 
 class ScoredAnswers:
@@ -121,8 +118,7 @@ class ScoredAnswers:
     """
 
     def __init__(self, files: Iterable[QaResults]) -> None:
-        self.settings: dict[str, Mapping[str, Any]] = {}
-        """By way of running."""
+        self.settings: dict[str, Mapping[str, Any]] = {}  # by way of running
         self._answers: dict[tuple[str, str, int, str], list[Record]] = {}
         runs: dict[str, Record] = {}
         answers: dict[Key, Record] = {}

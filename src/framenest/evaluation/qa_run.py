@@ -75,9 +75,9 @@ def plan(
     """
     run, limits = results.name_of(asdict(settings)), settings.limits
     headers = {video: _header(videos, video) for video in {question.video for question in questions}}
-    rows: list[Row] = []
+    rows, counted = list[Row](), ("Questions", "Answers", "Frames sent", "Tokens")
     for selector in selectors:
-        row: Row = {"Selector": selector, "Questions": 0, "Answers": 0, "Frames sent": 0, "Tokens": 0}
+        row: Row = {"Selector": selector, **dict.fromkeys(counted, 0)}
         served = served_budgets(selector, budgets)
         for question in questions:
             header = headers[question.video]
@@ -99,9 +99,7 @@ def plan(
                 ).total
         rows.append(row | {"Hours": _hours(results, run, row, jobs)})
     hours = [row["Hours"] for row in rows]
-    total = {
-        name: sum(row[name] for row in rows) for name in ("Questions", "Answers", "Frames sent", "Tokens")
-    }
+    total = {name: sum(row[name] for row in rows) for name in counted}
     rows.append({"Selector": "all", **total, "Hours": None if None in hours else sum(hours)})
     return rows, sum(header is None for header in headers.values())
 

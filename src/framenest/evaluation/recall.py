@@ -27,8 +27,7 @@ REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
 """Budgets over which the paper's tables average."""
 HORIZONS = (8, 16, 32, 64, 128, 256)
 BOOTSTRAP, SEED = 1000, 0
-SAME_LOOK = 0.995
-"""Two frames with a higher appearance similarity are near-duplicates."""
+SAME_LOOK = 0.995  # appearance similarity above which two frames are near-duplicates
 
 # The rows of the paper's two ablation tables.
 _NO = [name for name in PRESETS if name.startswith("no-")]
@@ -168,11 +167,10 @@ def evaluate(
     Returns:
         {"questions": n, "seeds": n, "selectors": {name: summary}}, with the summaries of `summarise`.
 
-    Example:
-        >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
-        >>> found = evaluate([asked], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
-        >>> found["selectors"]["mec"]["8"]["hit"]
-        1.0
+    >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
+    >>> found = evaluate([asked], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
+    >>> found["selectors"]["mec"]["8"]["hit"]
+    1.0
     """
     specs = {name: name for name in selectors}
     outcomes = collect(questions, specs, budgets, session, seeds=seeds, progress=progress)
@@ -217,15 +215,7 @@ def collect(
     seeds: int = 1,
     progress: Progress = lambda *_: None,
 ) -> dict[str, list[RecallOutcome]]:
-    """Measure every selector on every question.
-
-    Args:
-        questions: Questions with known intervals.
-        specs: Selectors by label.
-        budgets: Numbers of frames.
-        session: With the scorer; a `NoisyTruthScorer` learns each question's intervals.
-        seeds: Number of noise draws of `noisy-truth`.
-        progress: Called as progress(stage, done, total).
+    """Measure every selector on every question; arguments as for `evaluate`, with selectors by label.
 
     Returns:
         By label, the outcomes in the order of the questions, each with all its seeds.

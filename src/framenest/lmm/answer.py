@@ -9,8 +9,7 @@ from typing import Any, Literal, Protocol
 from framenest.lmm.request import Request
 
 Kind = Literal["reasoning", "answer"]
-OnText = Callable[[Kind, str], None]
-"""Called with each piece of an answer as it arrives."""
+OnText = Callable[[Kind, str], None]  # called with each piece of an answer as it arrives
 
 OPEN, CLOSE = "<think>", "</think>"
 
@@ -73,10 +72,8 @@ class Answerer(Protocol):
 class Splitter:
     """Separates reasoning from answer, also while the text arrives. The opening tag may be missing.
 
-    Args:
-        on_text: called with each piece and its kind.
-        thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning,
-            so it is held back until that is known.
+    thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning, so
+    it is held back until that is known.
 
     >>> splitter = Splitter(lambda kind, piece: None, thinking=False)
     >>> splitter.text("It fires… </think>\\n\\nB")
@@ -88,8 +85,7 @@ class Splitter:
         self._on_text, self._thinking = on_text, thinking
         self._kind: Kind | None = None  # not known yet
         self._held = ""
-        self.given: dict[Kind, str] = {"reasoning": "", "answer": ""}
-        """The pieces passed to `on_text` so far."""
+        self.given: dict[Kind, str] = {"reasoning": "", "answer": ""}  # the pieces passed to `on_text` so far
 
     def reasoning(self, piece: str) -> None:
         """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from framenest.errors import ConfigError, MissingExtra, ModelError
+from framenest.errors import ConfigError, ModelError, needs_extra
 from framenest.lmm.answer import Answer, OnText, Splitter, Usage
 from framenest.lmm.request import Request
 from framenest.text import is_url
@@ -44,10 +44,8 @@ class ReadDeadline(threading.local):
     Each thread that uses the client has its own deadline.
     """
 
-    until = math.inf
-    """The `monotonic` time after which reads time out."""
-    left = sys.maxsize
-    """Bytes that may still come."""
+    until = math.inf  # the `monotonic` time after which reads time out
+    left = sys.maxsize  # bytes that may still come
 
     def begin(self, seconds: float) -> None:
         """Bound what comes from now on."""
@@ -120,10 +118,8 @@ class Client:
         temperature: float | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
-        try:
+        with needs_extra("ask", "openai"):
             import openai
-        except ImportError as error:
-            raise MissingExtra("ask", "openai") from error
         if base_url is not None and not is_url(base_url):
             raise ConfigError(f"base_url {base_url!r} is not an http(s) URL")
         self.max_tokens, self.thinking = max_tokens, thinking
@@ -316,10 +312,8 @@ class Client:
             there = self._clean(error.response.headers.get("location", "another URL"))
             return ModelError(f"{where} redirects to {there}; use that URL if frames may go there")
         if status in (401, 403):
-            hint = "was rejected" if self._key else "is not set"
-            return ModelError(
-                f"{where} denied access ({status}); the API key in ${self._key_variable} {hint}"
-            )
+            key = f"the API key in ${self._key_variable} {'was rejected' if self._key else 'is not set'}"
+            return ModelError(f"{where} denied access ({status}); {key}")
         if request is not None and (known := self._fixable(error, said, request)):
             return known
         retried = self._retries and (status == 429 or status >= 500)

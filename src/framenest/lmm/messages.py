@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from PIL import Image
@@ -50,18 +51,13 @@ class Draft:
     """The inputs from which a style builds a request."""
 
     prefix: Prefix
-    images: list[Image.Image]
-    """For a processor; empty for a server."""
-    jpegs: list[bytes]
-    """For a server; empty for a processor."""
+    images: list[Image.Image]  # for a processor; empty for a server
+    jpegs: list[bytes]  # for a server; empty for a processor
     text: str
     pairing: Pairing
-    tell_times: bool
-    """Whether Framenest writes the times as text."""
-    frame_pixels: int | None
-    """As in `ImageLimits`."""
-    beside: Sequence[str]
-    """The text after each frame: transcript lines near it, or an empty string."""
+    tell_times: bool  # whether Framenest writes the times as text
+    frame_pixels: int | None  # as in `ImageLimits`
+    beside: Sequence[str]  # the text after each frame: transcript lines near it, or an empty string
 
     @property
     def markers(self) -> list[str]:
@@ -75,8 +71,7 @@ class Draft:
 
 StyleName = Literal["openai", "vllm-video", "qwen", "hf-video", "internvl", "llava-onevision"]
 """The names in `STYLES`, for type checkers."""
-Parts = dict[str, Any]
-"""Fields of a `Request`."""
+Parts = dict[str, Any]  # fields of a `Request`
 
 
 def _openai(draft: Draft) -> Parts:
@@ -192,9 +187,7 @@ STYLES: dict[str, Style] = {
     "hf-video": Style(_hf_video, "video", frame_tokens=lambda *_: 196, time_tokens=2),
     "internvl": Style(_internvl, frame_tokens=lambda *_: 256),
     # LLaVA-OneVision-2, with times as in its training.
-    "llava-onevision": Style(
-        _placeholders, frame_tokens=lambda width, height: image_cells(width, height, 28)
-    ),
+    "llava-onevision": Style(_placeholders, frame_tokens=partial(image_cells, cell=28)),
 }
 FOR_SERVERS = tuple(name for name, style in STYLES.items() if style.for_server)
 

@@ -100,11 +100,8 @@ def citations(answer: str, told: Sequence[float]) -> list[tuple[int, int, list[i
 
     Recognised forms: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`. In brackets, a time refers to the nearest
     frame. In running text it may be a length ("for 30 s"), and a bare number in brackets a footnote; those
-    count only if they equal a frame's time, rounded.
-
-    Args:
-        answer: what the model said.
-        told: the time in seconds that the model read for each frame; equal for fused frames.
+    count only if they equal a frame's time, rounded. told: the time in seconds that the model read for each
+    frame; equal for fused frames.
 
     >>> citations("A kiln [12.3s].", [12.34])
     [(8, 13, [0])]
@@ -124,23 +121,15 @@ def citations(answer: str, told: Sequence[float]) -> list[tuple[int, int, list[i
     return [one for one in made if one[2]]
 
 
-AROUND = 10.0
-"""A transcript line is sent if it is at most this many seconds from a frame."""
+AROUND = 10.0  # seconds from a frame within which a transcript line is sent
 TOKENS = 2000
 
 
 def transcript_lines(transcript: Transcript, seconds: Sequence[float], tokens: int = TOKENS) -> list[str]:
-    """The transcript lines near each frame: every line once, beside the nearest frame.
+    """The transcript lines near each frame, or "": every line once, beside the nearest frame.
 
-    Lines more than ten seconds from every frame are left out.
-
-    Args:
-        transcript: the video's transcript.
-        seconds: the frames' times.
-        tokens: an upper bound for all lines together, by estimate; lines far from a frame are dropped first.
-
-    Returns:
-        A string for each frame, empty if no line is near.
+    Lines more than ten seconds from every frame are left out. tokens: an upper bound for all lines together,
+    by estimate; lines far from a frame are dropped first.
 
     >>> from framenest.transcript import Line
     >>> kiln = Transcript("kiln.srt", (Line(7.0, 9.0, "Now we fire it."), Line(60.0, 62.0, "It cools.")))

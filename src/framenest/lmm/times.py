@@ -9,7 +9,7 @@ taken, so this module decides which frames are paired. If frame number / rate is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from framenest.errors import BadSetting
 from framenest.method.prefix import Prefix
 
 Pairing = Literal["auto", "pairs", "duplicate", "images"]
-PAIRINGS: tuple[Pairing, ...] = ("auto", "pairs", "duplicate", "images")
+PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
 PAIR = 2  # frames that Qwen3-VL and Qwen3.5 fuse
-NEAR = 2.0
-"""`auto` pairs two frames at most this many seconds apart."""
+NEAR = 2.0  # most seconds between two frames that `auto` pairs
 CLOSE = 0.005  # seconds by which frame number / rate may differ from the true time
 
 
@@ -36,9 +35,7 @@ def marker(seconds: float) -> str:
 def fused(pairing: Pairing, seconds: Sequence[float]) -> list[tuple[int, int]]:
     """Places of the two frames under each time marker; a lone frame is paired with itself.
 
-    Args:
-        pairing: "pairs" fuses every two frames, "auto" those within NEAR seconds, the others fuse none.
-        seconds: the frames' times, ascending.
+    "pairs" fuses every two frames, "auto" those within NEAR seconds, the others none. seconds: ascending.
 
     >>> fused("auto", [10.0, 90.0, 92.0, 300.4]), fused("pairs", [10.0, 90.0, 92.0])
     ([(0, 0), (1, 2), (3, 3)], [(0, 1), (2, 2)])

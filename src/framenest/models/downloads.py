@@ -19,7 +19,7 @@ from typing import Any
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest, file_hashes
-from framenest.errors import MissingExtra, ScorerError, StoreError
+from framenest.errors import MissingExtra, ScorerError, StoreError, needs_extra
 from framenest.text import one_line
 
 BLOBS = "blobs"
@@ -178,11 +178,9 @@ def _hashed(file: Path) -> ModelFile | None:
 
 
 def _hub() -> Any:
-    try:
+    with needs_extra("onnx", "huggingface_hub"):
         import huggingface_hub
         import huggingface_hub.errors
-    except ImportError as error:
-        raise MissingExtra("onnx", "huggingface_hub") from error
     return huggingface_hub
 
 

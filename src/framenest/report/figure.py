@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from framenest.errors import ConfigError, MissingExtra
+from framenest.errors import ConfigError, needs_extra
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
 from framenest.report.document import Result, document
@@ -73,11 +73,9 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    try:
+    with needs_extra("plots", "matplotlib"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("plots", "matplotlib") from error
     labels = document(results)["rankings"]
     drawn = io.BytesIO()
     # In SVG and PDF text stays text and every frame stays an image.

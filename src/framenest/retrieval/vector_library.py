@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.hashes import digest
-from framenest.errors import MissingExtra, StoreError
+from framenest.errors import StoreError, needs_extra
 from framenest.retrieval.vectors import Nearest
 from framenest.text import one_line
 
@@ -104,10 +104,8 @@ class LibraryVectors:
 
 def connect(uri: str) -> Any:
     """LanceDB's connection to a library. Raises MissingExtra or StoreError."""
-    try:
+    with needs_extra("library", "lancedb"):
         import lancedb
-    except ImportError as error:
-        raise MissingExtra("library", "lancedb") from error
     plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:")
     options = {"allow_http": "true"} if plain else None
     with _failing(uri, "opened"):  # what others have put is seen at once

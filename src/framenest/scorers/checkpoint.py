@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from framenest.errors import MissingExtra, ScorerError, ScorerWarning
+from framenest.errors import ScorerError, ScorerWarning, needs_extra
 from framenest.frames import ImageSpec
 from framenest.progress import Timing
 from framenest.records import parse_json
@@ -119,10 +119,8 @@ def load_errors(path: Path, scorer: str) -> Iterator[None]:
 
 def tokenizer_file(path: Path, extra: str, limit: int) -> Any:
     """A tokenizer.json, without padding, truncating to `limit` tokens."""
-    try:
+    with needs_extra(extra, "tokenizers"):
         from tokenizers import Tokenizer
-    except ImportError as error:
-        raise MissingExtra(extra, "tokenizers") from error
     with load_errors(path, extra):
         tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.errors import MissingExtra, ScorerError
+from framenest.errors import ScorerError, needs_extra
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
@@ -148,10 +148,8 @@ def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding
         threads: all cores by default.
         yielding: idle threads sleep instead of spinning, for models that run alongside decoders.
     """
-    try:
+    with needs_extra(extra, "onnxruntime"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtra(extra, "onnxruntime") from error
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads or cores()  # onnxruntime's default is all cores in every process
     if yielding:

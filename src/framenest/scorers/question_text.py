@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from framenest import models
 from framenest.cache.directory import DirectoryStore
-from framenest.errors import MissingExtra
+from framenest.errors import needs_extra
 from framenest.scorers.checkpoint import token_ids, tokenizer_file
 from framenest.scorers.onnx import onnx_session
 
@@ -61,10 +61,8 @@ def items(question: str) -> list[Phrase]:
 
 def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
     """(n, items) how well each text contains each item, in [0, 1]; numbers must match exactly."""
-    try:
+    with needs_extra("ocr", "rapidfuzz"):
         from rapidfuzz import fuzz
-    except ImportError as error:
-        raise MissingExtra("ocr", "rapidfuzz") from error
     result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
     for row, text in enumerate(texts):
         plain = text.casefold()

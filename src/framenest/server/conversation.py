@@ -1,7 +1,7 @@
 """Conversations about videos, as a model gets them: every turn shows the frames for its text.
 
 Clients resend the whole conversation with every question and know nothing of the frames. Earlier turns are
-made again from the same rankings, the same byte for byte, so that the server's prefix cache holds.
+rebuilt from the same rankings, byte for byte, so that the model server's prefix cache stays valid.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Turn(NamedTuple):
 
 
 class ChatFrames:
-    """What conversations share: videos that come in, pictures of frames, and how turns were answered."""
+    """What conversations share: arriving videos, images of frames, and how turns were answered."""
 
     def __init__(self, service: Service) -> None:
         self.service, self.settings, self.journal = service, service.settings, service.journal
@@ -77,7 +77,7 @@ class ChatFrames:
             return found
 
     async def rankings(self, turn: Turn, asked: TurnSettings) -> list[str]:
-        """The ids of a turn's rankings, once they are made; a job that nobody waits for any longer ends."""
+        """The ids of a turn's finished rankings; a job that nobody waits for any longer is cancelled."""
         how = (asked.options, asked.preset, MOST_SHOWN, LookFor.of(asked.look_for), asked.start, asked.end)
         found = []
         for video in [part for part in turn.parts if isinstance(part, LibraryVideo)]:
@@ -129,7 +129,7 @@ class Conversation:
         self.rankings, self.k, self.times = list[str](), 0, ""
 
     async def read(self) -> None:
-        """Take in all videos, and make the turns that were answered as they were."""
+        """Fetch all videos, and rebuild the turns that were answered before."""
         hashed, videos = hashlib.blake2b(digest_size=16), dict[str, LibraryVideo]()
         for message in self._body["messages"] if isinstance(self._body.get("messages"), list) else []:
             role = message.get("role") if isinstance(message, dict) else None
@@ -177,7 +177,7 @@ class Conversation:
         return msgspec.json.encode(self._body), offer
 
     async def _settle(self) -> None:
-        """Make the latest turn as it was answered; with the request's settings if that is not known."""
+        """Rebuild the latest turn as it was answered, or with this request's settings if that is unknown."""
         if (turn := self._turn) is not None:
             k, offer, self.rankings = self._frames.journal.recall(turn.digest) or (self.rungs[-1], False, [])
             if not self.rankings or not all(map(self._frames.service.rankings.has, self.rankings)):

@@ -25,8 +25,8 @@ from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
-LARGE, LARGE_AT_ONCE = 16 * MIB, 2  # bytes of a request of which few are in memory, and how few
-HELD = MIB  # bytes of an answer that may yet be that the model cannot tell
+LARGE, LARGE_AT_ONCE = 16 * MIB, 2  # bytes of a large request, and how many of them are in memory
+HELD = MIB  # bytes of an answer that are held back while it may still be “cannot tell”
 _MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
 _NOT_SENT = re.compile(_HOP + rb"|host|content-length|authorization|cookie|accept-encoding|expect")
@@ -135,7 +135,7 @@ class Gateway:
 
 
 async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> list[bytes] | None:
-    """What has arrived when an answer is known to be one; None if it is that the model cannot tell."""
+    """The pieces received until it is clear that the model answers; None if it cannot tell."""
     held: list[bytes] = []
     streams = "event-stream" in response.headers.get("content-type", "")
     splitter, rest, size = Splitter(lambda *_: None, thinking=False), b"", 0

@@ -21,8 +21,8 @@ from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 COOKIE = "framenest"
 UPLOAD = "/videos/upload"
 LARGEST_BODY = 65_536  # bytes of a request that is no upload
-BODY_SECONDS = 30.0  # until they are all here
-OPEN = ("/", "/health", "/session")  # without a token; they tell nothing
+BODY_SECONDS = 30.0  # until all of them must have arrived
+OPEN = ("/", "/health", "/session")  # without a token; they reveal nothing
 READING = ("GET", "HEAD")
 
 HEADERS = Headers({
@@ -84,7 +84,7 @@ class Guard:
         """The answer to a request that is not let through."""
         headers, method, path = request.headers, request.method, request.scope["path"]
         host = headers.get("host", "")
-        # A page elsewhere may point its own name at this machine; only our own names are answered to.
+        # DNS rebinding: a foreign page may point its own name at this machine.
         if self._token is None and not is_loopback(_name(host)):
             return _refuse(path, 403, "this server answers only to its loopback address")
         origin = headers.get("origin")
@@ -108,12 +108,12 @@ class Guard:
 
 
 def _in_time(receive: Receive) -> Receive:
-    """A body that is not here in time counts as broken off."""
+    """Treat a body that does not arrive in time as a disconnect."""
     until, complete = time.monotonic() + BODY_SECONDS, False
 
     async def timely() -> Message:
         nonlocal complete
-        if complete:  # what comes now is the end of the connection
+        if complete:  # only the end of the connection can follow
             return await receive()
         try:
             message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))

@@ -71,32 +71,31 @@ class Journal:
         return next(iter(self.execute(statement, values)), None)
 
     def recall(self, key: str) -> Any:
-        """What was remembered; None if that is nothing."""
+        """The value remembered under a key; None if there is none."""
         row = self.row("select value from remembered where key = ?", [key])
         return json.loads(row["value"]) if row else None
 
     def remember(self, key: str, value: Any) -> None:
-        """Remember something in place of what was before, and forget the oldest."""
+        """Remember a value under a key, and forget the oldest ones."""
         self.execute("insert or replace into remembered (key, value) values (?, ?)", [key, json.dumps(value)])
-        self.execute(
-            "delete from remembered where number <= (select max(number) from remembered) - ?", [KEPT]
-        )
+        oldest = "delete from remembered where number <= (select max(number) from remembered) - ?"
+        self.execute(oldest, [KEPT])
 
     def close(self) -> None:
-        """Let another server have it."""
+        """Close it, so that another server may open it."""
         with self.lock:
             self._db.close()
 
 
 ACTIVE = ("queued", "running")
-ATTEMPTS = 3  # a job that ends the server itself must not do so for ever
+ATTEMPTS = 3  # a job that crashes the server must not do so forever
 KEPT = 10_000  # finished jobs, and turns and searches that are remembered
 RETRY_AFTER = 5  # seconds, if the queue is full
 JobKind = Literal["index", "rank", "search"]
 
 
 class Job(BaseModel):
-    """One piece of work and its progress; what is excluded is not shown to clients.
+    """One piece of work and its progress; clients do not see excluded fields.
 
     `target` says what it makes; two active jobs never have the same target.
     """
@@ -121,7 +120,7 @@ class Job(BaseModel):
     wanted: int = Field(default=1, exclude=True, description="How many asked for it and have not left.")
     cancelled: threading.Event = Field(default_factory=threading.Event, exclude=True, repr=False)
     over: Future[None] = Field(default_factory=Future, exclude=True, repr=False)
-    """Done when this job is, in whatever way."""
+    """Completed when the job ends, however it ends."""
 
     @property
     def active(self) -> bool:
@@ -174,8 +173,7 @@ class Jobs:
                 shared.wanted += 1
                 return shared
             self.check_room()
-            last = self._journal.row("select coalesce(max(number), 0) as number from jobs")
-            number = 1 + (last["number"] if last else 0)
+            ((number,),) = self._journal.execute("select coalesce(max(number), 0) + 1 from jobs")
             job = Job(id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request)
             self._save(job)
             self._active[job.id] = job
@@ -183,7 +181,7 @@ class Jobs:
             return job
 
     def check_room(self) -> None:
-        """Refuse if the queue is full; asked before a video is taken in."""
+        """Refuse if the queue is full; also called before a video is accepted."""
         waiting = self.counts()["queued"]
         if waiting >= self._limit:
             raise Refusal(429, f"{waiting} jobs are waiting already; try again later", RETRY_AFTER)
@@ -213,13 +211,13 @@ class Jobs:
         return job.model_copy(update={"waits_for": self.waits_for(job)})
 
     def put_back(self, job: Job) -> None:
-        """A job that the end of the server interrupted; it runs again after the next start."""
+        """Queue a job that the server's end interrupted; it runs again after the next start."""
         with self._ready:
             if job.active:
                 self._change(job, started=None, state="queued")
 
     def finish(self, job: Job, error: str | None = None, *, cancelled: bool = False) -> None:
-        """Mark a job as done, failed or cancelled. One that is over already stays as it is."""
+        """Mark a job as done, failed or cancelled; does nothing if it is already over."""
         with self._ready:
             if not job.active:
                 return
@@ -233,7 +231,7 @@ class Jobs:
         self._tell(job)
 
     def cancel(self, id_: str) -> Job:
-        """Stop a job, for everyone who waits for it. It is over at once; its worker stops when it can."""
+        """Stop a job for everyone who waits for it. It is over at once; its worker stops soon after."""
         with self._ready:
             job = self.get(id_)
             if not job.active:
@@ -298,7 +296,7 @@ class Jobs:
             self._ready.notify_all()
 
     def _change(self, job: Job, **new: Any) -> None:
-        """Written first: if the journal fails, the job stays as it was, and this can be tried again."""
+        """Write first: if the journal fails, the job stays as it was, and the change can be retried."""
         self._save(job.model_copy(update=new))
         for name, value in new.items():
             setattr(job, name, value)

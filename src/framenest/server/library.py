@@ -94,11 +94,10 @@ class Library:
             left.unlink()
 
     def files(self) -> dict[str, list[Any]]:
-        """What is in the folders, by paths below them.
+        """List the folders, by relative paths.
 
-        Returns:
-            `files` that look like videos, with their sizes; `outside`, the links to videos and folders that
-            lead outside, which cannot be registered.
+        `files` look like videos and have sizes; `outside` are links to videos and folders elsewhere, which
+        cannot be registered.
         """
         found: list[dict[str, Any]] = []
         outside: list[str] = []
@@ -107,13 +106,10 @@ class Library:
                 looks = file.suffix.lower() in VIDEO_SUFFIXES
                 if len(found) == LISTED or not (looks or file.is_symlink()):
                     continue
-                with suppress(OSError, RuntimeError, UnicodeEncodeError):  # gone; a name that is no text
+                with suppress(OSError, RuntimeError, UnicodeEncodeError):  # removed; a name that is not text
                     str(file).encode()
-                    path, target, video = (
-                        str(file.relative_to(folder)),
-                        file.resolve(),
-                        looks and file.is_file(),
-                    )
+                    path, target = str(file.relative_to(folder)), file.resolve()
+                    video = looks and file.is_file()
                     if video and target.is_relative_to(folder):
                         found.append({"path": path, "bytes": file.stat().st_size})
                     elif (video or file.is_dir()) and not any(map(target.is_relative_to, self._folders)):
@@ -121,7 +117,7 @@ class Library:
         return {"files": found, "outside": outside[:LISTED]}
 
     def add_path(self, path: str) -> LibraryVideo:
-        """Register a file of the allowed folders; `..` and links are resolved before it is judged.
+        """Register a file of the allowed folders; `..` and links are resolved before the check.
 
         path: below one of the folders, the first that has it; or absolute, inside one of them.
         """
@@ -176,7 +172,7 @@ class Library:
                 with opener.open(request, timeout=SILENT_SECONDS) as answer:
                     if answer.headers.get_content_type() in PAGES:
                         return self._fetch_page(url)
-                    while chunk := answer.read1(MIB):  # what is there; a slow host is seen to be slow
+                    while chunk := answer.read1(MIB):  # what has arrived, so that a slow host is noticed
                         part.write(chunk)
                         _check_time(began)
                     if part.size < int(answer.headers.get("Content-Length") or 0):
@@ -188,7 +184,7 @@ class Library:
 
     def _fetch_page(self, url: str) -> LibraryVideo:
         """Register the video of a page. It is kept in the cache, and counts as stored."""
-        with self._one_page:  # so that all together keep to the limit
+        with self._one_page:  # one at a time, so that together they stay within the limit
             stored = _stored(self._settings.uploads) + _stored(self._cache.root / DOWNLOADS)
             most = min(self._settings.max_upload, max(0, self._settings.max_stored - stored))
             video = fetch_page(url, self._cache, False, most, [*self._hosts]).resolve()
@@ -206,7 +202,7 @@ class Library:
         return [_from_row(row) for row in self._journal.execute(f"{_VIDEOS} order by created desc")]
 
     def indexed(self, id_: str, info: dict[str, Any]) -> None:
-        """Note what indexing found out."""
+        """Store the VideoInfo of an indexed video."""
         self._journal.execute("update videos set info = ? where id = ?", [json.dumps(info), id_])
 
     def remove(self, video: LibraryVideo) -> list[str]:
@@ -221,7 +217,7 @@ class Library:
         return [row["id"] for row in rows]
 
     def _add(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
-        """Register a file that may be used, once it has been seen to be a video."""
+        """Register an allowed file; refused if it is not a video."""
         try:
             stat = file_state(file)
         except OSError as error:
@@ -237,12 +233,12 @@ class Library:
         return self.get(id_)
 
     def check_file(self, file: Path) -> dict[str, Any]:
-        """What kind of video a file is, found out in a process with limits."""
+        """The format of a video, read in a process with limits; refused if the file is not a video."""
         with self._checks():
             return check_video(file, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
 
     def _accept(self, part: PartialFile, name: str, origin: str) -> LibraryVideo:
-        """Keep what came, under its content's hash, if it is a video."""
+        """Store a received file under its content's hash, if it is a video."""
         if not part.size:
             raise Refusal(422, "the file is empty")
         kind = self.check_file(part.path)
@@ -264,10 +260,9 @@ class Library:
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
             raise Refusal(422, "not an address") from error
-        names = {host, f"{host}:{port}"} if port else {host}
-        if port and port != {"http": 80, "https": 443}.get(parts.scheme):
-            names.discard(host)
-        if parts.scheme not in ("http", "https") or not names & self._hosts:
+        usual = port in (None, {"http": 80, "https": 443}.get(parts.scheme))
+        allowed = f"{host}:{port}" in self._hosts or (usual and host in self._hosts)
+        if parts.scheme not in ("http", "https") or not allowed:
             raise Refusal(403, "addresses are fetched only from hosts that the server was told to allow")
 
 
@@ -293,13 +288,13 @@ class PartialFile:
             if _stored(self._settings.uploads) + len(data) > self._settings.max_stored:
                 raise Refusal(413, "the server has no room left for videos")
             self._file.write(data)
-            self._file.flush()  # so that it is counted, and a full disk is told now
+            self._file.flush()  # so that it is counted, and a full disk is noticed now
         self.size += len(data)
         self.hash.update(data)
 
     def close(self) -> None:
         """Delete it, unless it was moved."""
-        with suppress(OSError):  # what a full disk did not take
+        with suppress(OSError):  # the disk may be full
             self._file.close()
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
@@ -348,7 +343,7 @@ def _plain_name(name: str) -> str:
 
 
 def file_state(file: Path) -> list[int]:
-    """What differs when a file was written again: size, modification time, inode, change time."""
+    """What changes when a file is rewritten: size, modification time, inode, change time."""
     found = file.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
 

@@ -43,7 +43,6 @@ class BoundedProtocol(HttpToolsProtocol):
     _reading_headers = True
     _counted = 0
     _unfinished = 0
-    _too_large = False
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _since = 0.0
@@ -135,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
         unread = self.cycle is not None and self.cycle.more_body
         super().on_response_complete()
         if unread and not self.transport.is_closing() and self._timer is None:
-            self._start_timer()  # for the rest of a body that nobody wants
+            self._start_timer()  # for the rest of a body that nobody reads
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -144,9 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Also called when a callback of the parser raises."""
-        if self._too_large:
-            self._refuse(b"431 Request Header Fields Too Large")
-        elif not self._full:
+        if not self._full and not self.transport.is_closing():
             super().send_400_response(msg)
 
     def _waiting(self) -> list[Any]:
@@ -155,7 +152,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _count(self, more: int) -> None:
         self._counted += more
         if self._counted > HEADER_BYTES:
-            self._too_large = True
+            self._refuse(b"431 Request Header Fields Too Large")
             raise ValueError("headers too large")  # ends the parser
 
     def _start_timer(self) -> None:
@@ -181,23 +178,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def open_port(settings: ServerSettings) -> tuple[socket.socket, ServerSettings]:
-    """Take the port before any work is done, so that it cannot fail afterwards.
+    """Open the port before other work starts, so that it cannot fail later.
 
-    Returns:
-        What `listen` takes: the socket, on which connections wait from now on, and the settings with its
-        port, which may be 0 before.
-
-    Raises:
-        ConfigError: The address is in use, or not one of this machine.
+    Returns the socket for `listen`, on which connections now wait, and the settings with the actual port.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         opened = socket.create_server((settings.host, settings.port), family=family)
     except OSError as error:
         why = (error.strerror or "").partition(" (while")[0]
-        raise ConfigError(
-            f"cannot listen at {settings.url} ({why}); --port names another port, 0 any free one"
-        ) from error
+        text = f"cannot listen at {settings.url} ({why}); --port names another port, 0 any free one"
+        raise ConfigError(text) from error
     return opened, replace(settings, port=opened.getsockname()[1])
 
 

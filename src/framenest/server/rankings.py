@@ -31,7 +31,7 @@ Key = tuple[str, int, int]  # video, short side, frame
 
 
 class FrameImages:
-    """JPEGs by (video, frame, short side), each there as soon as it is decoded.
+    """JPEGs by (video, frame, short side), each available as soon as it is decoded.
 
     While one batch is decoded, the next one gathers. Frames of one video decode faster together: each GOP is
     decoded once.
@@ -75,7 +75,7 @@ class FrameImages:
             for frame in left:
                 _, future = self._wanted.pop((id_, short, frame))
                 future.set_exception(error)
-                future.exception()  # nobody may be waiting any longer
+                future.exception()  # marks it as retrieved, in case nobody waits any longer
 
     def _arrived(self, left: dict[int, None], id_: str, short: int, frame: int, picture: bytes) -> None:
         """Give a picture to those who wait for it. left: frames of its batch that are still to come."""
@@ -97,7 +97,7 @@ class Rankings:
         self._lock = threading.Lock()  # of both caches
 
     def ask(self, id_: str, request: dict[str, Any]) -> Job | None:
-        """The job that makes a ranking; None if it is made."""
+        """The job that makes a ranking; None if it is finished."""
         with self._journal.lock:
             job = self._jobs.submit("rank", id_, request) if self._load(id_) is None else None
             self._journal.execute(
@@ -111,12 +111,12 @@ class Rankings:
         return self._folder / f"{id_}.json"
 
     def has(self, id_: str) -> bool:
-        """Whether a ranking is made."""
+        """Whether a ranking is finished."""
         with self._lock:
             return id_ in self._loaded or self.path(id_).is_file()
 
     def get(self, id_: str) -> Ranking:
-        """A ranking that is made; refused with the reason if it is not."""
+        """A finished ranking; refused with the reason if it is not finished."""
         self.request(id_)  # an unknown id must not become a path
         loaded = self._load(id_)
         if loaded is None:
@@ -127,7 +127,7 @@ class Rankings:
         return loaded
 
     def _load(self, id_: str) -> Ranking | None:
-        """A ranking that is made, else None; a damaged file is deleted."""
+        """A finished ranking, or None; a damaged file is deleted."""
         with self._lock:
             known = self._loaded.get(id_)
         if known is not None or not self.path(id_).is_file():
@@ -144,7 +144,7 @@ class Rankings:
         return loaded
 
     def request(self, id_: str) -> dict[str, Any]:
-        """What a ranking was asked with, and when; its id."""
+        """The request for a ranking, with its id and time."""
         row = self._journal.row("select * from rankings where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such ranking")

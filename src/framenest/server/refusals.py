@@ -57,7 +57,7 @@ def status_of(error: FramenestError) -> int:
 
 
 def refusal_body(path: str, status: int, message: str) -> dict[str, Any]:
-    """What a refused request is told: a `detail`, or OpenAI's error object below GATEWAY."""
+    """The JSON of a refusal: a `detail`, or OpenAI's error object below GATEWAY."""
     if not path.startswith(GATEWAY):
         return {"detail": message}
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")

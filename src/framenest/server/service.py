@@ -41,11 +41,11 @@ log = logging.getLogger("framenest.server")
 
 
 class Service:
-    """Starts with `start`, which loads the scorer. After `close`, jobs under way wait for the next start."""
+    """`start` loads the scorer and runs jobs. Jobs that `close` interrupts run again after the next start."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        try:  # for this user alone: videos and questions are nobody else's business
+        try:  # only this user may read the videos and questions
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
             settings.rankings.mkdir(exist_ok=True)
             settings.uploads.mkdir(exist_ok=True)
@@ -141,7 +141,7 @@ class Service:
             with suppress(OSError):  # it has just gone
                 heard.append([str(file), *file_state(file)])
         id_ = digest(request, config, subtitles, heard, RANKING_FORMAT)[:24]
-        with self.journal.lock:  # so that the video is not removed in between
+        with self.journal.lock:  # the video must not be removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):
                 self.metrics.shared.inc()
@@ -238,7 +238,7 @@ class Service:
             log.info("job %s %s %s", job.id, job.kind, job.state)
 
     def _retry(self, step: Callable[[], Result]) -> Result | None:
-        """What a step returns; retried while the journal fails. None if the server ends before."""
+        """Run a step, again while the journal fails, and return its result; None if the server is closing."""
         while True:
             try:
                 return step()
@@ -282,7 +282,7 @@ class Service:
         def report(stage: str, *told: Any) -> None:
             if stage == "moments":
                 search["moments"] = [*map(moment, told[0])]
-                with suppress(StoreError):  # the worker must be heard to its end
+                with suppress(StoreError):  # go on reading what the worker reports
                     keep()
             elif stage in ("videos", "probes"):
                 progress(stage, *told)

@@ -1,8 +1,8 @@
 """Whether a file is a video: its beginning is decoded in a process with limits.
 
-`check_video` runs this file as a script: python video_check.py FILE SECONDS BYTES OPTIONS prints what it
-found as JSON. Limits are set before the file is opened, so a file made to exhaust or break a decoder breaks
-only that process. The script imports PyAV alone, to start fast; what FFmpeg may open comes as OPTIONS.
+`check_video` runs this file as a script: python video_check.py FILE SECONDS BYTES OPTIONS prints JSON. Limits
+are set before the file is opened, so a file made to break a decoder breaks only that process. The script
+imports only PyAV, to start fast; OPTIONS say what FFmpeg may open.
 """
 
 from __future__ import annotations

@@ -195,14 +195,14 @@ class VideoWorker:
                     if deadline == math.inf and (cancelled() or self._closed):
                         self._process.cancel()
                         deadline = time.monotonic() + (0 if self._closed else GRACE)
-                    message = self._process.poll(0.05)
-                    if message is None and time.monotonic() > deadline:
+                    kind, *rest = self._process.poll(0.05) or ("nothing",)
+                    if kind == "done":
+                        return rest[0]
+                    if kind == "progress":
+                        progress(*rest)
+                    elif time.monotonic() > deadline:
                         self._process.kill()
                         raise Cancelled
-                    if message is not None and message[0] == "done":
-                        return message[1]
-                    if message is not None:
-                        progress(*message[1:])
             except WorkerLost as lost:
                 if self._closed:
                     raise Cancelled from lost

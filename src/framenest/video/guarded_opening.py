@@ -1,8 +1,8 @@
 """Open and scan an unknown video in a process with limits, before this process opens it.
 
-A header of a kilobyte can make FFmpeg allocate gigabytes, in more ways than any parser of ours would know.
-What opens within the limits there opens within them here, too: that process does exactly what this one will
-do. It runs this file as a script and returns the result in the format of the cache.
+A header of a kilobyte can make FFmpeg allocate gigabytes, in more ways than a check of ours could know. The
+process does exactly what this one will do, so a video that stays within the limits there does so here. It
+runs this file as a script and returns its result in the format of the cache.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -41,15 +41,10 @@ def memory_for(size: int) -> int:
 
 
 def describe_guarded(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
-    """`timeline.describe` in a process with limits.
+    """`timeline.describe` in a process with limits; in this one if it has some, or if fsspec reads the video.
 
-    Runs in this process if it already has limits, or if FFmpeg reads through fsspec.
-
-    Returns:
-        What `describe` returns; the header also has "memory", the bytes that opening took, if extraordinary.
-
-    Raises:
-        VideoError: as `describe`, or opening the video exceeds a limit.
+    The header also has "memory", the bytes that opening took, if that is more than usual. VideoError is
+    raised as by `describe`, and if opening the video exceeds a limit.
     """
     if WorkerProcess.inside:
         return describe(source)
@@ -67,19 +62,17 @@ def _supervise(source: Source, size: int) -> tuple[dict[str, Any], dict[str, Arr
     seconds, memory, peak = SECONDS + size // BYTES_PER_SECOND, memory_for(size), 0
     asked = json.dumps([source.path, source.stream, source.local, source.playlists, size, seconds])
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-    pipes: dict[str, Any] = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-    }
-    command = [sys.executable, "-P", __file__, asked]
-    with subprocess.Popen(command, env=os.environ | paths, **pipes) as process, ExitStack() as at_end:
+    command, environment = [sys.executable, "-P", __file__, asked], os.environ | paths
+    with (
+        Popen(command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process,
+        ExitStack() as at_end,
+    ):
         at_end.callback(process.kill)
         while process.returncode is None:
             peak = max(peak, own_memory(process.pid) or 0)
             if peak > memory:
                 raise VideoError(f"{source.path}: opening it takes more than {size_text(memory)} of memory")
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(TimeoutExpired):
                 data, said = process.communicate(timeout=_LOOK)
     code = process.returncode
     cause = signal.Signals(-code).name if code < 0 else f"code {code}"

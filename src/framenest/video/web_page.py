@@ -1,6 +1,6 @@
 """The video of a web page, which yt-dlp (extra `web`) fetches into the cache.
 
-yt-dlp runs in its own process: only that keeps its plug-ins out and controls where it connects.
+yt-dlp runs in a process of its own, where its plug-ins can be kept out and its connections restricted.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def fetch_page(
 
 
 def _run(url: str, folder: Path, hosts: Hosts, most: int) -> Iterator[dict[str, Any]]:
-    """Run this module as a process. Yields its messages: progress, then file names and why any is missing."""
-    request = json.dumps([url, str(folder), hosts])  # not in the command, which other users can see
+    """Run this module as a process; yields its progress, then the files' names, and why any is missing."""
+    request = json.dumps([url, str(folder), hosts])  # other users could see it in the command
     environment = os.environ | {"YTDLP_NO_PLUGINS": "1", "FRAMENEST_PAGE": request}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # "" is the working directory
     command = [sys.executable, "-P", "-m", __name__]
     with Popen(command, env=environment, text=True, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as child:
         try:
@@ -146,21 +146,19 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
             raise ValueError("it is a live stream; it can be fetched when it is over")
         tool.process_info(info)
         video = Path(info["filepath"])
-        # English captions before others, human-written before automatic ones.
-        kinds = [(info.get(kind) or {}).items() for kind in ("subtitles", "automatic_captions")]
-        every = [
-            ((name or "").startswith("en"), file) for kind in kinds for name, files in kind for file in files
-        ]
+        # English captions before others, written before automatic ones.
+        kinds = [info.get(kind) or {} for kind in ("subtitles", "automatic_captions")]
+        every = [(name or "", file) for kind in kinds for name, files in kind.items() for file in files]
         usable = [one for one in every if one[1].get("ext") in ("vtt", "srt", "ass", "ssa")]
         if not usable:
             return {"files": [video.name]}
-        english, captions = max(usable, key=lambda one: one[0])
+        name, captions = max(usable, key=lambda one: one[0].startswith("en"))
         tool.params |= {"skip_download": True, "writesubtitles": True}
         try:
             tool.process_info(info | {"requested_subtitles": {"captions": captions}})
         except yt_dlp.utils.YoutubeDLError as error:
             return {"files": [video.name], "why": str(error)}
-        beside = video.with_suffix(f"{'.en' if english else ''}.{captions['ext']}")
+        beside = video.with_suffix(f"{'.en' if name.startswith('en') else ''}.{captions['ext']}")
         return {"files": [video.name, Path(captions["filepath"]).replace(beside).name]}
 
 

@@ -24,8 +24,7 @@ from framenest.lmm.times import Pairing, marker
 from framenest.selectors import check_selector
 
 Row = Mapping[str, Any]
-NATIVE = "native"
-"""The whole video, read by the model's own code: for comparison, with the same prompt."""
+NATIVE = "native"  # the whole video, read by the model's own code: for comparison, with the same prompt
 SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 DURATIONS = ("short", "medium", "long")
 _ALLOWED = {
@@ -154,8 +153,7 @@ def _only(part: str) -> Callable[[Any], Any]:
     return process_docs
 
 
-short, medium, long = map(_only, DURATIONS)
-"""`process_docs`: Video-MME's short, medium and long videos."""
+short, medium, long = map(_only, DURATIONS)  # `process_docs`: Video-MME's short, medium and long videos
 
 
 def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
