@@ -443,6 +443,30 @@ def test_an_answer_that_drips_is_ended_in_time(connect, request_of, streamed, wh
 
 
 @pytest.mark.parametrize("streamed", [True, False])
+def test_a_deadline_that_passes_between_two_reads_is_a_model_error(
+    connect, request_of, streamed, monkeypatch
+):
+    late = threading.Event()
+    monkeypatch.setattr(client_module, "monotonic", lambda: time.monotonic() + 1000 * late.is_set())
+
+    def pause(handler, _):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
+        handler.end_headers()
+        late.set()
+        with suppress(OSError):
+            for _ in range(100):
+                handler.wfile.write(b":\n" if streamed else b" ")
+                time.sleep(0.02)
+        handler.close_connection = True
+
+    with ScriptedServer(pause) as server:
+        client = connect(server.url, "m", timeout=60.0, retries=0)
+        with pytest.raises(ModelError, match=r"no answer within 60 seconds|not complete in time"):
+            heard(client, request_of(1)) if streamed else client.answer(request_of(1))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", ["words", "line", "compressed"])
 def test_an_answer_without_end_is_ended(connect, request_of, streamed, kind, monkeypatch):
     monkeypatch.setattr(client_module, "LARGEST_ANSWER", 2**20)

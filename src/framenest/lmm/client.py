@@ -293,12 +293,13 @@ class Client:
         """Raise the openai package's errors as ModelErrors. The cause is dropped: it may hold the key."""
         try:
             yield
-        except self._openai.OpenAIError as error:
+        except (self._openai.OpenAIError, TimeoutError) as error:  # the latter of ReadDeadline, unwrapped
             raise self._model_error(error, request) from None
 
     def _model_error(self, error: Any, request: Request | None) -> ModelError:
         openai, where = self._openai, self.base_url
-        if isinstance(error, openai.APITimeoutError) or isinstance(error.__cause__, TimeoutError):
+        late = isinstance(error, (openai.APITimeoutError, TimeoutError))
+        if late or isinstance(error.__cause__, TimeoutError):
             return ModelError(f"{where}: no answer within {self._timeout:g} seconds")
         if isinstance(error.__cause__, ModelError):  # of ReadDeadline
             return error.__cause__
