@@ -24,6 +24,7 @@ ASKED = {
     "what is looked for": ["Where?", "--look-for", "a kiln", "--look-for", "cups"],
     "options": ["Which?", "--option", "cup", "--option", "tile"],
     "a preset": ["Which?", "--preset", "residual", "--horizon", "40"],
+    "a part": ["Where is it?", "--start", "1.5", "--end", "0:04"],
     "no question": ["--no-question"],
 }  # fmt: skip
 TOKEN = "a-token-of-more-than-16-characters"
@@ -108,7 +109,7 @@ def test_asking_again_makes_nothing_again(capsys, monkeypatch, server, offered, 
     [
         (["--stream", "0"], "--stream"),
         (["--scorer", "clip", "--device", "cpu"], "--scorer, --device"),
-        (["--start", "2", "--max-gap", "1"], "--max-gap, --start"),
+        (["--start", "2", "--max-gap", "1"], "--max-gap"),
         (["--set", "coverage_term=false"], "--set"),
         (["--cache", "elsewhere"], "--cache"),
         (["--jobs", "2"], "--jobs"),

@@ -50,7 +50,7 @@ from framenest.video.source import is_remote
 
 WITH_SERVER = (
     "video", "question", "output", "budgets", "folder", "sheet", "as_json", "verbose", "server",
-    "no_question", "choices", "look_for", "preset", "horizon", "quiet", "debug",
+    "no_question", "choices", "look_for", "preset", "horizon", "start", "end", "quiet", "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
@@ -79,7 +79,9 @@ def rank(
         "the video's folder (--videos). $FRAMENEST_TOKEN is its token. [default: $FRAMENEST_SERVER]",
         envvar="FRAMENEST_SERVER",
     ),
-    no_question: bool = option("Rank by change, observability, coverage and diversity alone."),
+    no_question: bool = option(
+        "Rank without a question: by what changes, is clear to see and not shown yet."
+    ),
     choices: tuple[str, ...] = CHOICES,
     look_for: tuple[str, ...] = LOOK_FOR,
     video_options: VideoOptions,
@@ -127,7 +129,9 @@ def rank(
     bars, described = common.bars(), LookFor.of(look_for)
     if server:
         remote = RankingServer(server, os.environ.get("FRAMENEST_TOKEN"))
+        span = method.config.index
         asked: dict[str, Any] = {"preset": method.preset, "horizon": method.config.ranking.horizon}
+        asked |= {"start": span.start, "end": span.end}
         with bars:
             ranking = remote.rank(video, question, options=choices, look_for=described, bars=bars, **asked)
     else:

@@ -53,11 +53,14 @@ class RankingServer:
         look_for: LookFor | None,
         preset: str,
         horizon: int,
+        start: float,
+        end: float | None,
         bars: Bars,
     ) -> Ranking:
         """Rank a file that the server can read too. Ctrl-C cancels the work there."""
         path = str(Path(video).absolute())
-        request = {"question": question, "options": list(options), "preset": preset, "horizon": horizon}
+        request: dict[str, Any] = {"question": question, "options": list(options), "preset": preset}
+        request |= {"horizon": horizon, "start": start, "end": end}
         if look_for is not None:
             request["look_for"] = list(look_for.texts)
         registered = self._register(video, path)
