@@ -9,7 +9,7 @@ from served import Server
 openai = pytest.importorskip("openai", reason="needs openai; run: make test-ask")
 for package in ("torch", "transformers", "fastapi"):
     pytest.importorskip(package, reason=f"needs {package}; run: make test-ask")
-pytest.importorskip("uvicorn", reason="needs transformers[serving]; run: make test-ask")
+pytest.importorskip("accelerate", reason="needs transformers[serving]; run: make test-ask")
 
 SCORES = "frame,score\n0,0\n149,0\n150,1\n159,1\n160,0\n299,0\n"
 IMAGE = 16  # tokens

@@ -14,7 +14,7 @@ from framenest.lmm.client import Client
 
 for package in ("openai", "torch", "transformers"):
     pytest.importorskip(package, reason=f"needs {package}; run: make test-ask")
-pytest.importorskip("uvicorn", reason="needs transformers[serving]; run: make test-ask")
+pytest.importorskip("accelerate", reason="needs transformers[serving]; run: make test-ask")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
