@@ -492,3 +492,10 @@ def test_several_selectors_are_compared_in_a_table(capsys, clip, tmp_path):
 def test_bad_evaluations(capsys, question_set, arguments, message):
     code, _, err = run(capsys, "evaluate", "recall", question_set, *arguments)
     assert (code, message in err) == (2, True), err
+
+
+def test_a_time_that_is_no_text_is_one_line(tmp_path):
+    row = {"key": "kiln", "qa": [{"question": "What is fired?", "time_reference": 7}]}
+    (tmp_path / "lvbench.json").write_text(json.dumps([row]))
+    with pytest.raises(ConfigError, match="not a question set of the kind lvbench"):
+        load_questions(tmp_path / "lvbench.json", kind="lvbench", videos=tmp_path)

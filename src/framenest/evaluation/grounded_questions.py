@@ -151,7 +151,7 @@ def load_questions(
         entries = [entry for row in read_rows(file) for entry in READERS[kind](row)]
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise ConfigError(f"{file}: not a question set of the kind {kind} ({error!r})") from error
     entries = [entry for entry in entries if part in ("all", entry.part)]
     if not entries:
