@@ -34,6 +34,8 @@ def test_columns_are_those_of_the_ranking(video, scorer):
     (entry,) = made["rankings"]
     assert entry["ranks"]["frames"] == ranking.frames.tolist()
     assert entry["pool"]["frames"] == ranking.pool.frames.tolist()
+    # Rounded to the same tenth as in the terminal only if they are not rounded before.
+    assert entry["ranks"]["seconds"] == ranking.seconds.tolist()
     measures = {"evidence": ranking.evidence, **ranking.cues, **ranking.terms}
     assert set(measures) == {
         *("evidence", "relevance", "change", "observability"),

@@ -103,7 +103,7 @@ def _selection(selection: Selection) -> dict[str, Any]:
         "budgets": {
             str(budget): {
                 "frames": prefix.frames.tolist(),
-                "seconds": _rounded(prefix.seconds),
+                "seconds": prefix.seconds.tolist(),
                 "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
             }
             for budget, prefix in sorted(selection.prefixes.items())
@@ -136,7 +136,7 @@ def _curves(ranking: Ranking) -> list[dict[str, Any]]:
 def _places(source: Ranking | CandidatePool) -> dict[str, Any]:
     return {
         "frames": source.frames.tolist(),
-        "seconds": _rounded(source.seconds),
+        "seconds": source.seconds.tolist(),
         "zoom": source.is_zoom.astype(int).tolist(),
     }
 

@@ -111,13 +111,13 @@ class Moments(list[Moment]):
 
 @dataclass(frozen=True)
 class Known:
-    """A video with vectors: their key, the settings of its index, if it has a transcript, what to open."""
+    """A video with vectors."""
 
-    key: str
+    key: str  # of its vectors
     info: VideoInfo
-    config: IndexConfig
-    said: bool
-    video: Video
+    config: IndexConfig  # of its index
+    said: bool  # whether it has a transcript
+    video: Video  # what to open
 
     def at(self, path: str) -> Known:
         """The same content at another path."""
@@ -211,7 +211,7 @@ class Searcher:
         if is_remote(path):
             return listed.get(path)
         known = None
-        with suppress(VideoError):  # cannot be read, as will be told when it is opened
+        with suppress(VideoError):  # opening it will say why it cannot be read
             if listed and Path(path).is_file():
                 known = listed.get(local_directory(self.session.store).fingerprint(path))
         return known and known.at(path)
