@@ -35,6 +35,11 @@ class StandIn(TorchFunctionMode):
         checkpoint._loader.submit(self.__enter__).result()  # a mode holds for one thread
         self.__enter__()
 
+    def leave(self):
+        """torch aborts a process if a thread has a mode left while Python ends."""
+        self.__exit__(None, None, None)
+        checkpoint._loader.submit(self.__exit__, None, None, None).result()
+
     def cpu(self, device):
         self.used.add(str(device))
         return "cpu"
@@ -66,4 +71,6 @@ if __name__ == "__main__":
     stand_in = StandIn(int(gpus[0])) if gpus else None
     devices, found = relevance(folder, ScorerConfig(precision="float32"))
     used = sorted(stand_in.used) if stand_in else None
+    if stand_in:
+        stand_in.leave()
     sys.stdout.write(json.dumps({"devices": devices, "used": used, "relevance": found}))
