@@ -125,6 +125,9 @@ class BoundedProtocol(HttpToolsProtocol):
         waiting = self._waiting()
         if len(waiting) > PIPELINED:  # the client sends the rest again, on another connection
             self._full, waiting[-1].keep_alive = True, False
+            waiting[-1].scope["headers"].append(
+                (b"connection", b"close")
+            )  # uvicorn before 0.53 sends it only then
             raise ValueError("too many pipelined requests")  # ends the parser
         super().on_headers_complete()
         self._unanswered = [*waiting, self.cycle]
