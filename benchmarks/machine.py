@@ -53,7 +53,7 @@ def filled(page: str, tables: Mapping[str, str]) -> str:
 
     def content(match: re.Match[str]) -> str:
         text = tables[match[1]]
-        inside = f"\n\n{text.strip()}\n\n" if "|" in text else text
+        inside = f"\n{text.strip()}\n" if "|" in text else text
         return f"<!-- table {match[1]} -->{inside}<!-- end -->"
 
     return re.sub(r"<!-- table ([\w-]+) -->.*?<!-- end -->", content, page, flags=re.S)

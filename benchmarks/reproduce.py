@@ -129,7 +129,9 @@ def pairs(
 
 
 def only_own(first: str, columns: Sequence[str], rows: Sequence[tuple[str, Numbers]]) -> str:
-    """For figures of which the paper prints no numbers."""
+    """For figures of which the paper prints no numbers; nothing without one's own."""
+    if all(number is None for _, own in rows for number in own):
+        return ""
     lines = [f"| {first} | " + " | ".join(columns) + " |", "|" + "---|" * (1 + len(columns))]
     lines += ["| " + " | ".join([f"{name}, yours", *map(cell, own)]) + " |" for name, own in rows]
     return "\n".join(lines)

@@ -195,29 +195,18 @@ def evaluation() -> Tables:
         hits = [sets[f"videos, {scorer}"]["selectors"][name]["hit"] for scorer in scorers.values()]
         short.append([title, *(f"{hit['8'][0]:.2f} / {hit['32'][0]:.2f}" for hit in hits)])
     tags = measured("recall_tags")["selectors"]
-    ratios = (0, 1, 2, 4)
-    noisy = {ratio: measured(f"recall_noisy_truth_{ratio}")["selectors"] for ratio in ratios}
-    noise = [
-        [f"`{name}`", *(f"{noisy[ratio][name][k]['hit']:.2f}" for k in ("8", "64") for ratio in ratios)]
-        for name in noisy[0]
-    ]
     found = {
         "short": table(["hit@8 / hit@32", *scorers], short),
         "tags": table(["hit@K", *(k for k in tags["mec"] if k != "all"), "mean"], hit_rows(tags)),
-        "noise": table(["", *(f"SNR {ratio}, K={k}" for k in (8, 64) for ratio in ratios)], noise),
         "long-video": long_video.table(measured("long_video")),
     }
     ablations = measured("ablations_tags")
-    for part in ("components", "schedules"):
-        rows = [[f"`{name}`", *texts("{:.2f}", *(100 * hit for hit in row.values()))]
-                for name, row in ablations[part].items()]  # fmt: skip
-        found[part] = table([part, "low", "medium", "high", "average"], rows)
-    budgets = list(ablations["horizons"])
-    found["horizons"] = table(
-        ["M \\ K", *budgets],
+    variants = ablations["components"] | ablations["schedules"]
+    found["ablations"] = table(
+        ["hit@K, %", "low", "medium", "high", "average"],
         [
-            [m, *(f"{100 * row[k]:.2f}" if k in row else "–" for k in budgets)]
-            for m, row in ablations["horizons"].items()
+            [f"`{name}`", *texts("{:.2f}", *(100 * hit for hit in row.values()))]
+            for name, row in variants.items()
         ],
     )
     return found | quality.tables(sets)
@@ -347,9 +336,7 @@ def scorers() -> Tables:
         half = result[name]
         areas = [f"{one['auc']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
                  for one in (half, half["a_word_is_known"])]  # fmt: skip
-        verdicts = [
-            ", ".join(map(percent, half["verdicts"][kind].values())) for kind in ("right", "wrong")
-        ]
+        verdicts = [", ".join(map(percent, half["verdicts"][kind].values())) for kind in ("right", "wrong")]
         rows.append([title, *areas, *verdicts])
     columns = ["", "AUC, all pairs", "AUC, pairs with a known word",
                "right pairs: strong, weak, none, cannot tell", "wrong pairs"]  # fmt: skip
@@ -357,14 +344,8 @@ def scorers() -> Tables:
 
 
 def design() -> Tables:
-    kinds, rows = measured("storage")["kinds"], []
-    for name in kinds["index"]["methods"]:
-        cells = []
-        for kind in ("index", "timeline"):
-            row = kinds[kind]["methods"][name]
-            cells += [percent(row["share"]), f"{row['write_ms']:.0f}, {row['read_ms']:.0f} ms"]
-        rows.append([f"**{name}**" if name == "filter, zlib 1" else name, *cells])
-    columns = ["", "thumbnails and cues", "write, read", "timeline", "write, read"]
+    kinds = measured("storage")["kinds"]
+    used = {kind: kinds[kind]["methods"]["filter, zlib 1"] for kind in ("index", "timeline")}
     settings = []
     for config in (IndexConfig, DiscoveryConfig, RankingConfig):
         for entry in fields(config):
@@ -372,7 +353,8 @@ def design() -> Tables:
             shown = f"{default:g}" if isinstance(default, float) else str(default)
             settings.append([f"`{entry.name}`", shown, entry.metadata["help"]])
     return {
-        "compression": table(columns, rows),
+        "thumbnails-share": percent(used["index"]["share"]),
+        "timeline-share": percent(used["timeline"]["share"]),
         "settings": table(["setting", "default", "meaning"], settings),
     }
 
