@@ -135,6 +135,17 @@ def test_the_tables_are_those_that_make_tables_writes(monkeypatch):
     assert not [page for page in PAGES if page not in pages and "<!-- table " in page.read_text()]
 
 
+def test_the_measurements_bear_out_what_the_pages_say():
+    def measured(name):
+        return json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
+
+    assert all(row["none"]["peak_mib"] < 1024 for row in measured("memory")["rows"].values())
+    assert measured("pipeline_1080p")["peak_memory_mib"] < 1000
+    assert measured("gateway")["no_video"]["added_ms"] < 5
+    requests = measured("serve")["asking"]["requests"]
+    assert all(row["failures"] == 0 for row in requests.values())
+
+
 def test_the_pairing_table_is_what_the_markers_are():
     from framenest import Prefix, VideoInfo
     from framenest.lmm.times import PAIRINGS, marker, paired_markers, sent_places, video_metadata

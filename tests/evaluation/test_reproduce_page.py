@@ -216,7 +216,8 @@ def test_every_command_runs(place, tiny_models, monkeypatch, capsys):
     assert len(tables) == 12
     for name, table in tables.items():
         own = [line.split("yours")[1] for line in table.splitlines() if "yours" in line]
-        assert own and table.count("| paper |") in (0, table.count("| yours |")), name
+        assert own, name
+        assert table.count("| paper |") in (0, table.count("| yours |")), name
         cells = [cell.strip() for line in own for cell in line.split("|")[1:-1]]
         assert (name, cells.count("")) == (name, 15 if name == "horizons" else 0)  # a horizon serves no more
     assert (place / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
