@@ -122,9 +122,9 @@ def rounded(values: Sequence[float] | recall.Floats) -> list[float]:
 
 def tables(sets: dict[str, Any]) -> dict[str, str]:
     """The tables of docs/evaluation.md, by the names in its markers; it leaves out two of them."""
-    videos = {title.removeprefix("videos, "): found for title, found in sets.items() if "videos" in title}
+    videos = {title.removeprefix("videos, "): one for title, one in sets.items() if "videos" in title}
     hits = {name: {t: one["selectors"][name]["hit"] for t, one in sets.items()} for name in SELECTORS}
-    made = {
+    blocks = {
         "mean-hit": table(
             "mean hit", sets, {n: [f"{one['mean'][0]:.3f}" for one in hits[n].values()] for n in hits}
         ),
@@ -140,17 +140,17 @@ def tables(sets: dict[str, Any]) -> dict[str, str]:
     for title in ("videos, SNR 1", "videos, tags", "timelines, SNR 1"):
         if title in sets:
             rows = {n: [*by_k(hits[n][title]), f"{hits[n][title]['mean'][0]:.3f}"] for n in hits}
-            made[title.lower().replace(", ", "-").replace(" ", "-")] = table(
+            blocks[title.lower().replace(", ", "-").replace(" ", "-")] = table(
                 "hit@K", [*map(str, BUDGETS), "mean"], rows
             )
     columns = [f"{title}, K={k}" for title in videos for k in (8, 16)]
     doubles = {n: [one["selectors"][n]["near_duplicates"] for one in videos.values()] for n in SELECTORS}
     rows = {n: [f"{shares[k]:.2f}" for shares in doubles[n] for k in ("8", "16")] for n in doubles}
-    made["near-duplicates"] = table("near-duplicates", columns, rows)
+    blocks["near-duplicates"] = table("near-duplicates", columns, rows)
     several = {n: [one["selectors"][n]["covered_of_several"] for one in videos.values()] for n in SELECTORS}
     rows = {n: [f"{np.mean([*shares.values()]):.3f}" for shares in several[n]] for n in several}
-    made["covered"] = table("covered, mean over K", videos, rows)
-    return made
+    blocks["covered"] = table("covered, mean over K", videos, rows)
+    return blocks
 
 
 def table(corner: str, columns: Iterable[str], rows: Mapping[str, Sequence[str]]) -> str:

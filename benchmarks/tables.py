@@ -63,7 +63,7 @@ def readme() -> Tables:
              "WFS-SB": "wfs-sb", "AKS": "aks", "uniform": "uniform"}  # fmt: skip
     costs = {"MEC": "mec", "AKS": "aks", "WFS-SB": "wfs-sb"}
     rows = measured("efficiency")["rows"]
-    first, another = (asked["wall_seconds"] for asked in measured("pipeline")["questions"])
+    first, another = (question["wall_seconds"] for question in measured("pipeline")["questions"])
     return {
         "quality": table(shown, [[percent(hits[name]["hit"]["8"][0]) for name in shown.values()]]),
         "cost": table(
@@ -132,7 +132,7 @@ def many_videos() -> Tables:
         "stage one alone": "stage one", "both stages": "both stages",
     }  # fmt: skip
     measures = ("recall@1", "recall@5", "recall@10", "ndcg@10")
-    found = {
+    blocks = {
         f"search-{kind}": table(
             ["", *(measure.replace("ndcg", "NDCG") for measure in measures)],
             [
@@ -148,7 +148,7 @@ def many_videos() -> Tables:
          f"{row['private_mib']['peak']:.0f} MiB"]
         for row in measured("search")["scan"]
     ]  # fmt: skip
-    return found | {
+    return blocks | {
         "memory": table(["", "index alone", "with `tags`"], memory),
         "throughput": table(["", "hours of video per core-hour", "hours of video per second"], speed),
         "million": table(["", *names.values()], million),
@@ -195,32 +195,32 @@ def evaluation() -> Tables:
         hits = [sets[f"videos, {scorer}"]["selectors"][name]["hit"] for scorer in scorers.values()]
         short.append([title, *(f"{hit['8'][0]:.2f} / {hit['32'][0]:.2f}" for hit in hits)])
     tags = measured("recall_tags")["selectors"]
-    found = {
+    blocks = {
         "short": table(["hit@8 / hit@32", *scorers], short),
         "tags": table(["hit@K", *(k for k in tags["mec"] if k != "all"), "mean"], hit_rows(tags)),
         "long-video": long_video.table(measured("long_video")),
     }
     ablations = measured("ablations_tags")
     variants = ablations["components"] | ablations["schedules"]
-    found["ablations"] = table(
+    blocks["ablations"] = table(
         ["hit@K, %", "low", "medium", "high", "average"],
         [
             [f"`{name}`", *texts("{:.2f}", *(100 * hit for hit in row.values()))]
             for name, row in variants.items()
         ],
     )
-    return found | quality.tables(sets)
+    return blocks | quality.tables(sets)
 
 
 def performance() -> Tables:
     pipeline = measured("pipeline")
     titles = ("first question ({decoded} frames)", "another question (only its new zoom frames)")
     cpu = []
-    for title, asked in zip(titles, pipeline["questions"], strict=True):
-        spent = asked["seconds"]
+    for title, question in zip(titles, pipeline["questions"], strict=True):
+        spent = question["seconds"]
         rest = spent["match"] + spent["zoom"] + spent["order"]
-        times = texts("{:.1f}", asked["wall_seconds"], spent["decode"], spent["encode"], rest)
-        cpu.append([title.format(**asked), *times])
+        times = texts("{:.1f}", question["wall_seconds"], spent["decode"], spent["encode"], rest)
+        cpu.append([title.format(**question), *times])
     again = f"{pipeline['first_question_cached_wall_seconds']:.1f}"
     cpu.append(["the first question again, new process", again, "–", "–", "0.1"])
     speeds, scorers = measured("scorers-cpu"), []
@@ -236,7 +236,7 @@ def performance() -> Tables:
         for name, row in measured("efficiency")["rows"].items()
     ]  # fmt: skip
     after, gpu = measured("gpu_machine")["after"], measured("scorers-gpu")
-    session, index, asked = after["session"], after["index"], after["server"]["further"]
+    session, index, further = after["session"], after["index"], after["server"]["further"]
     loads = {name: after[f"load_{name}"] for name in ("blip2", "siglip2", "clip")}
     seconds = [
         [
@@ -250,7 +250,10 @@ def performance() -> Tables:
         ],
         ["a further question, 20 new zoom frames", f"{session['further_with_20_unseen']['wall']:.2f}"],
         ["a further question, 100 new zoom frames", f"{session['further_with_100_unseen']['wall']:.2f}"],
-        ["a further question with `rank --server`, whole process", f"{min(asked):.2f} to {max(asked):.2f}"],
+        [
+            "a further question with `rank --server`, whole process",
+            f"{min(further):.2f} to {max(further):.2f}",
+        ],
         ["loading `blip2`, of which `import torch` 1.5", f"{loads['blip2']['load']:.1f}"],
         ["loading `siglip2`, `clip`", f"{loads['siglip2']['load']:.1f}, {loads['clip']['load']:.1f}"],
         ["index without a scorer; decoding its 341 probes alone takes 3.5", f"{index['without_scorer']:.1f}"],

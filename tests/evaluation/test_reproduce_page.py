@@ -70,7 +70,7 @@ def videomme():
 def test_bash_reads_the_page(tmp_path):
     found = [call for _, call in calls(tmp_path)]
     assert {call[0] for call in found} == set(PROGRAMS)
-    assert sum(call[1:3] == ["evaluate", "qa"] for call in found) == 4 + 1 + 8 + 1 + 1 + 1 + 1 + 1 + 3
+    assert sum(call[1:3] == ["evaluate", "qa"] for call in found) == 4 + 1 + 1 + 8 + 1 + 1 + 3
     assert sum("lmms_eval" in call for call in found) == 6 + 5 * 3 + 5
     assert all("…" not in argument for call in found for argument in call)
 
