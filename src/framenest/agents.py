@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import framenest
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
-from framenest.method.discovery import LookFor
+from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import UNSURE, check_query
 from framenest.server.api_models import MOST_MOMENTS, Time

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from framenest.config import PRESETS
-from framenest.method.discovery import MOST as MOST_DESCRIPTIONS
+from framenest.rank_request import MAX_DESCRIPTIONS
 from framenest.retrieval.search import UNSURE
 from framenest.server.jobs import Job
 from framenest.server.server_settings import MOST_SHOWN
@@ -56,7 +56,7 @@ class HowToRank(RequestBody):
     )
     look_for: list[Text] = Field(
         [],
-        max_length=MOST_DESCRIPTIONS,
+        max_length=MAX_DESCRIPTIONS,
         description="What to look for beside the question, described as it would be seen.",
         examples=[["a glowing kiln", "cups cooling on a shelf"]],
     )

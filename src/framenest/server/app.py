@@ -21,7 +21,7 @@ import framenest
 from framenest.errors import FramenestError
 from framenest.lmm import STYLES
 from framenest.lmm.prompt import citations
-from framenest.method.discovery import LookFor
+from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api

@@ -23,8 +23,8 @@ from pydantic import TypeAdapter, ValidationError
 from framenest.images import ImageLimits
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
-from framenest.method.discovery import LookFor
 from framenest.method.prefix import Prefix
+from framenest.rank_request import LookFor
 from framenest.server.api_models import TurnSettings
 from framenest.server.library import LibraryVideo
 from framenest.server.refusals import Refusal, first_problem

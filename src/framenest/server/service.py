@@ -18,9 +18,9 @@ from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
 from framenest.lmm.prompt import CITE
-from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
+from framenest.rank_request import LookFor
 from framenest.retrieval.search import check_query
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state

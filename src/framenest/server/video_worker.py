@@ -19,11 +19,11 @@ from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, StyleName, messages
-from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Searchable
+from framenest.rank_request import LookFor
 from framenest.records import convert
 from framenest.retrieval.search import Searcher
 from framenest.scorers import wait_until_loaded
