@@ -273,6 +273,10 @@ class MECConfig:
             raise _unknown_setting(next(iter(left)), also)
         return MECConfig(**parts)
 
+    def settings(self) -> dict[str, Any]:
+        """Every setting of its parts, by name."""
+        return {name: value for part in asdict(self).values() for name, value in part.items()}
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -333,10 +337,16 @@ class Settings(TypedDict, total=False):
     subtitles: str | None
 
 
+METHOD_CONFIGS = (IndexConfig, DiscoveryConfig, RankingConfig)
+FOR_CLIENTS = {
+    one.name: one for config in METHOD_CONFIGS for one in fields(config) if one.metadata["for_clients"]
+}
+"""The settings that clients of the server may set."""
+
+
 def _unknown_setting(name: str, also: Iterable[str]) -> ConfigError:
     """The error for an unknown setting, with the closest known name."""
-    configs = (IndexConfig, DiscoveryConfig, RankingConfig)
-    known = [*(one.name for config in configs for one in fields(config)), *also]
+    known = [*(one.name for config in METHOD_CONFIGS for one in fields(config)), *also]
     near = difflib.get_close_matches(name, known, n=1)
     choose = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
     return ConfigError(f"there is no setting {name!r}; {choose}")

@@ -22,7 +22,7 @@ from framenest.method.prefix import Prefix
 from framenest.method.ranking import CandidatePool, Ranking, Stats
 from framenest.progress import ShowProgress
 from framenest.protocols import Decoder, Scorer, Store
-from framenest.rank_request import Budget, LookFor
+from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
@@ -371,6 +371,17 @@ class _Scoring:
         seen = features.get(scored.frames[again], "rerank")
         judged = noisy_or([features.relevance(seen, text, seen) for text in self._texts])
         return replace(scored, cues=scored.cues | {"relevance": refine(relevance, again, judged)})
+
+
+def rank_request(request: RankRequest, session: Session, opened: Decoder | None = None) -> Ranking:
+    """The ranking that a request asks for, with the scorer of a session. opened: its video, if it is open."""
+    return MEC(request.config, session=session).rank(
+        request.video if opened is None else opened,
+        request.question,
+        options=request.options,
+        look_for=request.look_for or (),
+        fps=request.opening.fps if opened is None else None,
+    )
 
 
 class MECArguments(Settings, total=False):

@@ -24,11 +24,10 @@ from framenest.images import ImageLimits
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
-from framenest.rank_request import LookFor
 from framenest.server.api_models import TurnSettings
 from framenest.server.library import LibraryVideo
 from framenest.server.refusals import Refusal, first_problem
-from framenest.server.server_settings import MIB, MOST_SHOWN
+from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 LIMITS = ImageLimits(max_side=768)
@@ -78,10 +77,10 @@ class ChatFrames:
 
     async def rankings(self, turn: Turn, asked: TurnSettings) -> list[str]:
         """The ids of a turn's finished rankings; a job that nobody waits for any longer is cancelled."""
-        how = (asked.options, asked.preset, MOST_SHOWN, LookFor.of(asked.look_for), asked.start, asked.end)
         found = []
         for video in [part for part in turn.parts if isinstance(part, LibraryVideo)]:
-            id_, job = self.service.ask(video, asked.question or turn.text or None, *how, asked.max_gap)
+            question = asked.question or turn.text or None
+            id_, job = self.service.ask(asked.request(self.service.default, video.id, question))
             if job is not None:
                 try:
                     await asyncio.wait([asyncio.wrap_future(job.over)])
