@@ -74,7 +74,7 @@ def _client_field(name: str) -> tuple[Any, Any]:
     """Type and default of a field for a setting of the method."""
     metadata = FOR_CLIENTS[name].metadata
     check = AfterValidator(partial(_check, allowed=metadata["allowed"]))
-    kind = Annotated[_TIMES.get(name, _HINTS[name]), check]
+    kind: Any = Annotated[_TIMES.get(name, _HINTS[name]), check]
     return kind, Field(FOR_CLIENTS[name].default, description=metadata["help"])
 
 
