@@ -25,7 +25,7 @@ ROOMS = [
     ["errors", "text", "progress"],
     ["records", "plugins"],
     ["config", "frames", "processes"],
-    ["protocols", "images"],
+    ["protocols", "images", "rank_request"],
     ["cache"],
     ["models"],
     ["video"],

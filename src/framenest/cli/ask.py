@@ -25,9 +25,9 @@ from framenest.errors import ConfigError
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.messages import check_style
-from framenest.method.discovery import LookFor
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
+from framenest.rank_request import LookFor
 from framenest.selectors import load_selector
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection

@@ -39,10 +39,10 @@ from framenest.cli.terminal import confirm, note, print_json, print_table, table
 from framenest.config import DEFAULT_PRESET, MECConfig
 from framenest.errors import ConfigError
 from framenest.evaluation.recall import largest_gap
-from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC, check_horizon
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.rank_request import LookFor
 from framenest.selectors import load_selector, selector_names
 from framenest.selectors.selection import Selection
 from framenest.video.opening import reopen

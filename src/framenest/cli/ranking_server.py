@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, FramenestError, VideoError
-from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.progress import Bars
+from framenest.rank_request import LookFor
 from framenest.records import parse_json, read_result
 from framenest.text import is_url, one_line
 from framenest.video.source import check_file, is_remote

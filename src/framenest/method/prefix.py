@@ -213,12 +213,6 @@ class Prefix:
         )
 
 
-def check_budget(k: object) -> None:
-    """Raise BudgetError if k is not a number of frames."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise BudgetError(f"k, the frame budget, must be a whole number, 1 or more, not {k!r}")
-
-
 class PrefixFields(msgspec.Struct):
     """A prefix in a file."""
 

@@ -11,8 +11,9 @@ import numpy as np
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder
+from framenest.rank_request import Budget
 from framenest.records import Amount, BadField, Whole, convert, parse_json
-from framenest.selectors.selection import Selection, check_budgets, load_result, prefix_of
+from framenest.selectors.selection import Selection, load_result, prefix_of
 from framenest.session import Session
 from framenest.video.opening import Video
 
@@ -127,7 +128,7 @@ class FileSelector:
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """The frames that the file lists for this question."""
         decoder = self._session.open(video)
-        prefixes = {budget: self._prefix(decoder, question, budget) for budget in check_budgets(budgets)}
+        prefixes = {budget: self._prefix(decoder, question, budget) for budget in Budget.ladder(budgets)}
         stats = {"candidates": 0, "runs": 0, "wall_seconds": 0.0}
         return Selection(decoder.info, question, self.name, "none", prefixes, stats)
 

@@ -139,13 +139,6 @@ def load_result(path: str | Path) -> Ranking | Selection:
     return read_result(data, path, "ranking", RANKING_FORMAT, Ranking.from_json)
 
 
-def check_budgets(budgets: Sequence[int]) -> list[int]:
-    """Budgets, ascending, each once."""
-    if not budgets or any(isinstance(b, bool) or int(b) != b or b < 1 for b in budgets):
-        raise BudgetError(f"frame budgets must be whole numbers, 1 or more, not {list(budgets)!r}")
-    return sorted({int(b) for b in budgets})
-
-
 def prefix_of(
     decoder: Decoder,
     budget: int,

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp
 import framenest
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
-from framenest.method.discovery import LookFor
+from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import UNSURE, check_query
 from framenest.server.api_models import MOST_MOMENTS, Time
@@ -154,8 +155,15 @@ class VideoTools:
         video reads it through, which takes from seconds to minutes; later questions are fast.
         """
         registered = await self._video(video)
-        asked: Any = (question, [], None, HORIZON, LookFor.of(look_for), start, end)
-        ranking, job = await asyncio.to_thread(self._service.ask, registered, *asked)
+        default = self._service.default
+        request = replace(
+            default,
+            video=registered.id,
+            question=question,
+            look_for=LookFor.of(look_for),
+            config=default.config.with_settings({"start": start, "end": end}),
+        )
+        ranking, job = await asyncio.to_thread(self._service.ask, request)
         if job is not None:
             await self._finished(job, ctx, {})
         return await self._show(ranking, 0, k, max_tokens)

@@ -21,7 +21,6 @@ import framenest
 from framenest.errors import FramenestError
 from framenest.lmm import STYLES
 from framenest.lmm.prompt import citations
-from framenest.method.discovery import LookFor
 from framenest.report.document import document
 from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
@@ -148,10 +147,7 @@ def ask(here: Here, body: api.RankingRequest, response: Response) -> api.Ranking
     The same question with the same settings is the same ranking, and work under way is shared. A video that
     is not indexed yet is indexed first.
     """
-    video = here.library.get(body.video)
-    look_for = LookFor.of(body.look_for)
-    asked = (body.question, body.options, body.preset, body.horizon, look_for, body.start, body.end)
-    id_, job = here.ask(video, *asked)
+    id_, job = here.ask(body.request(here.default, body.video, body.question))
     response.status_code = 200 if job is None else 202
     return api.RankingStatus(ranking=id_, ready=job is None, job=job and here.jobs.told(job))
 
@@ -161,18 +157,15 @@ def rankings(
     here: Here, video: Annotated[str | None, Query(max_length=64)] = None
 ) -> list[api.RankingSummary]:
     """What was asked, newest first; of one video with ?video=."""
-    return [
-        api.RankingSummary(**entry, ready=here.rankings.has(entry["id"]))
-        for entry in here.rankings.all(video)
-    ]
+    return [api.RankingSummary(**entry) for entry in here.rankings.all(video)]
 
 
 @routes.get("/rankings/{ranking}")
 def ranking(here: Here, ranking: RankingId) -> api.RankingOut:
     """What was ranked, how, and how long the ranking is."""
-    found, asked = here.rankings.get(ranking), here.rankings.request(ranking)
-    stats = found.stats.to_json()
-    return api.RankingOut(**asked, ready=True, scorer=found.scorer, length=len(found), stats=stats)
+    loaded, entry = here.rankings.get(ranking), here.rankings.entry(ranking)
+    stats = loaded.stats.to_json()
+    return api.RankingOut(**entry | {"scorer": loaded.scorer}, length=len(loaded), stats=stats)
 
 
 @routes.get("/rankings/{ranking}/prefix", response_model=api.PrefixOut)

@@ -23,13 +23,11 @@ from pydantic import TypeAdapter, ValidationError
 from framenest.images import ImageLimits
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
-from framenest.method.discovery import LookFor
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
-from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
 from framenest.server.refusals import Refusal, first_problem
-from framenest.server.server_settings import MIB, MOST_SHOWN
+from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 IMAGE_LIMITS = ImageLimits(max_side=768)
@@ -119,7 +117,8 @@ class ChatFrames:
         """The ids of a turn's finished rankings; a job that nobody waits for any longer is cancelled."""
         ids = []
         for video in turn.videos:
-            id_, job = self._ask(video, turn.text, settings)
+            question = settings.question or turn.text or None
+            id_, job = self.service.ask(settings.request(self.service.default, video.id, question))
             if job is not None:
                 try:
                     await asyncio.wait([asyncio.wrap_future(job.over)])
@@ -127,20 +126,6 @@ class ChatFrames:
                     self.service.jobs.leave(job)
             ids.append(id_)
         return ids
-
-    def _ask(self, video: LibraryVideo, text: str, settings: TurnSettings) -> tuple[str, Job | None]:
-        """Ask for the ranking of a video that the settings of a request describe."""
-        return self.service.ask(
-            video,
-            settings.question or text or None,
-            settings.options,
-            settings.preset,
-            MOST_SHOWN,
-            LookFor.of(settings.look_for),
-            settings.start,
-            settings.end,
-            settings.max_gap,
-        )
 
     async def show(
         self, turn: Message, rankings: list[str], k: int, offer: bool, earlier: Sequence[ShownTurn]

@@ -16,6 +16,8 @@ from cachetools import LRUCache, cachedmethod
 
 from framenest.errors import FramenestError
 from framenest.method.ranking import Ranking
+from framenest.rank_request import RankRequest
+from framenest.records import convert
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import LibraryVideo
 from framenest.server.refusals import Refusal
@@ -96,13 +98,14 @@ class Rankings:
         self._prefixes: LRUCache[Any, bytes] = LRUCache(PREFIXES)
         self._lock = threading.Lock()  # of both caches
 
-    def ask(self, id_: str, request: dict[str, Any]) -> Job | None:
+    def ask(self, id_: str, request: RankRequest) -> Job | None:
         """The job that makes a ranking; None if it is finished."""
+        fields = request.to_json()
         with self._journal.lock:
-            job = self._jobs.submit("rank", id_, request) if self._load(id_) is None else None
+            job = self._jobs.submit("rank", id_, fields) if self._load(id_) is None else None
             self._journal.execute(
                 "insert or ignore into rankings values (?, ?, ?, ?)",
-                [id_, request["video"], json.dumps(request), time.time()],
+                [id_, request.video, json.dumps(fields), time.time()],
             )
             return job
 
@@ -143,17 +146,30 @@ class Rankings:
             self._loaded[id_] = loaded
         return loaded
 
-    def request(self, id_: str) -> dict[str, Any]:
-        """The request for a ranking, with its id and time."""
+    def request(self, id_: str) -> RankRequest:
+        """The request for a ranking."""
+        return _request(self._row(id_))
+
+    def entry(self, id_: str) -> dict[str, Any]:
+        """What clients may know of the request for a ranking: its fields and settings by name, flat."""
+        return self._entry(self._row(id_))
+
+    def all(self, video: str | None) -> list[dict[str, Any]]:
+        """Entries, newest first, of one video or all."""
+        statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
+        return [self._entry(row) for row in self._journal.execute(statement, [video])]
+
+    def _row(self, id_: str) -> Any:
         row = self._journal.row("select * from rankings where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such ranking")
-        return _from_row(row)
+        return row
 
-    def all(self, video: str | None) -> list[dict[str, Any]]:
-        """Requests for rankings, newest first, of one video or all."""
-        statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
-        return [_from_row(row) for row in self._journal.execute(statement, [video])]
+    def _entry(self, row: Any) -> dict[str, Any]:
+        request, id_ = _request(row), row["id"]
+        look_for = request.look_for.texts if request.look_for else ()
+        fields = request.to_json() | request.config.settings() | {"look_for": look_for}
+        return fields | {"id": id_, "created": row["created"], "ready": self.has(id_)}
 
     def remove(self, id_: str) -> None:
         """Delete a ranking's file."""
@@ -175,7 +191,7 @@ class Rankings:
             raise Refusal(422, f"after={after} leaves nothing of k={k}; after must be less than k")
         chosen = self.get(id_).prefix(k)
         assert chosen.ranks is not None
-        video = self.request(id_)["video"]
+        video = self.request(id_).video
         rows = zip(chosen.frames.tolist(), chosen.seconds.tolist(), chosen.ranks.tolist(), strict=True)
         frames = [
             {"frame": frame, "seconds": seconds, "rank": rank, "image": f"/videos/{video}/frames/{frame}"}
@@ -186,7 +202,5 @@ class Rankings:
         return json.dumps(made, separators=(",", ":")).encode()
 
 
-def _from_row(row: Any) -> dict[str, Any]:
-    asked = json.loads(row["request"])
-    described = asked.pop("look_for", {}).get("texts", [])
-    return {"id": row["id"], "created": row["created"], "look_for": described, **asked}
+def _request(row: Any) -> RankRequest:
+    return convert(json.loads(row["request"]), RankRequest)

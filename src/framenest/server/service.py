@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,9 +19,10 @@ from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
 from framenest.lmm.prompt import CITE
-from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
+from framenest.rank_request import RankRequest
+from framenest.records import convert
 from framenest.retrieval.search import check_query
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
@@ -65,6 +67,11 @@ class Service:
         self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url and model else None
         told = f"{ANSWERS_AT_ONCE} questions are being answered already"
         self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, told, 10)
+        preset, config = settings.preset, MECConfig.preset(settings.preset)
+        self.default = RankRequest(
+            video="", preset=preset, config=config, scorer=settings.scorer, scoring=settings.scoring
+        )
+        """What a client that says nothing else asks for."""
         self.scorer = ""
         self._packing = ConcurrencyLimit(2, "too many messages are being made at once", 5, wait=10)
         self._threads: list[threading.Thread] = []
@@ -110,37 +117,15 @@ class Service:
         last = self.jobs.latest(f"index:{video.id}")
         return ("failed", last.error) if last and last.state == "failed" else ("new", None)
 
-    def ask(
-        self,
-        video: LibraryVideo,
-        question: str | None,
-        options: list[str],
-        preset: str | None,
-        horizon: int,
-        look_for: LookFor | None = None,
-        start: float = 0.0,
-        end: float | None = None,
-        max_gap: float | None = None,
-    ) -> tuple[str, Job | None]:
-        """The id of a ranking, and the job that makes it; None if it is made.
-
-        preset: None for the server's. start, end: the part to look at, in seconds. max_gap: seconds.
-        """
+    def ask(self, request: RankRequest) -> tuple[str, Job | None]:
+        """The id of a ranking of a registered video, and the job that makes it; None if it is made."""
+        video = self.library.get(request.video)
         video.check()
-        preset = preset or self.settings.preset
-        settings = {"start": start, "end": end} if start or end is not None else {}
-        settings |= {"max_gap": max_gap} if max_gap is not None else {}
-        config = MECConfig.preset(preset).with_settings(settings).to_json()
-        request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
-        request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer} | settings
-        if look_for is not None:
-            request["look_for"] = look_for.to_json()
-        subtitles = self.settings.scoring.subtitles or NONE
-        heard = []
-        for file in transcript_files(str(video.path), subtitles):
+        subtitles = []
+        for file in transcript_files(str(video.path), request.scoring.subtitles or NONE):
             with suppress(OSError):  # it has just gone
-                heard.append([str(file), *file_state(file)])
-        id_ = digest(request, config, subtitles, heard, RANKING_FORMAT)[:24]
+                subtitles.append([str(file), *file_state(file)])
+        id_ = digest(request.identity(), self.scorer, subtitles, RANKING_FORMAT)[:24]
         with self.journal.lock:  # the video must not be removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):
@@ -183,7 +168,7 @@ class Service:
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
-        return self.library.get(self.rankings.request(ranking)["video"])
+        return self.library.get(self.rankings.request(ranking).video)
 
     def packed(
         self, task: str, ranking: str, k: int, style: str, max_side: int, instructions: Sequence[str] = ()
@@ -255,9 +240,11 @@ class Service:
             self._search(worker, job, progress)
             return
         video = self.library.get(job.video)
-        arguments: list[Any] = [str(video.check())]
+        path = str(video.check())
+        arguments: list[Any] = [path]
         if job.kind == "rank":
-            arguments += [job.request, str(self.rankings.path(job.target))]
+            request = replace(convert(job.request, RankRequest), video=path)
+            arguments = [request, str(self.rankings.path(job.target))]
         info = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
         if video.info is None:
             self.library.indexed(video.id, info)

@@ -14,17 +14,16 @@ import numpy as np
 
 from framenest.cache.files import write_atomic
 from framenest.cache.remote import open_store
-from framenest.config import MECConfig, ScorerConfig
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, StyleName, messages
-from framenest.method.discovery import LookFor
-from framenest.method.mec import MEC
+from framenest.method.mec import MEC, rank_request
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Searchable
-from framenest.records import convert
+from framenest.rank_request import RankRequest
 from framenest.retrieval.search import Searcher
 from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
@@ -65,15 +64,9 @@ class VideoTasks:
             Searcher(self._session).store_vectors(self._session.open(path), index)
         return index.video.to_json()
 
-    def rank(self, path: str, request: dict[str, Any], target: str) -> dict[str, Any]:
+    def rank(self, request: RankRequest, target: str) -> dict[str, Any]:
         """Rank a video as a request asks, into a file; the video's VideoInfo."""
-        settings: dict[str, Any] = {
-            name: request[name] for name in ("horizon", "start", "end", "max_gap") if name in request
-        }
-        config = MECConfig.preset(request["preset"]).with_settings(settings)
-        look_for = convert(request["look_for"], LookFor) if "look_for" in request else ()
-        mec = MEC(config, session=self._session)
-        ranking = mec.rank(path, request["question"], options=request["options"], look_for=look_for)
+        ranking = rank_request(request, self._session)
         write_atomic(Path(target), ranking.dumps().encode(errors="surrogatepass"), follow=False)
         return ranking.video.to_json()
 
