@@ -15,8 +15,8 @@ import uvicorn
 
 from framenest.processes import own_memory
 from framenest.server import guard
+from framenest.server.guard import Metrics
 from framenest.server.listen import BoundedProtocol
-from framenest.server.metrics import Metrics
 from framenest.server.server_settings import ServerSettings
 from processes import PATIENCE
 

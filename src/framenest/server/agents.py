@@ -23,10 +23,9 @@ from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import UNSURE, check_query
 from framenest.server.api_models import MOST_MOMENTS, Time
-from framenest.server.guard import Guard
+from framenest.server.guard import Guard, Refusal, first_problem
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal, first_problem
 from framenest.server.service import Service
 from framenest.text import clock
 from framenest.video.source import is_remote

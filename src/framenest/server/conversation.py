@@ -25,8 +25,8 @@ from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
+from framenest.server.guard import Refusal, first_problem
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal, first_problem
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
