@@ -121,7 +121,7 @@ def jobs(
 ) -> list[Job]:
     """The latest jobs, newest first."""
     found = here.jobs.waiting_or_running()[::-1][:limit] if active else here.jobs.recent(limit)
-    return [here.jobs.told(job) for job in found]
+    return [here.jobs.view(job) for job in found]
 
 
 @routes.get("/jobs/{job}")
@@ -136,13 +136,13 @@ async def job(
     found = here.jobs.get(job)
     if found.active and wait:
         await asyncio.wait([asyncio.wrap_future(found.over)], timeout=wait)
-    return here.jobs.told(found)
+    return here.jobs.view(found)
 
 
 @routes.delete("/jobs/{job}")
 def cancel(here: Here, job: JobId) -> Job:
     """Cancel a job, for everyone who waits for it. It is over at once; its process stops within seconds."""
-    return here.jobs.told(here.jobs.cancel(job))
+    return here.jobs.view(here.jobs.cancel(job))
 
 
 # Rankings
@@ -157,7 +157,7 @@ def ask(here: Here, body: api.RankingRequest, response: Response) -> api.Ranking
     """
     id_, job = here.ask(body.request(here.default, body.video, body.question))
     response.status_code = 200 if job is None else 202
-    return api.RankingStatus(ranking=id_, ready=job is None, job=job and here.jobs.told(job))
+    return api.RankingStatus(ranking=id_, ready=job is None, job=job and here.jobs.view(job))
 
 
 @routes.get("/rankings")
@@ -250,13 +250,13 @@ def search(here: Here, body: api.SearchRequest) -> api.SearchOut:
 
     `GET /searches/{id}` gives the best moments so far while the job runs, and all of them when it is done.
     """
-    return api.SearchOut(**here.found(here.search(body.query, body.n)[0]))
+    return api.SearchOut(**here.search_view(here.search(body.query, body.n)[0]))
 
 
 @routes.get("/searches/{search}")
 def search_found(here: Here, search: SearchId) -> api.SearchOut:
     """What a search has found."""
-    return api.SearchOut(**here.found(search))
+    return api.SearchOut(**here.search_view(search))
 
 
 # The service and its page
@@ -329,7 +329,7 @@ def files(here: Here) -> api.FolderFiles:
 @routes.get("/videos")
 def videos(here: Here) -> list[api.VideoOut]:
     """Registered videos, newest first."""
-    return [_seen(here, video) for video in here.library.all()]
+    return [_video_view(here, video) for video in here.library.all()]
 
 
 @routes.post("/videos", status_code=201)
@@ -371,10 +371,10 @@ async def upload(
 
 def _registered(here: Service, video: LibraryVideo) -> api.RegisteredVideo:
     job = here.index(video)
-    return api.RegisteredVideo(video=_seen(here, video), job=job and here.jobs.told(job))
+    return api.RegisteredVideo(video=_video_view(here, video), job=job and here.jobs.view(job))
 
 
-def _seen(here: Service, video: LibraryVideo) -> api.VideoOut:
+def _video_view(here: Service, video: LibraryVideo) -> api.VideoOut:
     """What clients may know of a video: not where it is."""
     state, error = here.state(video)
     return api.VideoOut(**(video.info or {}) | vars(video) | {"state": state, "error": error})
@@ -383,7 +383,7 @@ def _seen(here: Service, video: LibraryVideo) -> api.VideoOut:
 @routes.get("/videos/{video}")
 def video(here: Here, video: VideoId) -> api.VideoOut:
     """One video, with its facts once it is indexed."""
-    return _seen(here, here.library.get(video))
+    return _video_view(here, here.library.get(video))
 
 
 @routes.post("/videos/{video}/index")

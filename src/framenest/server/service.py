@@ -157,13 +157,13 @@ class Service:
                 self.journal.remember(f"search:{id_}", search | {"left_out": left_out})
             return id_, job
 
-    def found(self, id_: str) -> dict[str, Any]:
+    def search_view(self, id_: str) -> dict[str, Any]:
         """A search with the best moments so far, as SearchOut shows it; `videos` are the ids it searches."""
         search: dict[str, Any] | None = self.journal.recall(f"search:{id_}")
         if search is None:
             raise Refusal(404, "no such search")
         job = self.jobs.latest(id_)
-        return search | {"searched": len(search["videos"]), "job": job and self.jobs.told(job)}
+        return search | {"searched": len(search["videos"]), "job": job and self.jobs.view(job)}
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
@@ -249,7 +249,7 @@ class Service:
             self.library.indexed(video.id, info)
 
     def _search(self, worker: VideoWorker, job: Job, progress: Callable[[str, int, int], None]) -> None:
-        search = self.found(job.target) | {"job": None}
+        search = self.search_view(job.target) | {"job": None}
         videos: dict[str, LibraryVideo] = {}
         for id_ in search["videos"]:
             with suppress(Refusal):  # it has just gone
