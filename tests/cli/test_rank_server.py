@@ -109,7 +109,7 @@ def test_asking_again_makes_nothing_again(capsys, monkeypatch, server, offered, 
     [
         (["--stream", "0"], "--stream"),
         (["--scorer", "clip", "--device", "cpu"], "--scorer, --device"),
-        (["--start", "2", "--max-gap", "1"], "--max-gap"),
+        (["--start", "2", "--max-gap", "1", "--probing", "keyframes"], "--probing"),
         (["--set", "coverage_term=false"], "--set"),
         (["--cache", "elsewhere"], "--cache"),
         (["--jobs", "2"], "--jobs"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -15,7 +15,6 @@ from framenest.cli.option_groups import (
     Common,
     ProbingOptions,
     ScorerChoice,
-    VideoOptions,
     other_settings,
     refuse_one_file,
 )
@@ -31,7 +30,7 @@ from framenest.cli.options import (
     option,
 )
 from framenest.cli.terminal import confirm, fail, note, print_json, quiet, say, short_path
-from framenest.config import IndexConfig, MECConfig
+from framenest.config import IndexConfig, MECConfig, VideoConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
 from framenest.corpus.process_run import Watch, run_in_processes
@@ -39,6 +38,7 @@ from framenest.corpus.run_report import RunReport, write_rankings
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
+from framenest.rank_request import RankRequest
 from framenest.retrieval.vector_library import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
 from framenest.text import clock
@@ -109,17 +109,22 @@ def _workers_for(job: BatchJob) -> int:
     return max(1, min(gpu_memory() // GPU_BYTES, cores() // GPU_CORES))
 
 
-def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, **settings: Any) -> BatchJob:
-    """Return a job whose results go to the cache."""
-    cache = common.cache
-    if isinstance(cache, RemoteStore):
-        settings["url"] = cache.location  # each machine has its own local directory
-    else:
-        settings["root"] = str(common.local.root.absolute())
-    if (library := settings.get("library")) is not None:
-        settings["library"] = library if "://" in library else str(Path(library).absolute())
+def batch_job(
+    common: Common, request: RankRequest, library: str | None = None, keep_features: bool | None = True
+) -> BatchJob:
+    """Return a job with the scorer of a request, whose results go to the cache."""
+    if library is not None:
+        library = library if "://" in library else str(Path(library).absolute())
         connect(library)  # a clear error before the run begins
-    return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
+    remote = isinstance(common.cache, RemoteStore)  # then each machine has its own local directory
+    return BatchJob(
+        scorer=request.scorer,
+        scoring=request.scoring,
+        root=None if remote else str(common.local.root.absolute()),
+        url=common.cache.location if remote else None,
+        keep_features=keep_features,
+        library=library,
+    )
 
 
 def run(
@@ -168,7 +173,7 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
     if as_json:
         names = ("status", "text", "error", "seconds", "duration")
         told = {name: getattr(outcome, name) for name in names}
-        print_json({"video": outcome.item.video, "question": outcome.item.question, **told})
+        print_json({"video": outcome.item.video, "question": outcome.item.request.question, **told})
     elif outcome.status == "failed":
         note(f"{outcome.error}: {outcome.text}")
     elif alone or (outcome.status == "done" and not quiet()):
@@ -205,7 +210,7 @@ def index(
     as_json: bool = option("Print a line of JSON for each video.", "--json"),
     many: ManyVideos,
     library: str | None = LIBRARY,
-    video_options: VideoOptions,
+    opening: VideoConfig,
     scorer: ScorerChoice,
     probes: ProbingOptions,
     others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig),
@@ -224,21 +229,22 @@ def index(
     framenest index films.csv more/*.mp4 --scorer none --probing keyframes \\
       --cache s3://bucket/library
     """
-    found = find_videos(videos, pictures=video_options.fps is not None)
+    found = find_videos(videos, pictures=opening.fps is not None)
     given = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
     config = MECConfig().with_settings(given)
     if config != MECConfig(index=config.index):
         raise ConfigError("--set of this command is for settings of the index; give others to rank")
-    settings = {"config": config, "scoring": scorer.config, "library": library}
-    job = batch_job(common, video_options, scorer.resolved(common), **settings)
+    name = None if scorer.name == "none" else scorer.resolved(common)
+    request = RankRequest(video="", config=config, scorer=name, scoring=scorer.config, opening=opening)
+    job, groups = batch_job(common, request, library), index_groups(found, request)
     if len(found) == 1 and found[0] == videos[0] and not many.given:
         with common.bars() as bars:  # in this process, with bars for its stages
-            (outcome,) = job.open()(index_groups(found)[0], bars)
+            (outcome,) = job.open()(groups[0], bars)
         if outcome.status == "failed":
             raise FramenestError(outcome.text)
         _print_outcome(outcome, as_json, alone=True)
         return 0
-    report = run(job, index_groups(found), many, common, "videos", as_json)
+    report = run(job, groups, many, common, "videos", as_json)
     if report.counts["failed"]:
         fail(f"{report.counts['failed']:,} of {len(found):,} videos could not be indexed")
     return int(report.counts["failed"] > 0)
@@ -247,27 +253,21 @@ def index(
 def rank_many(
     manifest: Path,
     output: str | None,
+    request: RankRequest,
     many: ManyVideos,
     common: Common,
-    how: VideoOptions,
-    scorer: str | None,
-    settings: Mapping[str, Any],
+    *,
+    keep_features: bool | None,
     as_json: bool,
 ) -> int:
-    """Rank the videos of a list for their questions. Returns the exit code."""
-    job = batch_job(common, how, scorer, **settings)
+    """Rank the videos of a list for their questions, as the request says. Returns the exit code."""
     if output is None or output == "-":
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
     folder = check_writable_folder(output).absolute()
-    groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
+    table = Path((request.scorer or "").partition(":")[2])
+    scores = common.local.fingerprint(str(table)) if table.is_file() else None
+    groups = ranking_groups(manifest, folder, request, scores)
+    job = batch_job(common, request, keep_features=keep_features)
     report = run(job, groups, many, common, "rankings", as_json)
     confirm("listed in", short_path(str(write_rankings(folder, groups))))
     return int(report.counts["failed"] > 0)
-
-
-def _identity(job: BatchJob) -> list[Any]:
-    """Everything a ranking depends on besides video and question; device and batch only affect speed."""
-    scoring = {k: v for k, v in asdict(job.scoring).items() if k not in ("device", "batch")}
-    file = Path((job.scorer or "").partition(":")[2])
-    content = local_directory(job.store()).fingerprint(str(file)) if file.is_file() else None
-    return [job.config.to_json(), job.scorer, content, scoring]

@@ -36,6 +36,7 @@ from framenest.config import (
     Probing,
     RankingConfig,
     ScorerConfig,
+    VideoConfig,
 )
 from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
@@ -97,22 +98,9 @@ class Common:
         """Progress bars; none with --quiet."""
         return Bars(off=self.quiet, console=err)
 
-
-ALLOW_PLAYLISTS = option("Allow a VIDEO that refers to other files or URLs: HLS, DASH, ffconcat.")
-
-
-@dataclass(frozen=True)
-class VideoOptions:
-    """How to open a video."""
-
-    fps: float | None = option("Frame rate of a folder of numbered images.")
-    stream: int | None = option("Index of the video stream. [default: FFmpeg's choice]")
-    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
-    allow_playlists: bool = ALLOW_PLAYLISTS
-
-    def open(self, video: str, common: Common) -> Decoder:
-        """Open the video."""
-        return open_video(video, **vars(self), store=common.cache, progress=common.bars())
+    def open(self, video: str, opening: VideoConfig) -> Decoder:
+        """Open a video, with progress bars."""
+        return open_video(video, **vars(opening), store=self.cache, progress=self.bars())
 
 
 @dataclass(frozen=True)
@@ -120,7 +108,7 @@ class RankedVideo:
     """How to reopen the video of a ranking."""
 
     video: InputFile | None = option("The video, if it has moved.")
-    allow_playlists: bool = ALLOW_PLAYLISTS
+    allow_playlists: bool = config_option(VideoConfig, "allow_playlists")
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
         """Open the video; raise if it has changed."""

@@ -17,9 +17,10 @@ from click import get_current_context
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from framenest.config import ScorerConfig
+from framenest.config import CheckedSettings, ScorerConfig
 from framenest.errors import ConfigError, StoreError
 from framenest.images import FORMATS
+from framenest.rank_request import Budget
 from framenest.selectors import check_selector
 from framenest.text import bytes_of, seconds_of
 
@@ -41,7 +42,7 @@ def config_option(config: type, name: str, **settings: Any) -> Any:
     """Declare the option of a config's field. It has no default, so that presets hold unless it is given."""
     entry = config.__dataclass_fields__[name]  # type: ignore[attr-defined]  # every config is a dataclass
     text = entry.metadata["help"]
-    if entry.default is not None:
+    if entry.default not in (None, False):
         shown = f"{entry.default:g}" if isinstance(entry.default, float) else entry.default
         text += f" ({entry.metadata['whose']}: {shown})"
     return option(text, default=None, **settings)
@@ -137,8 +138,9 @@ def _group_options(kind: type, changes: dict[str, dict[str, Any]]) -> Iterator[A
         if is_dataclass(hints[entry.name]):
             yield from _group_options(hints[entry.name], changes)
             continue
-        declared = config_option(kind, entry.name, panel=SCORER_PANEL) if kind is ScorerConfig else entry
-        settings = {"panel": getattr(kind, "panel", "Options"), "help": declared.metadata["help"]}
+        declared = config_option(kind, entry.name) if issubclass(kind, CheckedSettings) else entry
+        panel = SCORER_PANEL if kind is ScorerConfig else getattr(kind, "panel", "Options")
+        settings = {"panel": panel, "help": declared.metadata["help"]}
         settings |= declared.metadata["settings"] | changes.get(entry.name, {})
         flags = declared.metadata["flags"]
         yield _option(entry.name, hints[entry.name], settings.pop("help"), flags, settings)
@@ -174,9 +176,9 @@ def _build(kind: Any, values: dict[str, Any]) -> Any:
         name: _build(hints[name], values) if is_dataclass(hints[name]) else values.pop(name)
         for name in (entry.name for entry in fields(kind))
     }
-    if kind is ScorerConfig:
-        if not given["rerank"]:
-            refuse("nothing is reranked without --rerank COUNT", "reranker")
+    if kind is ScorerConfig and not given["rerank"]:
+        refuse("nothing is reranked without --rerank COUNT", "reranker")
+    if issubclass(kind, CheckedSettings):
         given = {name: value for name, value in given.items() if value is not None}
     return kind(**given)
 
@@ -219,13 +221,6 @@ class Parsed(click.ParamType[Any]):
         """Let the shell complete files and folders."""
         kind = {"FILE": "file", "DIR": "dir"}.get(self.name)
         return [CompletionItem(incomplete, type=kind)] if kind else []
-
-
-def _budgets(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"{text!r} is not a frame budget; give 8, or several as 8,16,32") from None
 
 
 def _selector(name: str) -> str:
@@ -296,7 +291,7 @@ Name = Annotated[str, Parsed("NAME", str)]
 Url = Annotated[str, Parsed("URL", str)]
 InputFile = Annotated[str, Parsed("FILE", str)]
 Folder = Annotated[str, Parsed("DIR", str)]
-Budgets = Annotated[list[int], Parsed("K", _budgets)]
+Budgets = Annotated[list[int], Parsed("K", Budget.parse)]
 SelectorName = Annotated[str, Parsed("NAME", _selector)]
 SelectorNames = Annotated[list[str], Parsed("NAME,…", _selectors)]
 Moment = Annotated[float, Parsed("TIME", seconds_of)]

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from framenest.cli import options
 from framenest.cli.exports import write_frames
@@ -19,7 +18,6 @@ from framenest.cli.option_groups import (
     Common,
     MethodOptions,
     ScorerChoice,
-    VideoOptions,
 )
 from framenest.cli.options import (
     Budgets,
@@ -36,21 +34,21 @@ from framenest.cli.options import (
 from framenest.cli.printing import TOP, note_if_short, print_prefix, print_ranking
 from framenest.cli.ranking_server import RankingServer
 from framenest.cli.terminal import confirm, note, print_json, print_table, table
-from framenest.config import DEFAULT_PRESET, MECConfig
+from framenest.config import DEFAULT_PRESET, FOR_CLIENTS, MECConfig, VideoConfig
 from framenest.errors import ConfigError
-from framenest.evaluation.recall import largest_gap
-from framenest.method.mec import MEC, check_horizon
+from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.rank_request import LookFor
+from framenest.rank_request import LookFor, RankRequest
 from framenest.selectors import load_selector, selector_names
 from framenest.selectors.selection import Selection
+from framenest.session import Session
 from framenest.video.opening import reopen
 from framenest.video.source import is_remote
 
 WITH_SERVER = (
     "video", "question", "output", "budgets", "folder", "sheet", "as_json", "verbose", "server",
-    "no_question", "choices", "look_for", "preset", "horizon", "start", "end", "quiet", "debug",
+    "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet", "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
@@ -84,7 +82,7 @@ def rank(
     ),
     choices: tuple[str, ...] = CHOICES,
     look_for: tuple[str, ...] = LOOK_FOR,
-    video_options: VideoOptions,
+    opening: VideoConfig,
     keep_features: bool | None = KEEP_FEATURES,
     scorer: ScorerChoice,
     manifest: InputFile | None = option(
@@ -118,30 +116,38 @@ def rank(
         _check_one(video, question, no_question, output)
     elif video or question or budgets or look_for or folder or sheet or verbose:
         raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k, --look-for, --to, --sheet or -v")
-    name = None if server or no_question else scorer.resolved(common)
-    settings: dict[str, Any] = {
-        "config": method.config,
-        "scoring": scorer.config,
-        "keep_features": keep_features,
-    }
+    request = RankRequest(
+        video=video or "",
+        question=question,
+        options=choices,
+        look_for=LookFor.of(look_for),
+        preset=method.preset,
+        config=method.config,
+        scorer=None if server or no_question or scorer.name == "none" else scorer.resolved(common),
+        scoring=scorer.config,
+        opening=opening,
+    )
     if video is None:
-        return rank_many(Path(str(manifest)), output, many, common, video_options, name, settings, as_json)
-    bars, described = common.bars(), LookFor.of(look_for)
+        where = Path(str(manifest)), output
+        return rank_many(*where, request, many, common, keep_features=keep_features, as_json=as_json)
+    bars = common.bars()
     if server:
-        remote = RankingServer(server, os.environ.get("FRAMENEST_TOKEN"))
-        span = method.config.index
-        asked: dict[str, Any] = {"preset": method.preset, "horizon": method.config.ranking.horizon}
-        asked |= {"start": span.start, "end": span.end}
         with bars:
-            ranking = remote.rank(video, question, options=choices, look_for=described, bars=bars, **asked)
+            ranking = RankingServer(server, os.environ.get("FRAMENEST_TOKEN")).rank(request, bars)
     else:
-        mec = MEC(scorer=name, store=common.cache, progress=bars, **settings)
-        if is_remote(video) and name is not None:
-            _ = mec.session.scorer  # loads while the video opens; a file is first checked to be a video
-        opened = video_options.open(video, common)
-        check_horizon(budgets, opened, method.config)
+        session = Session(
+            request.scorer,
+            store=common.cache,
+            progress=bars,
+            keep_features=keep_features,
+            scoring=request.scoring,
+        )
+        if is_remote(video):
+            _ = session.scorer  # loads while the video opens; a file is first checked to be a video
+        opened = common.open(video, opening)
+        check_horizon(budgets, opened, request.config)
         with bars:
-            ranking = mec.rank(opened, question, options=choices, look_for=described or ())
+            ranking = rank_request(request, session, opened)
     largest = _deliver(ranking, budgets, output, as_json, verbose)
     if folder or sheet:
         shown = reopen(ranking.video, video, store=common.cache) if server else opened
@@ -190,7 +196,7 @@ def select(
     budgets: Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
     output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
     as_json: bool = option("Print a line of JSON for each selector.", "--json"),
-    video_options: VideoOptions,
+    opening: VideoConfig,
     scorer: ScorerChoice,
     common: Common,
 ) -> None:
@@ -211,7 +217,7 @@ def select(
     with common.bars() as bars:
         session = scorer.session(common, bars, selectors)
         ready = [load_selector(name, session, MECConfig.preset(DEFAULT_PRESET)) for name in selectors]
-        opened = video_options.open(video, common)
+        opened = common.open(video, opening)
         made = [selector.select(opened, question, budgets) for selector in ready]
     if output is not None:
         made[0].save(output)
@@ -253,7 +259,7 @@ def _print_comparison(labels: Sequence[str], made: Sequence[Selection]) -> None:
                 str(len(prefix)),
                 f"{selection.stats.get('candidates', 0):,}",
                 f"{selection.stats.get('wall_seconds', 0.0):.2f}",
-                f"{100 * largest_gap(prefix.seconds, selection.video.duration):.0f} %",
+                f"{100 * prefix.largest_gap:.0f} %",
                 str(len(set(first) & set(prefix.frames.tolist()))),
             )
     print_table(rows)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from framenest.config import FOR_CLIENTS
 from framenest.errors import ConfigError, FramenestError, VideoError
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.progress import Bars
-from framenest.rank_request import LookFor
+from framenest.rank_request import RankRequest
 from framenest.records import parse_json, read_result
 from framenest.text import is_url, one_line
 from framenest.video.source import check_file, is_remote
@@ -44,29 +44,21 @@ class RankingServer:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
-    def rank(
-        self,
-        video: str,
-        question: str | None,
-        *,
-        options: Sequence[str],
-        look_for: LookFor | None,
-        preset: str,
-        horizon: int,
-        start: float,
-        end: float | None,
-        bars: Bars,
-    ) -> Ranking:
+    def rank(self, request: RankRequest, bars: Bars) -> Ranking:
         """Rank a file that the server can read too. Ctrl-C cancels the work there."""
-        path = str(Path(video).absolute())
-        request: dict[str, Any] = {"question": question, "options": list(options), "preset": preset}
-        request |= {"horizon": horizon, "start": start, "end": end}
-        if look_for is not None:
-            request["look_for"] = list(look_for.texts)
-        registered = self._register(video, path)
+        path = str(Path(request.video).absolute())
+        registered = self._register(request.video, path)
+        settings = request.config.settings()
+        body = {name: settings[name] for name in ("horizon", *FOR_CLIENTS)} | {
+            "video": registered["video"]["id"],
+            "question": request.question,
+            "options": request.options,
+            "look_for": request.look_for.texts if request.look_for else (),
+            "preset": request.preset,
+        }
         jobs = [registered["job"]]
         try:
-            asked = self._call("POST", "/rankings", request | {"video": registered["video"]["id"]})
+            asked = self._call("POST", "/rankings", body)
             jobs.insert(0, asked["job"])  # cancelled before the index, which would start it when done
             self._wait(asked["job"], bars)
         except KeyboardInterrupt:

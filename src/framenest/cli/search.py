@@ -14,13 +14,14 @@ from rich.markup import escape
 from framenest.cache.files import write_atomic
 from framenest.cli import options
 from framenest.cli.many_videos import LIBRARY, ManyVideos, batch_job, run
-from framenest.cli.option_groups import Common, ScorerChoice, VideoOptions
+from framenest.cli.option_groups import Common, ScorerChoice
 from framenest.cli.options import Count, ImageFile, InputFile, OutputFile, OutputFolder, argument, option
 from framenest.cli.terminal import confirm, note, print_json, print_table, quiet, short_path, table
 from framenest.corpus.manifest import find_videos, index_groups
 from framenest.errors import VideoError
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
+from framenest.rank_request import RankRequest
 from framenest.report.contact_sheet import contact_sheet
 from framenest.report.page import moments_page
 from framenest.retrieval.search import UNSURE, Moment, Searcher, check_query
@@ -70,10 +71,10 @@ def search(
     with bars:
         todo = [str(video) for video in Searcher(session, library=library).known(found or ())[1]]
     if found and todo:
-        how = VideoOptions(fps=None, stream=None, decoder="pyav", allow_playlists=False)
-        job = batch_job(common, how, name, scoring=scorer.config, library=library)
+        request = RankRequest(video="", scorer=name, scoring=scorer.config)
+        job = batch_job(common, request, library)
         with redirect_stdout(io.StringIO() if quiet() else sys.stderr):  # the moments alone go to stdout
-            failed = run(job, index_groups(todo), many, common, "videos", as_json=False).failed
+            failed = run(job, index_groups(todo, request), many, common, "videos", as_json=False).failed
         found = [video for video in found if video not in failed]
         if not found:
             raise VideoError(f"no video can be searched: {next(iter(failed.values()))}")

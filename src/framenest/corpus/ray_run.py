@@ -273,7 +273,9 @@ def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
 def _absolute(group: Group) -> Group:
     """Make paths absolute, since workers have their own working directories."""
     return tuple(
-        item if is_remote(item.video) else replace(item, video=str(Path(item.video).absolute()))
+        item
+        if is_remote(item.video)
+        else replace(item, request=replace(item.request, video=str(Path(item.video).absolute())))
         for item in group
     )
 

@@ -46,7 +46,7 @@ class RunReport:
             self.errors[outcome.error] += 1
             item = outcome.item
             self.failed[item.video] = outcome.text
-            asked = {"question": item.question} if item.target is not None else {}
+            asked = {"question": item.request.question} if item.target is not None else {}
             line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
             try:
                 with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
@@ -80,7 +80,7 @@ def write_rankings(folder: Path, groups: Iterable[Group]) -> Path:
     for item in (item for group in groups for item in group):
         target = Path(str(item.target))
         there = target.name if target.exists() else None
-        lines.append(json.dumps({"video": item.video, "question": item.question, "ranking": there}))
+        lines.append(json.dumps({"video": item.video, "question": item.request.question, "ranking": there}))
     path = folder / "rankings.jsonl"
     write_atomic(path, ("\n".join(lines) + "\n").encode())
     return path
