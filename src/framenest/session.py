@@ -133,7 +133,7 @@ class Session:
             return None
         must_be("question", question, str, "a string or None")
         if not question.strip():
-            raise ConfigError("the question is empty; pass None (--no-question) to rank without a question")
+            raise ConfigError("the question is empty; pass None to rank without a question")
         if self.scorer is None:
             raise ScorerError("a question needs a scorer, but none was given (scorer=None)")
         return self.scorer

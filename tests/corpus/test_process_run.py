@@ -317,7 +317,7 @@ def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
         ("wait.mp4", "probes", 16, 120),
     ]
     counted = []
-    index = MEC(config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)).index(
+    index = MEC(request.config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)).index(
         video
     )
     assert (len(index), counted[0]) == (120, ("probes", 0, 104))

@@ -315,8 +315,6 @@ def qa(
     if scorer is None and any(needs_scorer(name) for name in selectors):
         raise ConfigError("give a scorer, such as --scorer tags; `framenest models` lists them")
     refuse_pairing(model.style)
-    if min(budgets) < 1:
-        raise ConfigError("--budgets must be 1 or more")
     for selector in selectors:
         check_selector(selector, min(budgets))
         left = [k for k in budgets if k not in served_budgets(selector, budgets)]
@@ -353,14 +351,14 @@ def qa(
             **images.settings,
         )
         if plan:
-            asked = (settings, questions, selectors, sorted(set(budgets)), videos, file, jobs)
+            asked = (settings, questions, selectors, budgets, videos, file, jobs)
             _print_plan(questions, *plan_run(*asked))
             say(f"selection: {selections.scorer or 'no scorer'} on device {scoring.device}, in this process")
             where = f"{client.model} at {model.base_url}"
             say(f"answers: {where}, {jobs} concurrent requests, style {model.style}")
             return
         run = QaRun(settings, client, selections, videos, file, subtitles=subtitles, jobs=jobs, progress=bars)
-        run(questions, selectors, sorted(set(budgets)))
+        run(questions, selectors, budgets)
     rows = main_table(ScoredAnswers([file]))
     print_rows(rows)
     _write_json(json_file, rows)
