@@ -18,10 +18,9 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import many_videos
 from framenest.cli.many_videos import ManyVideos
 from framenest.config import ScorerConfig
-from framenest.corpus.batch_job import BatchJob, ItemOutcome, WorkItem, failed
+from framenest.corpus.batch_job import BatchJob, ItemOutcome, RunReport, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
 from framenest.corpus.process_run import run_in_processes
-from framenest.corpus.run_report import RunReport
 from framenest.errors import FramenestError
 from framenest.processes import ProcessLimits, machine_memory, own_memory
 from framenest.rank_request import RankRequest
@@ -317,7 +316,7 @@ def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
         ("wait.mp4", "probes", 16, 120),
     ]
     counted = []
-    index = MEC(request.config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)).index(
-        video
-    )
+    index = MEC(
+        request.config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)
+    ).index(video)
     assert (len(index), counted[0]) == (120, ("probes", 0, 104))

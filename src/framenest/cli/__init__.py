@@ -9,7 +9,7 @@ import rich_click as click
 from click.shell_completion import get_completion_class
 
 import framenest
-from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, search, serve
+from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, serve
 from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
@@ -65,7 +65,7 @@ COMMANDS = [
     exports.export,
     ask.ask,
     many_videos.index,
-    search.search,
+    many_videos.search,
     rank.select,
     evaluate.evaluate,
     evaluate.lmms_eval,

@@ -1,10 +1,11 @@
-"""BatchJob: the work on each video, in a local worker process or on a cluster."""
+"""BatchJob: the work on each video, in a local worker process or on a cluster; RunReport: how it went."""
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -221,3 +222,64 @@ class Work:
         text = rank_request(request, self._session, decoder).dumps()
         write_atomic(target, text.encode(errors="surrogatepass"), follow=False)
         return "done", target.name
+
+
+STORE_FAILURES = 10  # consecutive failures of the store after which the run stops
+
+
+@dataclass
+class RunReport:
+    """Counts outcomes and appends failures to a JSON lines file: video, question (of a ranking), error (its
+    class) and message (one line). Times are monotonic.
+    """
+
+    failures: Path
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    hours: float = 0.0  # hours of video that this run processed itself
+    failed: dict[str, str] = field(default_factory=dict)  # why each video failed, by video
+    stopped: str = ""  # why the run must stop; empty while it may continue
+    _store_failures: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        try:
+            self.failures.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
+
+    def add(self, outcome: ItemOutcome, new_video: bool = True) -> None:
+        """Count an outcome. new_video: whether its video's hours are not counted yet."""
+        self.counts[outcome.status] += 1
+        if outcome.status == "done" and new_video:
+            self.hours += outcome.duration / 3600
+        if outcome.status == "failed":
+            self.errors[outcome.error] += 1
+            item = outcome.item
+            self.failed[item.video] = outcome.text
+            asked = {"question": item.request.question} if item.target is not None else {}
+            line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
+            try:
+                with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            except OSError as error:
+                raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
+        failed = outcome.error == StoreError.__name__
+        self._store_failures = self._store_failures + 1 if failed else 0
+        if outcome.stops or self._store_failures >= STORE_FAILURES:
+            self.stopped = outcome.text
+
+    @property
+    def total(self) -> int:
+        """Outcomes so far."""
+        return self.counts.total()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.monotonic() - self._began
+
+    @property
+    def hours_a_minute(self) -> float:
+        """Hours of video processed per minute."""
+        return self.hours / max(self.seconds / 60, 1e-9)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.cache.remote import file_system
 from framenest.corpus.batch_job import Group, WorkItem
@@ -114,3 +116,15 @@ def ranking_groups(
     if not groups:
         raise ConfigError(f"{file}: no rows in this file")
     return [tuple(items) for items in groups.values()]
+
+
+def write_rankings(folder: Path, groups: Iterable[Group]) -> Path:
+    """Which file holds which ranking: one JSON object per line, `ranking` null if there is none."""
+    lines = []
+    for item in (item for group in groups for item in group):
+        target = Path(str(item.target))
+        there = target.name if target.exists() else None
+        lines.append(json.dumps({"video": item.video, "question": item.request.question, "ranking": there}))
+    path = folder / "rankings.jsonl"
+    write_atomic(path, ("\n".join(lines) + "\n").encode())
+    return path
