@@ -42,7 +42,6 @@ ROOMS = [
     ["report"],
     ["corpus"],
     ["server"],
-    ["agents"],
     ["testing"],
     ["cli"],
     ["__main__"],

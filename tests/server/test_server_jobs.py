@@ -11,9 +11,9 @@ import pytest
 
 from framenest.errors import StoreError
 from framenest.rank_request import RankRequest
+from framenest.server.guard import Refusal
 from framenest.server.jobs import ATTEMPTS, Jobs, Journal
 from framenest.server.rankings import Rankings
-from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
 from processes import PATIENCE, children, standing_still
 from served import Server

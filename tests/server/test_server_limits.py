@@ -15,9 +15,9 @@ from framenest.errors import StoreError, VideoError
 from framenest.processes import ProcessLimits, machine_memory
 from framenest.rank_request import RankRequest
 from framenest.server import library, service, video_check
+from framenest.server.guard import Refusal
 from framenest.server.library import Library, PartialFile
 from framenest.server.rankings import FrameImages
-from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
 from framenest.server.video_check import check_video

@@ -8,7 +8,7 @@ from PIL import Image
 
 from colour_scorer import coloured_video, install_colour_scorer
 from framenest.processes import Cancelled
-from framenest.server.refusals import Refusal
+from framenest.server.guard import Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
 from served import Server

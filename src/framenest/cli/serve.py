@@ -159,7 +159,7 @@ def mcp(
     with needs_extra("mcp"):
         import anyio
 
-        from framenest.agents import http_app, mcp_server
+        from framenest.server.agents import http_app, mcp_server
         from framenest.server.service import Service
     with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data:
         settings = _settings(Path(data), folders, scorer, common, access)

@@ -25,10 +25,18 @@ from framenest.report.document import document
 from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
 from framenest.server.gateway import Gateway
-from framenest.server.guard import COOKIE, Guard, session
+from framenest.server.guard import (
+    COOKIE,
+    GATEWAY,
+    Guard,
+    Refusal,
+    first_problem,
+    refusal_body,
+    session,
+    status_of,
+)
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import GATEWAY, Refusal, first_problem, refusal_body, status_of
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.

@@ -25,8 +25,8 @@ from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
+from framenest.server.guard import Refusal, first_problem
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal, first_problem
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
@@ -37,7 +37,7 @@ VIDEO_STYLE = "vllm-video"
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 
-class VideoAddress(NamedTuple):
+class VideoSource(NamedTuple):
     """Where the video of a message is: an address, or a data URL."""
 
     address: str
@@ -91,7 +91,7 @@ class ChatFrames:
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
 
-    async def video(self, source: VideoAddress) -> LibraryVideo:
+    async def video(self, source: VideoSource) -> LibraryVideo:
         """The video at an address, or in a data URL; fetched or decoded if it is new."""
         library, (address, name) = self.service.library, source
         if ":" not in (id_ := address.removeprefix("framenest://")):
@@ -238,11 +238,11 @@ def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
 async def parse_messages(frames: ChatFrames, messages: Sequence[Any]) -> list[Message]:
     """The messages of a request, with their videos fetched."""
     contents = [_content(message) for message in messages]
-    if sum(isinstance(part, VideoAddress) for content in contents for part in content) > MAX_VIDEOS:
+    if sum(isinstance(part, VideoSource) for content in contents for part in content) > MAX_VIDEOS:
         raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
     hashed, parsed = hashlib.blake2b(digest_size=16), list[Message]()
     for message, content in zip(messages, contents, strict=True):
-        parts = [await frames.video(part) if isinstance(part, VideoAddress) else part for part in content]
+        parts = [await frames.video(part) if isinstance(part, VideoSource) else part for part in content]
         ids = [part.id if isinstance(part, LibraryVideo) else part for part in parts]
         hashed.update(msgspec.json.encode(ids or message))
         texts = [part.get("text") for part in parts if isinstance(part, dict)]
@@ -272,13 +272,13 @@ def _role(message: Any) -> Any:
 
 
 def _content(message: Any) -> list[Any]:
-    """The parts of a user's message, with a VideoAddress in place of each video; none of another message."""
+    """The parts of a user's message, with a VideoSource in place of each video; none of another message."""
     content = message.get("content") if _role(message) == "user" else None
     content = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return [_video_address(part) or part for part in content] if isinstance(content, list) else []
+    return [_video_source(part) or part for part in content] if isinstance(content, list) else []
 
 
-def _video_address(part: Any) -> VideoAddress | None:
+def _video_source(part: Any) -> VideoSource | None:
     """None if a part has no video, or frames that were chosen."""
     kind = part.get("type") if isinstance(part, dict) else None
     value = part.get(kind) if kind in ("video_url", "video", "file") else None
@@ -286,7 +286,7 @@ def _video_address(part: Any) -> VideoAddress | None:
     address = fields.get("file_data" if kind == "file" else "url")
     wanted = "(?!data:video/jpeg)data:video/" if kind == "file" else "(?!data:video/jpeg)"
     if isinstance(address, str) and re.match(wanted, address):
-        return VideoAddress(address, str(fields.get("filename") or ""))
+        return VideoSource(address, str(fields.get("filename") or ""))
     return None
 
 

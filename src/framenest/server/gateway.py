@@ -19,8 +19,7 @@ from framenest.lmm.client import KEY_VARIABLE
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.records import parse_json
 from framenest.server.conversation import ChatFrames, Conversation, parse_request
-from framenest.server.guard import BODY_SECONDS
-from framenest.server.refusals import GATEWAY, ConcurrencyLimit, Refusal, status_of
+from framenest.server.guard import BODY_SECONDS, GATEWAY, ConcurrencyLimit, Refusal, status_of
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 

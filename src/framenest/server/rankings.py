@@ -18,9 +18,9 @@ from framenest.errors import FramenestError
 from framenest.method.ranking import Ranking
 from framenest.rank_request import RankRequest
 from framenest.records import convert
+from framenest.server.guard import Refusal
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal
 from framenest.server.video_worker import VideoWorker
 
 CACHE_BYTES = 64 * 2**20

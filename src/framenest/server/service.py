@@ -24,11 +24,10 @@ from framenest.processes import Cancelled, ProcessLimits, memory_share
 from framenest.rank_request import RankRequest
 from framenest.records import convert
 from framenest.retrieval.search import check_query
+from framenest.server.guard import ConcurrencyLimit, Metrics, Refusal
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
-from framenest.server.metrics import Metrics
 from framenest.server.rankings import FrameImages, Rankings
-from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.video_worker import VideoWorker
 from framenest.transcript import NONE, transcript_files
