@@ -17,7 +17,7 @@ from framenest.cli.option_groups import (
     refuse_pairing,
 )
 from framenest.cli.options import Budgets, InputFile, OutputFile, SelectorName, argument, option
-from framenest.cli.printing import NO_MATCH, AnswerPrinter, print_asked
+from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, print_asked
 from framenest.cli.terminal import confirm, note, print_json
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError
@@ -107,7 +107,7 @@ def ask(
             selected = _select(selector, request, session, opened, budgets)
         if output is not None:
             selected.save(output)
-        asked = ask_model(
+        answers = ask_model(
             client,
             selected,
             question,
@@ -122,7 +122,7 @@ def ask(
             **sent,
         )
     if as_json:
-        data = asked.to_json() | {
+        data = answers.to_json() | {
             "video": opened.info.path,
             "selector": "mec" if isinstance(selected, Ranking) else selected.selector,
             "scorer": selected.scorer,
@@ -132,7 +132,7 @@ def ask(
         }
         print_json(data)
         return
-    print_asked(asked)
+    print_asked(answers)
     if output is not None:
         confirm("written to", str(output))
 
@@ -155,7 +155,7 @@ def _select(
     if not ranking.unmatched:
         return ranking
     if name is not None:
-        note(NO_MATCH)
+        note(NO_MATCH_NOTE)
         return ranking
     note("nothing in this video clearly matches the question; sending frames at even intervals")
     return load_selector("uniform", session).select(opened, request.question, budgets)

@@ -82,7 +82,7 @@ class ManyVideos:
     )
 
     @property
-    def given(self) -> bool:
+    def any_set(self) -> bool:
         """Whether the command line sets any of these."""
         return any(value not in (None, "local") for value in vars(self).values())
 
@@ -245,14 +245,14 @@ def index(
       --cache s3://bucket/library
     """
     paths = find_videos(videos, pictures=opening.fps is not None)
-    given = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
-    config = MECConfig().with_settings(given)
+    settings = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
+    config = MECConfig().with_settings(settings)
     if config != MECConfig(index=config.index):
         raise ConfigError("--set of this command is for settings of the index; give others to rank")
     name = None if scorer.name == "none" else scorer.resolved(common)
     request = RankRequest(video="", config=config, scorer=name, scoring=scorer.config, opening=opening)
     job, groups = batch_job(common, request, library), index_groups(paths, request)
-    if len(paths) == 1 and paths[0] == videos[0] and not many.given:
+    if len(paths) == 1 and paths[0] == videos[0] and not many.any_set:
         with common.bars() as bars:  # in this process, with bars for its stages
             (outcome,) = job.open()(groups[0], bars)
         if outcome.status == "failed":

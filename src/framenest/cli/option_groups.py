@@ -218,12 +218,12 @@ class MethodOptions:
     @cached_property
     def config(self) -> MECConfig:
         """The preset, with the settings given."""
-        given = {"horizon": self.horizon, **vars(self.probes)}
-        given = {name: value for name, value in given.items() if value is not None} | dict(self.others)
-        return MECConfig.preset(self.preset).with_settings(given)
+        settings = {"horizon": self.horizon, **vars(self.probes)}
+        settings = {name: value for name, value in settings.items() if value is not None} | dict(self.others)
+        return MECConfig.preset(self.preset).with_settings(settings)
 
 
-ANSWER_TOKENS = {True: 8192, False: 1024}
+TOKEN_LIMITS = {True: 8192, False: 1024}
 """Default limit of an answer's tokens, with thinking and without."""
 
 
@@ -276,16 +276,16 @@ class AnsweringModel:
             timeout=self.timeout,
             retries=self.retries,
             thinking=self.thinks,
-            max_tokens=self.answer_tokens or ANSWER_TOKENS[may_think if self.thinks is None else self.thinks],
+            max_tokens=self.answer_tokens or TOKEN_LIMITS[may_think if self.thinks is None else self.thinks],
             temperature=self.temperature,
         )
 
 
 def check_server(client: Client) -> None:
     """Fail before the video is read if no server answers; note if it does not list the model."""
-    listed = client.models()
-    if listed and client.model not in listed:
-        note(f"{client.base_url} lists {', '.join(listed)}; trying {client.model} anyway")
+    names = client.models()
+    if names and client.model not in names:
+        note(f"{client.base_url} lists {', '.join(names)}; trying {client.model} anyway")
 
 
 def refuse_pairing(style: str) -> None:
@@ -342,10 +342,10 @@ class TranscriptOptions:
         if not self.with_transcript:
             refuse("no transcript is sent without --with-transcript", "transcript_tokens")
 
-    def settings(self, found: Transcript | None) -> dict[str, Any]:
+    def settings(self, transcript: Transcript | None) -> dict[str, Any]:
         """Keyword arguments for `messages` and `ask`."""
         if not self.with_transcript:
             return {}
-        if found is None or not found.lines:
+        if transcript is None or not transcript.lines:
             raise ConfigError("--with-transcript: no transcript was found; rank with --subtitles FILE")
-        return {"transcript": found, "transcript_tokens": self.transcript_tokens}
+        return {"transcript": transcript, "transcript_tokens": self.transcript_tokens}

@@ -25,7 +25,7 @@ from framenest.selectors import check_selector
 from framenest.text import bytes_of, seconds_of
 
 SCORER_PANEL = "The scorer"
-SHORT = 20
+MAX_CHOICES_LENGTH = 20
 """--help shows choices of up to this many characters as [a|b|c]; longer lists would break inside a word."""
 
 
@@ -80,8 +80,8 @@ class Command(click.RichCommand):
 ALL = "framenest.help_all"
 
 
-def _help_all(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given:
+def _help_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
         context.meta[ALL] = True
         click.echo(context.get_help())
         context.exit()
@@ -99,9 +99,9 @@ def command(parent: Any = click, name: str | None = None, usual: str = "") -> Ca
             all_options = click.option("--help-all", is_flag=True, help="Show all options and exit.", **more)
             function = all_options(function)
         with_panel = click.option_panel("Options")(from_parameters(function))  # comes before other panels
-        made = parent.command(name, cls=Command)(with_panel)
-        made.usual = tuple(usual.split())
-        return made
+        decorated = parent.command(name, cls=Command)(with_panel)
+        decorated.usual = tuple(usual.split())
+        return decorated
 
     return decorate
 
@@ -149,7 +149,7 @@ def _group_options(kind: type, changes: dict[str, dict[str, Any]]) -> Iterator[A
 def _option(name: str, hint: Any, help: str, flags: tuple[str, ...], settings: dict[str, Any]) -> Any:  # noqa: A002 - as above
     settings = {"type": _click_type(hint), "help": help, **settings}
     choices = getattr(settings["type"], "choices", ())
-    if len("|".join(choices)) > SHORT:
+    if len("|".join(choices)) > MAX_CHOICES_LENGTH:
         named = all(re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", help) for choice in choices)
         settings |= {"metavar": "NAME", "help": help if named else f"{help} One of {', '.join(choices)}."}
     if hint is bool:
@@ -172,15 +172,15 @@ def _click_type(hint: Any) -> Any:
 def _build(kind: Any, values: dict[str, Any]) -> Any:
     """Build a group from the values of its options, which it takes out of `values`."""
     hints = get_type_hints(kind)
-    given = {
+    values_by_field = {
         name: _build(hints[name], values) if is_dataclass(hints[name]) else values.pop(name)
         for name in (entry.name for entry in fields(kind))
     }
-    if kind is ScorerConfig and not given["rerank"]:
+    if kind is ScorerConfig and not values_by_field["rerank"]:
         refuse("nothing is reranked without --rerank COUNT", "reranker")
     if issubclass(kind, CheckedSettings):
-        given = {name: value for name, value in given.items() if value is not None}
-    return kind(**given)
+        values_by_field = {name: value for name, value in values_by_field.items() if value is not None}
+    return kind(**values_by_field)
 
 
 def _given() -> list[click.Parameter]:
@@ -239,10 +239,10 @@ DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _duration(text: str) -> float:
-    found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in DURATION_UNITS:
+    match = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in DURATION_UNITS:
         raise ValueError(f"{text!r} is not a duration; write it like 90s, 30m, 12h or 7d")
-    return float(found[1]) * DURATION_UNITS[found[2]]
+    return float(match[1]) * DURATION_UNITS[match[2]]
 
 
 def check_writable(file: str | Path) -> Path:
@@ -264,14 +264,14 @@ def check_writable_folder(folder: str | Path) -> Path:
     return Path(folder)
 
 
-def _check_folder(given: str | Path, folder: Path, name: str = "") -> None:
+def _check_folder(path: str | Path, folder: Path, name: str = "") -> None:
     """Create a temporary file, named as `write_atomic` names its own, in the folder or its closest parent."""
     try:
         existing = next(place for place in (folder, *folder.parents) if place.exists())
         with tempfile.NamedTemporaryFile(dir=existing, prefix=f".{name}.", suffix=".tmp"):
             pass
     except OSError as error:
-        raise StoreError(f"{given}: cannot be written ({error.strerror})") from error
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _image(file: str) -> Path:

@@ -57,28 +57,28 @@ class AnswerPrinter:
         self._open = None
 
 
-def print_asked(asked: Asked) -> None:
+def print_asked(answers: Asked) -> None:
     """Print the cited frames and, unless --quiet, the frames sent and the cost of each step."""
-    prefix = asked.prefix
-    if asked.answer.finish_reason == "length":
+    prefix = answers.prefix
+    if answers.answer.finish_reason == "length":
         note("the answer was cut off; raise the limit with --answer-tokens")
     facts = facts_grid()
     out.print()
     times = [clock(second) for second in prefix.seconds.tolist()]
-    for place in asked.cited:
+    for place in answers.cited:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
     if quiet():
         print_table(facts)
         return
     facts.add_row("shown", " ".join(times))
-    if (pairing := asked.steps[-1].pairing) is not None:
+    if (pairing := answers.steps[-1].pairing) is not None:
         facts.add_row("sent", pairing)
-    facts.add_row("model", escape(asked.answer.model))
+    facts.add_row("model", escape(answers.answer.model))
     print_table(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
     costs = table(*headings, left=["said"])
-    for step in asked.steps:
+    for step in answers.steps:
         usage = step.answer.usage
         costs.add_row(
             str(step.prefix.budget),
@@ -93,9 +93,9 @@ def print_asked(asked: Asked) -> None:
     print_table(costs)
 
 
-NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
+NO_MATCH_NOTE = "nothing in this video clearly matches the question; these are the best frames"
 TOP = 8  # ranks to print unless -k says otherwise
-CANNOT_TELL = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
+CANNOT_TELL_NOTE = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 WIDE_GAP = 5.0  # seconds between probes above which to suggest --max-gap
 
 
@@ -128,11 +128,11 @@ def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
     because = [re.sub(r"^Chosen (\w+ )?because |\.$", "", sentence) for sentence in reasons(ranking)]
     rows = []
     for i in range(count):
-        said = ""
+        words = ""
         if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
-            said = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
+            words = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
         frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
-        reason = " · ".join(filter(None, (ranking.seen(i + 1), said))) or "".join(because[i : i + 1])
+        reason = " · ".join(filter(None, (ranking.seen(i + 1), words))) or "".join(because[i : i + 1])
         rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
     return rows
 
@@ -152,10 +152,10 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
         facts.add_row("match", escape("\n".join(filter(None, (str(stats.match), stats.match.words)))))
-    said = ranking.transcript
-    if said is not None and said.lines:
+    transcript = ranking.transcript
+    if transcript is not None and transcript.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
-        facts.add_row("speech", escape(f"{len(said.lines):,} lines of {said.source}{weighed}"))
+        facts.add_row("speech", escape(f"{len(transcript.lines):,} lines of {transcript.source}{weighed}"))
     if whole:
         read = f"; text read on {stats.read} of them" if stats.read is not None else ""
         facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
@@ -167,7 +167,7 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
             if value >= 0.005
         )
         facts.add_row("seconds", spent or "0.00")
-    for text in (*video.notes, *(said.notes if said else ()), *_notes(ranking)):
+    for text in (*video.notes, *(transcript.notes if transcript else ()), *_notes(ranking)):
         facts.add_row("[yellow]note[/]", escape(text))
     print_table(facts)
 
@@ -182,9 +182,9 @@ def _notes(ranking: Ranking) -> Iterator[str]:
     if dropped:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
     if ranking.unmatched:
-        yield NO_MATCH
+        yield NO_MATCH_NOTE
     if stats.match is not None and stats.match.verdict == "cannot tell":
-        yield CANNOT_TELL
+        yield CANNOT_TELL_NOTE
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"

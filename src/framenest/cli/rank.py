@@ -66,7 +66,10 @@ def rank(
         metavar="FILE",
     ),
     budgets: Budgets = option(
-        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]", "--budget", "-k", default=()
+        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]",
+        "--budget",
+        "-k",
+        default=(),
     ),
     folder: OutputFolder | None = option("Also write the frames of the largest budget as images.", "--to"),
     sheet: ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
@@ -218,41 +221,41 @@ def select(
         session = scorer.session(common, bars, selectors)
         ready = [load_selector(name, session, MECConfig.preset(DEFAULT_PRESET)) for name in selectors]
         opened = common.open(video, opening)
-        made = [selector.select(opened, question, budgets) for selector in ready]
+        selections = [selector.select(opened, question, budgets) for selector in ready]
     if output is not None:
-        made[0].save(output)
+        selections[0].save(output)
     if as_json:
-        for selection in made:
+        for selection in selections:
             print_json(selection.to_json())
     else:
-        _print_selections(selectors, [one.name for one in ready], made)
+        _print_selections(selectors, [one.name for one in ready], selections)
     if output is not None:
         confirm("written to", str(output))
 
 
-def _print_selections(specs: Sequence[str], names: Sequence[str], made: Sequence[Selection]) -> None:
+def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Sequence[Selection]) -> None:
     """Print the times that one selector chose, or compare several."""
     labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
-    if len(made) > 1:
-        _print_comparison(labels, made)
+    if len(selections) > 1:
+        _print_comparison(labels, selections)
     else:
-        confirm("selector", made[0].selector, "scorer", made[0].scorer)
-    for label, selection in zip(labels, made, strict=True):
+        confirm("selector", selections[0].selector, "scorer", selections[0].scorer)
+    for label, selection in zip(labels, selections, strict=True):
         if "diversity" in selection.stats:
             note(f"{label} compares frames by {selection.stats['diversity']}")
         for prefix in selection.prefixes.values():
-            if len(made) == 1:
+            if len(selections) == 1:
                 print_prefix(prefix)
             note_if_short(label, prefix)
 
 
-def _print_comparison(labels: Sequence[str], made: Sequence[Selection]) -> None:
+def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
     """A row for every selector and budget."""
     headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
     rows = table(*headings, left=["selector"], wrap=["selector"])
-    for label, selection in zip(labels, made, strict=True):
+    for label, selection in zip(labels, selections, strict=True):
         for budget, prefix in selection.prefixes.items():
-            first = made[0].prefixes[budget].frames.tolist()
+            first = selections[0].prefixes[budget].frames.tolist()
             rows.add_row(
                 label,
                 str(budget),

@@ -71,8 +71,8 @@ def say_labelled(*labels_and_texts: str) -> None:
 
 def confirm(*labels_and_texts: str) -> None:
     """Print what was done as `say_labelled` does; nothing with --quiet, or where stdout is for data."""
-    given = get_current_context().params
-    if not (quiet() or given.get("as_json") or given.get("output") == "-"):
+    parameters = get_current_context().params
+    if not (quiet() or parameters.get("as_json") or parameters.get("output") == "-"):
         say_labelled(*labels_and_texts)
 
 
@@ -92,15 +92,15 @@ def table(*headings: str, left: Collection[str] = (), wrap: Collection[str] = ()
 
     On a narrow terminal the columns in `wrap` are wrapped, so that no number is cut off.
     """
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for heading in headings:
-        made.add_column(
+        grid.add_column(
             heading,
             justify="left" if heading in left else "right",
             no_wrap=heading not in wrap,
             overflow="fold" if heading in wrap else "ellipsis",
         )
-    return made
+    return grid
 
 
 def print_table(rows: Table) -> None:

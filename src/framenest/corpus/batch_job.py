@@ -76,7 +76,7 @@ def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> Ite
 
 @dataclass(frozen=True)
 class BatchJob:
-    """What all items of a batch share: the scorer, and where results are kept; small, picklable.
+    """What all items of a batch share: the scorer, and where results are saved; small, picklable.
 
     scorer: a name, or None to index without features. root: the cache directory. url: where machines share
     entries; None if `root` holds them.
@@ -169,8 +169,8 @@ class Work:
             return failed(item, type(error).__name__, f"{item.video}: {error_line(error)}")
         ours = [w for w in caught if issubclass(w.category, (CacheWarning, ScorerWarning))]
         warned = dict.fromkeys(str(warning.message) for warning in ours)
-        said = self._session.transcript(decoder)
-        of_video = (*decoder.info.notes, *(said.notes if said else ()))
+        transcript = self._session.transcript(decoder)
+        of_video = (*decoder.info.notes, *(transcript.notes if transcript else ()))
         notes = (*warned, *(f"{item.video}: {note}" for note in of_video))
         return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
@@ -179,10 +179,10 @@ class Work:
         config = item.request.config.index
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
         checkpoint = f"finished/{digest(keys)}"
-        kept = self.store.get(checkpoint)
-        finished = kept is not None and all(self.store.has(key) for key in kept[0]["keys"])
-        if kept and finished and (self._searcher is None or self._searcher.seen.has(keys[0])):
-            return "already", str(kept[0]["text"])
+        saved = self.store.get(checkpoint)
+        finished = saved is not None and all(self.store.has(key) for key in saved[0]["keys"])
+        if saved and finished and (self._searcher is None or self._searcher.seen.has(keys[0])):
+            return "already", str(saved[0]["text"])
         index = MEC(item.request.config, session=self._session).index(decoder)
         if self._searcher is not None:
             self._searcher.store_vectors(decoder, index)
@@ -192,8 +192,9 @@ class Work:
             f"at most {index.largest_gap:.2f} s apart{lost}; "
             f"timeline from {index.video.timeline_bytes / 2**20:.1f} MiB"
         )
-        said = self._session.transcript(decoder)
-        text += f"; {len(said.lines):,} lines of {said.source}" if said is not None and said.lines else ""
+        transcript = self._session.transcript(decoder)
+        if transcript is not None and transcript.lines:
+            text += f"; {len(transcript.lines):,} lines of {transcript.source}"
         missing = [key for key in keys if not self.store.has(key)]
         if missing:
             raise StoreError(f"{decoder.info.path}: {missing[0]} was not stored")
@@ -257,8 +258,8 @@ class RunReport:
             self.errors[outcome.error] += 1
             item = outcome.item
             self.failed[item.video] = outcome.text
-            asked = {"question": item.request.question} if item.target is not None else {}
-            line = {"video": item.video, **asked, "error": outcome.error, "message": outcome.text}
+            question = {"question": item.request.question} if item.target is not None else {}
+            line = {"video": item.video, **question, "error": outcome.error, "message": outcome.text}
             try:
                 with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -26,13 +26,13 @@ def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
 
     A URL that ends in a slash is a folder. With `pictures`, a folder is one video of images.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for source in sources:
         here = list(_videos(source, pictures))
         if not here:
             raise ConfigError(f"{source}: no videos found")
-        found.update(dict.fromkeys(here))
-    return list(found)
+        paths.update(dict.fromkeys(here))
+    return list(paths)
 
 
 def _videos(source: str, pictures: bool) -> Iterator[str]:

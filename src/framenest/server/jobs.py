@@ -206,7 +206,7 @@ class Jobs:
             return None
         return next((j.id for j in self.waiting_or_running(job.video) if j.kind == "index"), None)
 
-    def told(self, job: Job) -> Job:
+    def view(self, job: Job) -> Job:
         """A job as clients see it."""
         return job.model_copy(update={"waits_for": self.waits_for(job)})
 
