@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 
 import framenest
 from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, serve
-from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
+from framenest.cli.printing import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
 from framenest.scorers.feature_store import finish_writes

@@ -17,8 +17,7 @@ from framenest.cli.option_groups import (
     refuse_pairing,
 )
 from framenest.cli.options import Budgets, InputFile, OutputFile, SelectorName, argument, option
-from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, print_asked
-from framenest.cli.terminal import confirm, note, print_json
+from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_asked, print_json
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError
 from framenest.lmm.ask import ask as ask_model

@@ -34,7 +34,7 @@ from framenest.cli.options import (
     argument,
     option,
 )
-from framenest.cli.terminal import confirm, note, out, print_table, say, table
+from framenest.cli.printing import confirm, note, out, print_table, say, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.benchmarks import READERS as BENCHMARKS

@@ -35,8 +35,7 @@ from framenest.cli.options import (
     check_writable_folder,
     option,
 )
-from framenest.cli.printing import TOP, print_prefix, print_ranking
-from framenest.cli.terminal import confirm, note, out, print_json, say
+from framenest.cli.printing import TOP, confirm, note, out, print_json, print_prefix, print_ranking, say
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image

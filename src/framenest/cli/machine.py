@@ -21,7 +21,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.option_groups import AS_JSON, Common
 from framenest.cli.options import Duration, Name, Size, argument, check_writable_folder, option
-from framenest.cli.terminal import (
+from framenest.cli.printing import (
     confirm,
     facts_grid,
     note,

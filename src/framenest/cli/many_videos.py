@@ -38,7 +38,7 @@ from framenest.cli.options import (
     check_writable_folder,
     option,
 )
-from framenest.cli.terminal import confirm, fail, note, print_json, print_table, quiet, say, short_path, table
+from framenest.cli.printing import confirm, fail, note, print_json, print_table, quiet, say, short_path, table
 from framenest.config import IndexConfig, MECConfig, VideoConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, RunReport
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups, write_rankings

@@ -26,7 +26,7 @@ from framenest.cli.options import (
     option,
     refuse,
 )
-from framenest.cli.terminal import err, note, quiet, set_quiet
+from framenest.cli.printing import err, note, quiet, set_quiet
 from framenest.config import (
     DEFAULT_PRESET,
     PRESETS,

@@ -31,9 +31,18 @@ from framenest.cli.options import (
     check_writable,
     option,
 )
-from framenest.cli.printing import TOP, note_if_short, print_prefix, print_ranking
+from framenest.cli.printing import (
+    TOP,
+    confirm,
+    note,
+    note_if_short,
+    print_json,
+    print_prefix,
+    print_ranking,
+    print_table,
+    table,
+)
 from framenest.cli.ranking_server import RankingServer
-from framenest.cli.terminal import confirm, note, print_json, print_table, table
 from framenest.config import DEFAULT_PRESET, FOR_CLIENTS, MECConfig, VideoConfig
 from framenest.errors import ConfigError
 from framenest.method.mec import check_horizon, rank_request
