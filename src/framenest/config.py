@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from framenest.errors import BadSetting, ConfigError
 
-LARGEST = sys.float_info.max
+MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
 """The allowed values of a setting: a description and a check."""
 
@@ -36,7 +36,7 @@ paper = partial(setting, whose="paper")
 
 
 def finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT
 
 
 def whole(least: int, unit: str = "") -> Allowed:

@@ -76,13 +76,13 @@ class LookFor:
             raise ConfigError(f"look_for must be 1 to {MAX_DESCRIPTIONS} descriptions, none of them empty")
 
     @classmethod
-    def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:
+    def of(cls, texts: LookFor | Sequence[str] | None) -> LookFor | None:
         """A LookFor from what a caller passes; None for nothing."""
-        if isinstance(given, str):
+        if isinstance(texts, str):
             raise ConfigError("look_for is a list of descriptions, not one string")
-        if given is None or isinstance(given, LookFor):
-            return given
-        return cls(tuple(given)) if given else None
+        if texts is None or isinstance(texts, LookFor):
+            return texts
+        return cls(tuple(texts)) if texts else None
 
     def to_json(self) -> dict[str, Any]:
         return {"texts": list(self.texts), "written_by": self.written_by}

@@ -17,7 +17,7 @@ from platformdirs import user_data_path
 from framenest.cli import options
 from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
 from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
-from framenest.cli.terminal import err
+from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import needs_extra
 from framenest.lmm import FOR_SERVERS

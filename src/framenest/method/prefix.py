@@ -178,6 +178,13 @@ class Prefix:
         frames, seconds = self.frames[places], self.seconds[places]
         return replace(self, frames=frames, seconds=seconds, ranks=ranks, complete=False, why="")
 
+    @property
+    def largest_gap(self) -> float:
+        """The longest stretch of the video without a frame, as a share of its duration."""
+        duration = self.video.duration
+        edges = np.concatenate([[0.0], np.sort(self.seconds), [duration]])
+        return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
+
     def must_hold_frames(self) -> None:
         """Raise BudgetError if there is no frame: some selectors choose none at a small budget."""
         if not len(self):

@@ -101,7 +101,7 @@ class VideoTools:
         await self._finished(job, ctx, totals)
         if job.state == "failed":
             raise ToolError(job.error or "")
-        search = service.search_view(id_)
+        search = service.search_state(id_)
         moments, left_out = search["moments"], search["left_out"]
         head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
         lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]

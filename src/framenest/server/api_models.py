@@ -30,9 +30,9 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 Shown = Annotated[int, Field(ge=1, le=MOST_SHOWN)]
 
 
-def _time(given: Any) -> float:
+def _time(time: Any) -> float:
     try:
-        return seconds_of(str(given))
+        return seconds_of(str(time))
     except ValueError:
         raise ValueError("give seconds or [HH:]MM:SS") from None
 
@@ -59,7 +59,7 @@ class VideoAddress(RequestBody):
     url: str = Field(max_length=2048, examples=["https://media.example.org/kiln.mp4"])
 
 
-_TIMES = {"start": Time, "end": Time | None}
+_TIME_TYPES = {"start": Time, "end": Time | None}
 _HINTS = {name: hint for config in METHOD_CONFIGS for name, hint in get_type_hints(config).items()}
 
 
@@ -74,7 +74,7 @@ def _client_field(name: str) -> tuple[Any, Any]:
     """Type and default of a field for a setting of the method."""
     metadata = FOR_CLIENTS[name].metadata
     check = AfterValidator(partial(_check, allowed=metadata["allowed"]))
-    kind: Any = Annotated[_TIMES.get(name, _HINTS[name]), check]
+    kind: Any = Annotated[_TIME_TYPES.get(name, _HINTS[name]), check]
     return kind, Field(FOR_CLIENTS[name].default, description=metadata["help"])
 
 

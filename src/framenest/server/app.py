@@ -89,8 +89,8 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FramenestError)
     wait = getattr(error, "retry_after", None)
     headers = {} if wait is None else {"retry-after": str(wait)}
-    told, status = request.app.state.service.without_paths(str(error)), status_of(error)
-    return JSONResponse(refusal_body(request.scope["path"], status, told), status, headers)
+    message, status = request.app.state.service.without_paths(str(error)), status_of(error)
+    return JSONResponse(refusal_body(request.scope["path"], status, message), status, headers)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -120,8 +120,8 @@ def jobs(
     active: Annotated[bool, Query(description="Only what waits or runs.")] = False,
 ) -> list[Job]:
     """The latest jobs, newest first."""
-    found = here.jobs.waiting_or_running()[::-1][:limit] if active else here.jobs.recent(limit)
-    return [here.jobs.view(job) for job in found]
+    latest = here.jobs.waiting_or_running()[::-1][:limit] if active else here.jobs.recent(limit)
+    return [here.jobs.view(job) for job in latest]
 
 
 @routes.get("/jobs/{job}")
@@ -133,10 +133,10 @@ async def job(
     ] = 0,
 ) -> Job:
     """Progress of a job."""
-    found = here.jobs.get(job)
-    if found.active and wait:
-        await asyncio.wait([asyncio.wrap_future(found.over)], timeout=wait)
-    return here.jobs.view(found)
+    current = here.jobs.get(job)
+    if current.active and wait:
+        await asyncio.wait([asyncio.wrap_future(current.over)], timeout=wait)
+    return here.jobs.view(current)
 
 
 @routes.delete("/jobs/{job}")
@@ -194,8 +194,8 @@ async def prefix(
 @routes.get("/rankings/{ranking}/file")
 def ranking_file(here: Here, ranking: RankingId) -> dict[str, Any]:
     """The whole ranking, as `framenest rank -o` writes it; `framenest show` reads it."""
-    found = here.rankings.get(ranking).to_json()
-    return found | {"video": found["video"] | {"path": here.video_of(ranking).name}}
+    data = here.rankings.get(ranking).to_json()
+    return data | {"video": data["video"] | {"path": here.video_of(ranking).name}}
 
 
 @routes.get("/rankings/{ranking}/messages")
@@ -212,33 +212,33 @@ def messages(
 
     For servers (openai, vllm-video) this is the body of a chat completion without the model's name.
     """
-    found: dict[str, Any] = json.loads(here.packed("messages", ranking, k, style, max_side))
-    if "video" in found:
-        found["video"]["path"] = here.video_of(ranking).name
-    return found
+    request: dict[str, Any] = json.loads(here.packed("messages", ranking, k, style, max_side))
+    if "video" in request:
+        request["video"]["path"] = here.video_of(ranking).name
+    return request
 
 
 @routes.post("/rankings/{ranking}/answer")
 def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.AnswerOut:
     """Let the configured model look at k frames and answer the question."""
-    said = here.answer(ranking, body.k, body.max_side, cite=body.cite)
+    reply = here.answer(ranking, body.k, body.max_side, cite=body.cite)
     shown = here.rankings.get(ranking).prefix(body.k)
     frames, seconds = shown.frames.tolist(), shown.seconds.tolist()
     times = [
         api.CitedTime(start=start, end=end, frame=frames[places[0]], seconds=seconds[places[0]])
-        for start, end, places in citations(said.text, seconds)
+        for start, end, places in citations(reply.text, seconds)
     ]
     return api.AnswerOut(
-        answer=said.text, model=said.model, k=body.k, cited=times, seconds=round(said.usage.seconds, 2)
+        answer=reply.text, model=reply.model, k=body.k, cited=times, seconds=round(reply.usage.seconds, 2)
     )
 
 
 @routes.get("/rankings/{ranking}/report")
 def report(here: Here, ranking: RankingId) -> JSONResponse:
     """The document that the report view draws."""
-    found = document([here.rankings.get(ranking)])
-    named = found["video"] | {"name": here.video_of(ranking).name}
-    return JSONResponse(found | {"video": named}, headers=PRIVATE)
+    content = document([here.rankings.get(ranking)])
+    named = content["video"] | {"name": here.video_of(ranking).name}
+    return JSONResponse(content | {"video": named}, headers=PRIVATE)
 
 
 # Searches
@@ -250,13 +250,13 @@ def search(here: Here, body: api.SearchRequest) -> api.SearchOut:
 
     `GET /searches/{id}` gives the best moments so far while the job runs, and all of them when it is done.
     """
-    return api.SearchOut(**here.search_view(here.search(body.query, body.n)[0]))
+    return api.SearchOut(**here.search_state(here.search(body.query, body.n)[0]))
 
 
 @routes.get("/searches/{search}")
-def search_found(here: Here, search: SearchId) -> api.SearchOut:
+def search_state(here: Here, search: SearchId) -> api.SearchOut:
     """What a search has found."""
-    return api.SearchOut(**here.search_view(search))
+    return api.SearchOut(**here.search_state(search))
 
 
 # The service and its page
@@ -329,7 +329,7 @@ def files(here: Here) -> api.FolderFiles:
 @routes.get("/videos")
 def videos(here: Here) -> list[api.VideoOut]:
     """Registered videos, newest first."""
-    return [_video_view(here, video) for video in here.library.all()]
+    return [_view(here, video) for video in here.library.all()]
 
 
 @routes.post("/videos", status_code=201)
@@ -371,10 +371,10 @@ async def upload(
 
 def _registered(here: Service, video: LibraryVideo) -> api.RegisteredVideo:
     job = here.index(video)
-    return api.RegisteredVideo(video=_video_view(here, video), job=job and here.jobs.view(job))
+    return api.RegisteredVideo(video=_view(here, video), job=job and here.jobs.view(job))
 
 
-def _video_view(here: Service, video: LibraryVideo) -> api.VideoOut:
+def _view(here: Service, video: LibraryVideo) -> api.VideoOut:
     """What clients may know of a video: not where it is."""
     state, error = here.state(video)
     return api.VideoOut(**(video.info or {}) | vars(video) | {"state": state, "error": error})
@@ -383,15 +383,15 @@ def _video_view(here: Service, video: LibraryVideo) -> api.VideoOut:
 @routes.get("/videos/{video}")
 def video(here: Here, video: VideoId) -> api.VideoOut:
     """One video, with its facts once it is indexed."""
-    return _video_view(here, here.library.get(video))
+    return _view(here, here.library.get(video))
 
 
 @routes.post("/videos/{video}/index")
 def index(here: Here, video: VideoId) -> api.RegisteredVideo:
     """Index a video again, if that failed or was cancelled. A question does so as well."""
-    found = here.library.get(video)
-    found.check()
-    return _registered(here, found)
+    registered = here.library.get(video)
+    registered.check()
+    return _registered(here, registered)
 
 
 @routes.delete("/videos/{video}", status_code=204)
@@ -425,8 +425,8 @@ async def frame(
     ] = None,
 ) -> Response:
     """One frame as JPEG, exact to the frame."""
-    found = here.library.get(video)
-    short = found.image_size(frame, size)
-    found.check()
-    picture = await here.pictures.get(found, frame, short)
+    registered = here.library.get(video)
+    short = registered.image_size(frame, size)
+    registered.check()
+    picture = await here.pictures.get(registered, frame, short)
     return Response(picture, media_type="image/jpeg", headers=FOREVER)

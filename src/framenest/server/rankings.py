@@ -23,10 +23,10 @@ from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import LibraryVideo
 from framenest.server.video_worker import VideoWorker
 
-CACHE_BYTES = 64 * 2**20
-BATCH = 64  # frames decoded at once
-WAITING = 1024  # frames that may be waited for
-LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
+PICTURE_CACHE_BYTES = 64 * 2**20
+BATCH_FRAMES = 64  # decoded at once
+MAX_WAITING_FRAMES = 1024
+CACHED_RANKINGS, CACHED_PREFIXES = 64, 1024
 log = logging.getLogger("framenest.server")
 
 Key = tuple[str, int, int]  # video, short side, frame
@@ -41,7 +41,7 @@ class FrameImages:
 
     def __init__(self, worker: VideoWorker) -> None:
         self._worker = worker
-        self._cache: LRUCache[Key, bytes] = LRUCache(CACHE_BYTES, getsizeof=len)
+        self._cache: LRUCache[Key, bytes] = LRUCache(PICTURE_CACHE_BYTES, getsizeof=len)
         self._wanted: dict[Key, tuple[LibraryVideo, asyncio.Future[bytes]]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -51,7 +51,7 @@ class FrameImages:
         if key in self._cache:
             return self._cache[key]
         if key not in self._wanted:
-            if len(self._wanted) >= WAITING:
+            if len(self._wanted) >= MAX_WAITING_FRAMES:
                 raise Refusal(429, "too many pictures are waited for; try again later", 2)
             self._wanted[key] = video, asyncio.get_running_loop().create_future()
         _, future = self._wanted[key]
@@ -62,7 +62,7 @@ class FrameImages:
     async def _decode(self) -> None:
         while self._wanted:
             (id_, short, _), (video, _) = next(iter(self._wanted.items()))
-            group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH]
+            group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH_FRAMES]
             left = dict.fromkeys(frame for _, _, frame in group)
             # An index may have been made from another file of the same content, which may be gone.
             info = (video.info or {}) | {"path": str(video.path)}
@@ -94,8 +94,8 @@ class Rankings:
         self._folder = folder
         self._journal = journal
         self._jobs = jobs
-        self._loaded: LRUCache[str, Ranking] = LRUCache(LOADED)
-        self._prefixes: LRUCache[Any, bytes] = LRUCache(PREFIXES)
+        self._loaded: LRUCache[str, Ranking] = LRUCache(CACHED_RANKINGS)
+        self._prefixes: LRUCache[Any, bytes] = LRUCache(CACHED_PREFIXES)
         self._lock = threading.Lock()  # of both caches
 
     def ask(self, id_: str, request: RankRequest) -> Job | None:
@@ -125,16 +125,16 @@ class Rankings:
         if loaded is None:
             job = self._jobs.latest(id_)
             why = "this ranking is being made" if job and job.active else "this ranking was not made"
-            told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
-            raise Refusal(409, why + told)
+            detail = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
+            raise Refusal(409, why + detail)
         return loaded
 
     def _load(self, id_: str) -> Ranking | None:
         """A finished ranking, or None; a damaged file is deleted."""
         with self._lock:
-            known = self._loaded.get(id_)
-        if known is not None or not self.path(id_).is_file():
-            return known
+            ranking = self._loaded.get(id_)
+        if ranking is not None or not self.path(id_).is_file():
+            return ranking
         try:
             loaded = Ranking.load(self.path(id_))
         except FramenestError as error:
@@ -198,8 +198,8 @@ class Rankings:
             for frame, seconds, rank in rows
             if rank > after
         ]
-        made = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
-        return json.dumps(made, separators=(",", ":")).encode()
+        body = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
+        return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _request(row: Any) -> RankRequest:

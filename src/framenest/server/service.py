@@ -64,8 +64,8 @@ class Service:
         self.pictures = FrameImages(self.picture_worker)
         url, model = settings.upstream, settings.answer_model
         self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url and model else None
-        told = f"{ANSWERS_AT_ONCE} questions are being answered already"
-        self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, told, 10)
+        busy = f"{ANSWERS_AT_ONCE} questions are being answered already"
+        self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, busy, 10)
         preset, config = settings.preset, MECConfig.preset(settings.preset)
         self.default = RankRequest(
             video="", preset=preset, config=config, scorer=settings.scorer, scoring=settings.scoring
@@ -157,7 +157,7 @@ class Service:
                 self.journal.remember(f"search:{id_}", search | {"left_out": left_out})
             return id_, job
 
-    def search_view(self, id_: str) -> dict[str, Any]:
+    def search_state(self, id_: str) -> dict[str, Any]:
         """A search with the best moments so far, as SearchOut shows it; `videos` are the ids it searches."""
         search: dict[str, Any] | None = self.journal.recall(f"search:{id_}")
         if search is None:
@@ -249,7 +249,7 @@ class Service:
             self.library.indexed(video.id, info)
 
     def _search(self, worker: VideoWorker, job: Job, progress: Callable[[str, int, int], None]) -> None:
-        search = self.search_view(job.target) | {"job": None}
+        search = self.search_state(job.target) | {"job": None}
         videos: dict[str, LibraryVideo] = {}
         for id_ in search["videos"]:
             with suppress(Refusal):  # it has just gone
@@ -260,25 +260,25 @@ class Service:
             statement = "update remembered set value = ? where key = ?"
             self.journal.execute(statement, [json.dumps(search), f"search:{job.target}"])
 
-        def moment(found: dict[str, Any]) -> dict[str, Any]:
-            video = videos[found["video"]]
-            image = f"/videos/{video.id}/frames/{found['frame']}"
-            return found | {"video": video.id, "name": video.name, "image": image}
+        def moment(row: dict[str, Any]) -> dict[str, Any]:
+            video = videos[row["video"]]
+            image = f"/videos/{video.id}/frames/{row['frame']}"
+            return row | {"video": video.id, "name": video.name, "image": image}
 
-        def report(stage: str, *told: Any) -> None:
+        def report(stage: str, *values: Any) -> None:
             if stage == "moments":
-                search["moments"] = [*map(moment, told[0])]
+                search["moments"] = [*map(moment, values[0])]
                 with suppress(StoreError):  # go on reading what the worker reports
                     keep()
             elif stage in ("videos", "probes"):
-                progress(stage, *told)
+                progress(stage, *values)
 
-        asked = (search["query"], list(videos), search["n"])
-        skipped = worker.call("search", *asked, progress=report, cancelled=job.cancelled.is_set)
+        query = (search["query"], list(videos), search["n"])
+        skipped = worker.call("search", *query, progress=report, cancelled=job.cancelled.is_set)
         for path, why in skipped.items():
             video = videos.pop(path)
-            told = self.without_paths(why.removeprefix(f"{path}: "))
-            search["left_out"].append({"name": video.name, "video": video.id, "why": told})
+            reason = self.without_paths(why.removeprefix(f"{path}: "))
+            search["left_out"].append({"name": video.name, "video": video.id, "why": reason})
         search["videos"] = [video.id for video in videos.values()]
         keep()
 
