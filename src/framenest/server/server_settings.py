@@ -70,8 +70,7 @@ class ServerSettings:
             raise ConfigError("the token has characters that a client cannot send; use ASCII without spaces")
         if self.token is None and not is_loopback(self.host):
             raise ConfigError(
-                f"--host {self.host} can be reached from other machines, so it needs a token; "
-                "set FRAMENEST_TOKEN"
+                f"{self.host} can be reached from other machines, so it needs a token; set FRAMENEST_TOKEN"
             )
         if Budget.ladder(self.budget)[-1] > MOST_SHOWN:
             raise BadSetting("budget", self.budget, f"1 to {MOST_SHOWN} frames")
