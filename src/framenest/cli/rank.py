@@ -43,7 +43,7 @@ from framenest.method.discovery import LookFor
 from framenest.method.mec import MEC, check_horizon
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.selectors import load_selector, selector_names
+from framenest.selectors import load_selector, selector_forms
 from framenest.selectors.selection import Selection
 from framenest.video.opening import reopen
 from framenest.video.source import is_remote
@@ -176,7 +176,7 @@ def _deliver(
     return max(prefixes, key=len)
 
 
-NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
+NAMES = ", ".join(selector_forms()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
 @options.command(usual="selectors budgets output as_json name quiet")

@@ -12,7 +12,7 @@ from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError
 from framenest.method.prefix import Prefix
 from framenest.protocols import Decoder
 from framenest.records import Amount, BadField, Whole, convert, parse_json
-from framenest.selectors.selection import Selection, check_budgets, load_result, prefix_of
+from framenest.selectors.selection import Selection, Selector, check_budgets, load_result, prefix_of
 from framenest.session import Session
 from framenest.video.opening import Video
 
@@ -114,11 +114,13 @@ def _row(entries: Sequence[Any], question: str | None, video: str, where: str) -
     return same[0]
 
 
-class FileSelector:
+class FileSelector(Selector):
     """`file:PATH`: frames chosen earlier or by another tool.
 
     {k} in the path stands for the budget, for selectors that write one file per budget.
     """
+
+    needs_scorer = False
 
     def __init__(self, session: Session, path: str) -> None:
         self._session, self._path = session, path

@@ -14,6 +14,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.cache.files import write_atomic
+from framenest.config import CheckedSettings, MECConfig
 from framenest.errors import BudgetError, StoreError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
@@ -119,10 +120,25 @@ class SelectionFile(msgspec.Struct):
 
 
 @runtime_checkable
-class Selector(Protocol):
-    """Chooses frames for several budgets at once. Made with a Session."""
+class SelectorTraits(Protocol):
+    """What a selector says of itself before it is made."""
 
     name: str
+    ranks: bool = False
+    """Whether it takes frames one after another, so that each budget extends the smaller ones."""
+    needs_scorer: bool = True
+    """Whether it chooses by relevance."""
+    settings: CheckedSettings | MECConfig | None = None
+    """Its settings by default, to which `NAME:setting=value` gives other values; None if it has none."""
+
+
+@runtime_checkable
+class Selector(SelectorTraits, Protocol):
+    """Chooses frames for several budgets at once.
+
+    Made with a Session and, if it has settings, with these. A subclass inherits the traits that it does not
+    declare.
+    """
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
