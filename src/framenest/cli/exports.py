@@ -95,12 +95,12 @@ def show(
 def _print_ranking_csv(ranking: Ranking, count: int) -> None:
     columns: dict[str, Any] = {"evidence": ranking.evidence, **ranking.cues, **ranking.terms}
     write = csv.writer(out.file, lineterminator="\n").writerow
-    seen = ["seen"] if ranking.pool.seen else []
+    seen = ["seen"] if ranking.pool.labels else []
     write(["rank", "frame", "seconds", "from", *columns, *seen])
     for i in range(count):
         origin = "zoom" if ranking.is_zoom[i] else "probe"
         values = (f"{float(column[i]):.6g}" for column in columns.values())
-        shown = [ranking.seen(i + 1) for _ in seen]
+        shown = [ranking.labels(i + 1) for _ in seen]
         write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values, *shown])
 
 

@@ -162,7 +162,7 @@ class MEC:
                 look_for=described,
                 matches=found.matches if described else {},
                 transcript=scoring.transcript,
-                seen=found.seen,
+                labels=found.labels,
             )
 
             # Section 3.4: the order.
@@ -280,7 +280,7 @@ class _Scored:
     matches: dict[str, NDArray[np.float32]]
     appearance: NDArray[np.float32]
     blank: NDArray[np.bool_]
-    seen: tuple[str, ...]
+    labels: tuple[str, ...]
 
     @classmethod
     def join(cls, probes: _Scored, zoomed: _Scored) -> _Scored:
@@ -296,7 +296,7 @@ class _Scored:
             },
             np.concatenate([probes.appearance, zoomed.appearance])[order],
             np.concatenate([probes.blank, zoomed.blank])[order],
-            tuple((probes.seen + zoomed.seen)[place] for place in order) if probes.seen else (),
+            tuple((probes.labels + zoomed.labels)[place] for place in order) if probes.labels else (),
         )
 
 
@@ -356,7 +356,7 @@ class _Scoring:
             every_passage = seen is self._probes
             cues["speech"] = self.speech.cue(seconds, self._question, every_passage=every_passage)
         by_text = {text: match for text, match in zip(self._texts, matches, strict=True) if text is not None}
-        shown = self._features.seen(seen, self._question and " ".join(by_text))
+        shown = self._features.labels(seen, self._question and " ".join(by_text))
         return _Scored(seen.frames, cues, by_text, appearance, blank(seen.thumbnails), shown)
 
     def reranked(self, scored: _Scored) -> _Scored:

@@ -86,7 +86,7 @@ class CandidatePool:
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
-        seen: n lines, what the scorer names in each frame ("coffee mug 0.81"); empty if it names nothing.
+        labels: n lines, what the scorer names in each frame ("coffee mug 0.81"); empty if it names nothing.
     """
 
     video: VideoInfo
@@ -105,7 +105,7 @@ class CandidatePool:
     look_for: LookFor | None = None
     matches: Cues = field(default_factory=dict)
     transcript: Transcript | None = None
-    seen: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -175,13 +175,13 @@ class Ranking:
         lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
         return " ".join(line.text for line in lines)
 
-    def seen(self, rank: int) -> str:
+    def labels(self, rank: int) -> str:
         """What the scorer names in the frame of a rank, from 1; empty if it names nothing.
 
-        >>> ranking.seen(1)
+        >>> ranking.labels(1)
         ''
         """
-        return self.pool.seen[self.order[rank - 1]] if self.pool.seen else ""
+        return self.pool.labels[self.order[rank - 1]] if self.pool.labels else ""
 
     @property
     def frames(self) -> NDArray[np.int64]:
@@ -269,7 +269,7 @@ class Ranking:
                 "anchors": list(pool.anchors),
                 **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
                 "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
-                **({"seen": list(pool.seen)} if pool.seen else {}),
+                **({"seen": list(pool.labels)} if pool.labels else {}),
             },
         }
         if pool.look_for is not None:
@@ -288,7 +288,7 @@ class Ranking:
             {"rank": i + 1, "frame": frame, "seconds": seconds, "from": "zoom" if zoom else "probe"}
             | {name: values[i] for name, values in columns.items()}
             | ({"said": self.said(i + 1)} if self.transcript else {})
-            | ({"seen": self.seen(i + 1)} if self.pool.seen else {})
+            | ({"seen": self.labels(i + 1)} if self.pool.labels else {})
             for i, (frame, seconds, zoom) in enumerate(places)
         ]
 
@@ -328,7 +328,7 @@ class Ranking:
                 look_for=look_for,
                 matches=_float_columns(matches, count, "look_for.relevance"),
                 transcript=file.transcript,
-                seen=pool.seen,
+                labels=pool.seen,
             ),
             np.array(_positions(file), dtype=np.int64),
             _terms(file),

@@ -1,8 +1,8 @@
 """Scorers: how well a frame matches a question.
 
-A scorer is a class with `load(checkpoint, store, config, progress)` that follows `protocols.Scorer`. All
-scorers, Framenest's own included, are found through the entry-point group `framenest.scorers`. The catalogue
-of their weights is `models.CATALOGUE`.
+A scorer follows `protocols.Scorer`, its class `protocols.ScorerLoader`. All of them, Framenest's own included,
+are found through the entry-point group `framenest.scorers`. The catalogue of their weights is
+`models.CATALOGUE`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from framenest.frames import FrameBatch
 from framenest.models import CATALOGUE, entry_of, locate
 from framenest.plugins import load_plugin, package, plugins
 from framenest.processes import has_gpu
-from framenest.protocols import Progress, Scorer
+from framenest.protocols import Progress, Scorer, ScorerLoader
 
 GROUP = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "onnx-fast", "clip", "tags")
@@ -61,7 +61,10 @@ def load_scorer(
     missing = CATALOGUE[name].missing() if name in CATALOGUE else None
     if missing is not None:
         raise MissingExtra(CATALOGUE[name].extra, missing)
-    return _checked(load_plugin(point).load(checkpoint, store, config or ScorerConfig(), progress))
+    kind = load_plugin(point)
+    if not isinstance(kind, ScorerLoader):
+        raise ScorerError(f"{name!r} of {package(point)} has no load(checkpoint, store, config, progress)")
+    return _checked(kind.load(checkpoint, store, config or ScorerConfig(), progress))
 
 
 def wait_until_loaded(scorer: Scorer) -> None:

@@ -19,7 +19,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.errors import CacheWarning
 from framenest.frames import Array, Pixels
-from framenest.protocols import Decoder, Encoded, Scorer, Store
+from framenest.protocols import Decoder, Encoded, Holder, Scorer, Store
 from framenest.text import size_text
 
 FEATURES_FORMAT = 1
@@ -138,7 +138,7 @@ class FeatureParts:
         self._warned = False
         self._write: Future[None] | None = None
         """The last background write of this video."""
-        self._parts = [*self._stored_parts(getattr(scorer, "hold", None))]
+        self._parts = [*self._stored_parts(scorer.hold if isinstance(scorer, Holder) else None)]
 
     @property
     def nbytes(self) -> int:

@@ -167,12 +167,12 @@ class TagScorer(Calibrated):
         found = MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
         return replace(found, known=texts, unknown=unknown)
 
-    def seen(self, encoded: Encoded, question: str) -> list[str]:
+    def labels(self, encoded: Encoded, question: str) -> list[str]:
         """What the networks see in each of n frames, as one line; what the question asks for comes first.
 
         Example::
 
-            scorer.seen(scorer.encode(frames), "Where is the cup?")  # ['coffee mug 0.81, dining table 0.45']
+            scorer.labels(scorer.encode(frames), "Where is the cup?")  # ['coffee mug 0.81, bowl 0.45']
         """
         model = self._model()
         words = model.vocabulary.read(question)[0]

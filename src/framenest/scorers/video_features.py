@@ -17,7 +17,19 @@ from framenest.cache.eviction import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.progress import Timing
-from framenest.protocols import Decoder, MatchStrength, Progress, Scorer, Store
+from framenest.protocols import (
+    Batcher,
+    Decoder,
+    Grader,
+    Judge,
+    Labeller,
+    MatchStrength,
+    Progress,
+    ReachChecker,
+    Scorer,
+    Store,
+    Timer,
+)
 from framenest.scorers.feature_store import FeatureParts, Features, features_key, finish_writes
 
 AHEAD = 12
@@ -68,8 +80,8 @@ class VideoFeatures:
         self._sizes = (ImageSpec.short_side(thumbnail), *(scorer.inputs if scorer else ()))
         self._progress = progress
         self._timing = timing
-        self._scorer_timing: Timing | None = getattr(scorer, "timing", None)
-        self._warns = getattr(scorer, "tell_reach", None)
+        self._scorer_timing: Timing | None = scorer.timing if isinstance(scorer, Timer) else None
+        self._reach_checked = False
         self._passed: dict[int, FrameBatch] = {}
         with timing("load", self._scorer_timing):
             key = partial(features_key, decoder, scorer, thumbnail)
@@ -148,9 +160,9 @@ class VideoFeatures:
         count = len(seen.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        if self._warns is not None:
-            self._warns(self.decoder.info)
-            self._warns = None  # once per video
+        if isinstance(self.scorer, ReachChecker) and not self._reach_checked:
+            self.scorer.check_reach(self.decoder.info)
+        self._reach_checked = True
         with self._timing("match", self._scorer_timing):
             found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
         relevance = np.asarray(found, dtype=np.float32)
@@ -162,39 +174,33 @@ class VideoFeatures:
             )
         return relevance
 
-    def certainty(self, seen: Features, question: str) -> NDArray[np.float32]:
+    def certainty(self, frames: Features, question: str) -> NDArray[np.float32]:
         """(n,) in [0, 1]: how surely frames match, comparable across videos as far as the scorer can tell."""
-        measure = getattr(self.scorer, "certainty", None)
-        if measure is None:
-            return self.relevance(seen, question, seen)
+        if not isinstance(self.scorer, Grader):
+            return self.relevance(frames, question, frames)
         with self._timing("match", self._scorer_timing):
-            return np.asarray(measure(seen.encoded, question), dtype=np.float32)
+            return np.asarray(self.scorer.certainty(frames.encoded, question), dtype=np.float32)
 
     def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
         """How strongly anything in the video matches; None if the scorer cannot tell."""
-        measure = getattr(self.scorer, "match_strength", None)
-        if question is None or measure is None:
+        if question is None or not isinstance(self.scorer, Judge):
             return None
         with self._timing("match", self._scorer_timing):
-            found: MatchStrength | None = measure(probes.encoded, question)
-        return found
+            return self.scorer.match_strength(probes.encoded, question)
 
-    def seen(self, frames: Features, question: str | None) -> tuple[str, ...]:
+    def labels(self, frames: Features, question: str | None) -> tuple[str, ...]:
         """What each frame shows, as one line; empty if the scorer names nothing.
 
         Raises:
             ScorerError: the scorer returned something else.
         """
-        names = getattr(self.scorer, "seen", None)
-        if question is None or names is None:
+        if question is None or not isinstance(self.scorer, Labeller):
             return ()
         with self._timing("match", self._scorer_timing):
-            found = tuple(names(frames.encoded, question)) if len(frames.frames) else ()
-        if len(found) != len(frames.frames) or not all(isinstance(line, str) for line in found):
-            raise ScorerError(
-                f"scorer {self.scorer and self.scorer.name!r}: seen must return {len(frames.frames)} strings"
-            )
-        return found
+            lines = tuple(self.scorer.labels(frames.encoded, question)) if len(frames.frames) else ()
+        if len(lines) != len(frames.frames) or not all(isinstance(line, str) for line in lines):
+            raise ScorerError(f"scorer {self.scorer.name!r}: labels must return {len(frames.frames)} strings")
+        return lines
 
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
         """Decode and encode frames; if interrupted, keep those that are done."""
@@ -242,7 +248,7 @@ class VideoFeatures:
         The last ones are smaller, so that little is left to encode when decoding ends. `tell` is called with
         the number of frames decoded.
         """
-        size: int = getattr(self.scorer, "batch", 1)
+        size = self.scorer.batch if isinstance(self.scorer, Batcher) else 1
         waiting, ready, to_come = held, len(held), len(held) + len(left)
         while True:
             with self._timing("decode"):
