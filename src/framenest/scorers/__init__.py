@@ -1,8 +1,7 @@
 """Scorers: how well a frame matches a question.
 
-A scorer follows `protocols.Scorer`, its class `protocols.ScorerLoader`. All of them, Framenest's own included,
-are found through the entry-point group `framenest.scorers`. The catalogue of their weights is
-`models.CATALOGUE`.
+A scorer follows `protocols.Scorer`, its class `protocols.ScorerLoader`. All of them are found through the
+entry-point group `framenest.scorers`. The catalogue of their weights is `models.CATALOGUE`.
 """
 
 from __future__ import annotations
