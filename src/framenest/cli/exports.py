@@ -47,8 +47,7 @@ from framenest.report import contact_sheet
 from framenest.report.document import document
 from framenest.report.figure import draw, figure_frames
 from framenest.report.page import embed, page, read_images
-from framenest.selectors import frame_lists
-from framenest.selectors.selection import Selection, load_result
+from framenest.selectors.selection import Selection, aks_list, load_result, read_entries, wfs_sb_list
 from framenest.text import size_text
 
 
@@ -271,11 +270,11 @@ def _write_list(
     output: str,
 ) -> None:
     prefixes = [result.prefix(budget) for result in results]
-    rows = None if rows_file is None else frame_lists.read_entries(rows_file)
+    rows = None if rows_file is None else read_entries(rows_file)
     if style == "aks":
-        made = frame_lists.aks(prefixes, rows)
+        made = aks_list(prefixes, rows)
     else:
-        made = frame_lists.wfs_sb(prefixes, [result.question for result in results], rows)
+        made = wfs_sb_list(prefixes, [result.question for result in results], rows)
     text = json.dumps(made, ensure_ascii=False) + "\n"
     if output == "-":
         print_json(text)

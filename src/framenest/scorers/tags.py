@@ -28,8 +28,7 @@ from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, certain, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
-from framenest.scorers.question_text import SentenceEncoder
-from framenest.scorers.vocabulary import PROMPT, KnownWord, Vocabulary
+from framenest.scorers.question_text import PROMPT, KnownWord, SentenceEncoder, Vocabulary
 
 SIZES = {"classes": 1000, "objects": 90}
 IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))

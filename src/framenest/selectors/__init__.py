@@ -15,8 +15,7 @@ from framenest.config import PRESETS, CheckedSettings, MECConfig
 from framenest.errors import BudgetError, ConfigError
 from framenest.plugins import load_plugin, plugins
 from framenest.records import parse_json
-from framenest.selectors.frame_lists import FileSelector
-from framenest.selectors.selection import Selector, SelectorTraits
+from framenest.selectors.selection import FileSelector, Selector, SelectorTraits
 from framenest.session import Session
 from framenest.text import seconds_of
 
