@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
 from framenest.method.discovery import Cues, LookFor
 from framenest.method.index import segments
-from framenest.method.prefix import Prefix, check_budget, notebook_html
+from framenest.method.prefix import Prefix, check_budget
 from framenest.protocols import MatchStrength
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
 from framenest.transcript import REACH, Transcript
@@ -219,15 +218,14 @@ class Ranking:
         )
 
     def _repr_html_(self) -> str:
-        asked = "no question" if self.question is None else f"“{escape(self.question)}”"
+        question = "no question" if self.question is None else f"“{self.question}”"
         prefix = self.prefix(min(8, len(self)))
         highest = max(float(self.pool.evidence.max(initial=0)), 1e-9)
-        return notebook_html(
-            prefix,
-            f"<b>{len(self)} ranks</b> of {escape(self.video.path)} for {asked}, {escape(self.scorer)}",
-            f"The first {len(prefix)} ranks; <code>ranking.prefix(k)</code> serves any other budget.",
-            curve=list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)),
-        )
+        lines = [
+            f"{len(self)} ranks of {self.video.path} for {question}, {self.scorer}",
+            f"The first {len(prefix)} ranks; ranking.prefix(k) serves any other budget.",
+        ]
+        return prefix.strip(lines, list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)))
 
     def prefix(self, budget: int) -> Prefix:
         """The first `budget` ranks, in time order.
