@@ -111,6 +111,14 @@ class OnDevices:
         """(1, t) token ids of a question, truncated to what the network reads."""
         return torch.tensor([token_ids(self.tokenizer, text, self._scorer)])
 
+    def text_vector(self, tokens: torch.Tensor, *, padded: bool = False) -> Array:
+        """(d,) unit vector of a text's tokens (1, t). padded: to all that the network reads."""
+        missing = self.networks[0].longest - tokens.shape[1] if padded else 0
+        tokens = torch.nn.functional.pad(tokens, (0, missing), value=self.padding)
+        with torch.inference_mode():
+            vector: Array = unit(self.networks[0].text(tokens.to(self.first)))[0].cpu().numpy()
+        return vector
+
     def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> torch.Tensor:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised as the checkpoint's image processor does."""
         here = torch.from_numpy(np.ascontiguousarray(pixels))
@@ -124,22 +132,23 @@ class OnDevices:
         return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
 
     def map(
-        self, stage: str, call: Callable[[slice, int], torch.Tensor], count: int, batch: int
+        self, stage: str, call: Callable[[slice, Any, torch.device], torch.Tensor], count: int, batch: int
     ) -> torch.Tensor:
-        """Call `call(rows, device number)` over all rows in batches, spread over the devices.
+        """Call `call(rows, network, its device)` over all rows in batches, spread over the devices.
 
         Halves the batch if memory runs out, also for later calls of the same stage. Returns all results on
         the first device.
         """
-        made: list[torch.Tensor] = []
+        parts: list[torch.Tensor] = []
         done, batch = 0, min(batch, self._fits.get(stage, batch))
-        while done < count or not made:  # no rows: one empty call gives the shape
+        while done < count or not parts:  # no rows: one empty call gives the shape
             step = max(1, min(batch, -(-(count - done) // len(self.devices))))  # share a last batch, too
             starts = range(done, min(count, done + step * len(self.devices)), step) or (0,)
             rows = [slice(start, min(start + step, count)) for start in starts]
             try:
                 with torch.inference_mode(), _fast_kernels(self.dtype):
-                    made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
+                    results = [*map(call, rows, self.networks, self.devices)]  # all begin before one is read
+                    parts += [result.to(self.first) for result in results]
             except torch.OutOfMemoryError as error:
                 if batch == 1:
                     raise _out_of_memory("even one frame at a time does not fit") from error
@@ -149,16 +158,22 @@ class OnDevices:
             done = rows[-1].stop
             if stage == "match" and count:
                 self._progress(stage, done, count)
-        found = torch.cat(made)
+        whole = torch.cat(parts)
         if self.first.type == "cuda":
             torch.cuda.synchronize(self.first)  # so that seconds count for the stage that spent them
-        return found
+        return whole
 
     def hold(self, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Features where `match` wants them: on the GPU if there is room."""
         if _has_room(self.first, sum(rows.nbytes for rows in encoded.values())):
             return {name: Rows(as_tensor(rows, self.first)) for name, rows in encoded.items()}
         return {name: np.asarray(rows) for name, rows in encoded.items()}
+
+
+def unit(vectors: torch.Tensor) -> torch.Tensor:
+    """Float32 vectors of unit length."""
+    vectors = vectors.float()
+    return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
 @contextmanager
