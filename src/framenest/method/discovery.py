@@ -113,13 +113,13 @@ def zoom(probes: NDArray[np.int64], anchor_positions: list[int], count: int) -> 
 
     probes: (P,) ascending frame numbers; anchor_positions: positions in it.
     """
-    found: set[int] = set()
+    frames: set[int] = set()
     for position in anchor_positions:
         if position > 0:
-            found.update(interior(int(probes[position - 1]), int(probes[position]), count).tolist())
+            frames.update(interior(int(probes[position - 1]), int(probes[position]), count).tolist())
         if position + 1 < len(probes):
-            found.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
-    return np.array(sorted(found), dtype=np.int64)
+            frames.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
+    return np.array(sorted(frames), dtype=np.int64)
 
 
 def refine(

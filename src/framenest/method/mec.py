@@ -268,8 +268,8 @@ def _texts(
         if look_for is not None:
             raise ConfigError("look_for needs a question; give a question, too")
         return [None]
-    asked = with_options(question, options) if config.relevance_text == "question+options" else question
-    return [asked, *(look_for.texts if look_for else ())]
+    text = with_options(question, options) if config.relevance_text == "question+options" else question
+    return [text, *(look_for.texts if look_for else ())]
 
 
 @dataclass(frozen=True)

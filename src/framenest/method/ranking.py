@@ -205,8 +205,8 @@ class Ranking:
     @property
     def unmatched(self) -> bool:
         """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
-        seen = self.stats.match is None or self.stats.match.verdict != "none"
-        return not seen and not (self.pool.cues.get("speech", np.zeros(1)) >= HEARD).any()
+        frames_match = self.stats.match is None or self.stats.match.verdict != "none"
+        return not frames_match and not (self.pool.cues.get("speech", np.zeros(1)) >= HEARD).any()
 
     def __len__(self) -> int:
         return len(self.order)
@@ -402,7 +402,7 @@ class RankingFile(msgspec.Struct):
 def _positions(file: RankingFile) -> list[int]:
     """The place of every rank in the pool."""
     places = {frame: place for place, frame in enumerate(file.pool.frames)}
-    found: dict[int, None] = {}
+    positions: dict[int, None] = {}
     for number, row in enumerate(file.ranks):
         where = f"ranks[{number}]"
         rank = convert(row, RankFields, where)
@@ -410,10 +410,10 @@ def _positions(file: RankingFile) -> list[int]:
             raise BadField(f"{where}.rank must be {number + 1}")
         if rank.frame not in places:
             raise BadField(f"{where}.frame is not a candidate of the pool")
-        if places[rank.frame] in found:
+        if places[rank.frame] in positions:
             raise BadField(f"{where}.frame is ranked twice")
-        found[places[rank.frame]] = None
-    return list(found)
+        positions[places[rank.frame]] = None
+    return list(positions)
 
 
 def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
@@ -429,9 +429,9 @@ def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
 
 def _float_columns(columns: Mapping[Any, Any], count: int, where: str) -> dict[str, NDArray[np.float32]]:
     """Arrays of the columns of a file, each with one number per candidate."""
-    found = {}
+    arrays = {}
     for name, column in columns.items():
         values = convert(column, list[Number], f"{where}.{name}")
         check_length(values, count, f"{where}.{name}", "candidates")
-        found[name] = np.array(values, dtype=np.float32)
-    return found
+        arrays[name] = np.array(values, dtype=np.float32)
+    return arrays

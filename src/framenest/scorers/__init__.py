@@ -21,7 +21,7 @@ from framenest.plugins import load_plugin, package, plugins
 from framenest.processes import has_gpu
 from framenest.protocols import Progress, Scorer, ScorerLoader
 
-GROUP = "framenest.scorers"
+SCORERS = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "onnx-fast", "clip", "tags")
 """The order in which "auto" tries them."""
 WITH_ARGUMENT = {"table": "table:FILE", "noisy-truth": "noisy-truth:SNR"}
@@ -133,7 +133,7 @@ def best_to_fetch() -> tuple[str, str]:
 
 def third_party() -> dict[str, str]:
     """Scorers of other packages: name → name and version of the package."""
-    points = plugins(GROUP).items()
+    points = plugins(SCORERS).items()
     return {name: package(point) for name, point in points if not point.value.startswith("framenest.")}
 
 
@@ -147,7 +147,7 @@ def _find(wanted: str, store: DirectoryStore) -> tuple[str, str, EntryPoint]:
     """Name, checkpoint and entry point of a scorer."""
     wanted = choose(store)[0] if wanted == "auto" else wanted
     name, _, checkpoint = wanted.partition(":")
-    points = plugins(GROUP, CATALOGUE)
+    points = plugins(SCORERS, CATALOGUE)
     if name not in points:
         names = ", ".join(["auto", *(WITH_ARGUMENT.get(point, point) for point in points)])
         raise ScorerError(f"there is no scorer {name!r}; choose from {names}")

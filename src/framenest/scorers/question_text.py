@@ -64,39 +64,39 @@ def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float
     """(n, items) how well each text contains each item, in [0, 1]; numbers must match exactly."""
     with needs_extra("ocr", "rapidfuzz"):
         from rapidfuzz import fuzz
-    result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
-    for row, text in enumerate(texts):
-        plain = text.casefold()
-        tokens = set(_WORD.findall(plain))
-        numbers = set(_NUMBER.findall(plain))
-        for column, item in enumerate(wanted):
-            if item.kind == "number":
-                result[row, column] = item.text in numbers
-            elif item.kind == "phrase":
-                result[row, column] = _certain(fuzz.partial_ratio(item.text, plain)) if plain else 0
-            else:
-                result[row, column] = max((_certain(fuzz.ratio(item.text, t)) for t in tokens), default=0)
-    return result
+
+    def like(item: Phrase, plain: str, words: set[str]) -> float:
+        if item.kind == "phrase":
+            return _certain(fuzz.partial_ratio(item.text, plain)) if plain else 0.0
+        return max((_certain(fuzz.ratio(item.text, word)) for word in words), default=0.0)
+
+    return _by_item(wanted, texts, like)
 
 
-def heard(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
+def mentions(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
     """(n, items) 1 if a text contains an item, in any form of the word, else 0.
 
-    >>> heard(items("When was the Tanaka kiln fired?"), ["Firing took Tanaka a day."]).tolist()
+    >>> mentions(items("When was the Tanaka kiln fired?"), ["Firing took Tanaka a day."]).tolist()
     [[1.0, 0.0, 1.0]]
     """
+
+    def mentioned(item: Phrase, plain: str, words: set[str]) -> bool:
+        return item.text in plain if item.kind == "phrase" else _stem(item.text) in map(_stem, words)
+
+    return _by_item(wanted, texts, mentioned)
+
+
+def _by_item(
+    wanted: Sequence[Phrase], texts: Sequence[str], like: Callable[[Phrase, str, set[str]], float]
+) -> NDArray[np.float32]:
+    """(n, items) `like(item, text, its words)`, or for a number whether the text has it."""
     result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
     for row, text in enumerate(texts):
         plain = text.casefold()
-        words = {*map(_stem, _WORD.findall(plain))}
-        numbers = set(_NUMBER.findall(plain))
+        words, numbers = set(_WORD.findall(plain)), set(_NUMBER.findall(plain))
         for column, item in enumerate(wanted):
-            if item.kind == "number":
-                result[row, column] = item.text in numbers
-            else:
-                result[row, column] = (
-                    item.text in plain if item.kind == "phrase" else _stem(item.text) in words
-                )
+            number = item.kind == "number"
+            result[row, column] = item.text in numbers if number else like(item, plain, words)
     return result
 
 
@@ -118,7 +118,7 @@ def matching(
     """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
 
     rare: the share of the texts `everywhere` that do not contain the item, so that a channel's name in the
-    corner of every frame does not count. like: `likeness` for text on screen, `heard` for a transcript.
+    corner of every frame does not count. like: `likeness` for text on screen, `mentions` for a transcript.
     """
     if not wanted or not len(texts):
         return np.zeros(len(texts), dtype=np.float32)

@@ -21,7 +21,7 @@ from framenest.protocols import Progress
 from framenest.scorers.checkpoint import Preprocessing, padding_token, token_ids, tokenizer_file
 from framenest.text import one_line
 
-SHARE = 0.25
+DEVICE_SHARE = 0.25
 """Share of the device's free memory that the features of one part may take; larger ones stay in RAM."""
 
 
@@ -54,7 +54,7 @@ class Rows:
 
 
 def _has_room(device: torch.device, size: int) -> bool:
-    return bool(device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0])
+    return bool(device.type == "cuda" and size <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0])
 
 
 def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
@@ -248,15 +248,15 @@ class TorchNetwork:
     def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
         """(n, 3, H, W) → (n, p, d)."""
         kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
-        found = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
-        return found.flatten(2).transpose(1, 2)
+        patches = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
+        return patches.flatten(2).transpose(1, 2)
 
     def _depth(self, prefix: str) -> int:
         """The number of layers whose names start with a prefix."""
-        found = {int(n[len(prefix) :].split(".")[0]) for n in self._weights if n.startswith(prefix)}
-        if not found:
+        numbers = {int(n[len(prefix) :].split(".")[0]) for n in self._weights if n.startswith(prefix)}
+        if not numbers:
             raise ValueError(f"it has no weights {prefix}*")
-        return max(found) + 1
+        return max(numbers) + 1
 
 
 def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -339,8 +339,10 @@ class DualNetwork(TorchNetwork):
         eps, heads = settings["layer_norm_eps"], settings["num_attention_heads"]
         for number in range(self._depths[side]):
             name = f"{side}_model.encoder.layers.{number}."
-            given = self._norm(x, name + "layer_norm1", eps)
-            q, k, v = (heads_of(self._linear(given, f"{name}self_attn.{part}_proj"), heads) for part in "qkv")
+            normed = self._norm(x, name + "layer_norm1", eps)
+            q, k, v = (
+                heads_of(self._linear(normed, f"{name}self_attn.{part}_proj"), heads) for part in "qkv"
+            )
             read = joined(scaled_dot_product_attention(q, k, v, is_causal=causal))
             x = x + self._linear(read, name + "self_attn.out_proj")
             x = x + self._feed_forward(self._norm(x, name + "layer_norm2", eps), name, side)
@@ -354,10 +356,10 @@ class DualNetwork(TorchNetwork):
         """SigLIP's attention pooling: one learned query attends to all patches."""
         w, name, settings = self._weights, "vision_model.head.", self._settings["vision"]
         asking = w[name + "probe"].repeat(len(x), 1, 1).transpose(0, 1)
-        seen = x.transpose(0, 1)
+        patches = x.transpose(0, 1)
         inner, outer = (name + f"attention.{part}" for part in ("in_proj_", "out_proj."))
         read = torch.nn.functional.multi_head_attention_forward(
-            asking, seen, seen, x.shape[-1], settings["num_attention_heads"],
+            asking, patches, patches, x.shape[-1], settings["num_attention_heads"],
             w[inner + "weight"], w[inner + "bias"], None, None, False, 0.0,
             w[outer + "weight"], w[outer + "bias"], training=False,
         )[0].transpose(0, 1)  # fmt: skip

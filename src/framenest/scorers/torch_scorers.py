@@ -274,7 +274,7 @@ class ClipScorer(TorchDualScorer):
     search_levels = OF_CLIP
 
 
-SHORT_SIDE = 336
+RERANKER_PIXELS = 336
 """Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""
 
 
@@ -288,7 +288,7 @@ class RerankerScorer(TorchScorer):
     name = "qwen3-vl-reranker"
     extra = "reranker"
     own_relevance = "sigmoid of logit(yes) − logit(no)"
-    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
+    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(RERANKER_PIXELS),)
 
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from sentence_transformers import CrossEncoder

@@ -130,10 +130,10 @@ class VideoFeatures:
         Returns:
             The features, and (wanted, used) for each frame that does not decode; used is −1 if dropped.
         """
-        seen = self.get(wanted, stage, passing)
-        taken = {*seen.frames.tolist(), *probes.tolist()}
+        features = self.get(wanted, stage, passing)
+        taken = {*features.frames.tolist(), *probes.tolist()}
         pairs = []
-        for number in seen.missing(wanted).tolist():
+        for number in features.missing(wanted).tolist():
             before = probes[probes < number]
             stretch = np.arange(int(before[-1]) + 1 if len(before) else first, number)
             near = self.decoder.read(stretch, sizes=self._sizes[:1])
@@ -141,13 +141,13 @@ class VideoFeatures:
             pairs.append((number, used))
             taken.add(used)
         extra = [used for _, used in pairs if used >= 0]
-        return (self.get(np.union1d(seen.frames, extra), stage) if extra else seen), pairs
+        return (self.get(np.union1d(features.frames, extra), stage) if extra else features), pairs
 
-    def relevance(self, seen: Features, question: str | None, reference: Features) -> NDArray[np.float32]:
+    def relevance(self, features: Features, question: str | None, reference: Features) -> NDArray[np.float32]:
         """How well frames match a question.
 
         Args:
-            seen: the frames (n of them).
+            features: the frames (n of them).
             question: None gives zeros.
             reference: the probes, for scorers that normalise over the video.
 
@@ -157,15 +157,15 @@ class VideoFeatures:
         Raises:
             ScorerError: the scorer returned something else.
         """
-        count = len(seen.frames)
+        count = len(features.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
         if isinstance(self.scorer, ReachChecker) and not self._reach_checked:
             self.scorer.check_reach(self.decoder.info)
         self._reach_checked = True
         with self._timing("match", self._scorer_timing):
-            found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
-        relevance = np.asarray(found, dtype=np.float32)
+            scores = self.scorer.match(features.encoded, question, reference=reference.encoded)
+        relevance = np.asarray(scores, dtype=np.float32)
         if relevance.shape != (count,) or not ((relevance >= 0) & (relevance <= 1)).all():
             span = f"from {relevance.min():.3g} to {relevance.max():.3g}" if relevance.size else "nothing"
             raise ScorerError(

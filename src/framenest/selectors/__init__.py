@@ -19,7 +19,7 @@ from framenest.selectors.selection import FileSelector, Selector, SelectorTraits
 from framenest.session import Session
 from framenest.text import seconds_of
 
-GROUP = "framenest.selectors"
+SELECTORS = "framenest.selectors"
 FILE = "file:"
 TRAITS = "name, ranks, needs_scorer and settings"
 ORDER = (
@@ -31,7 +31,7 @@ S = TypeVar("S", CheckedSettings, MECConfig)
 
 def selector_names() -> list[str]:
     """The installed selectors, Framenest's own first."""
-    return list(plugins(GROUP, ORDER))
+    return list(plugins(SELECTORS, ORDER))
 
 
 def selector_forms() -> list[str]:
@@ -41,7 +41,7 @@ def selector_forms() -> list[str]:
     ['mec[:SETTINGS]', 'bolt[:power=3]']
     """
     forms = []
-    for name, point in plugins(GROUP, ORDER).items():
+    for name, point in plugins(SELECTORS, ORDER).items():
         settings = load_plugin(point).settings if point.value.startswith("framenest.") else None
         if isinstance(settings, MECConfig):
             name += "[:SETTINGS]"
@@ -86,7 +86,7 @@ def _declared(spec: str, config: MECConfig | None = None) -> tuple[Any, Any]:
     name, _, argument = spec.partition(":")
     if spec.startswith(FILE) and argument:
         return FileSelector, argument
-    points = plugins(GROUP, ORDER)
+    points = plugins(SELECTORS, ORDER)
     make = load_plugin(points[name]) if name in points else None
     if make is not None and not isinstance(make, SelectorTraits):
         raise ConfigError(f"{spec!r} is not a selector: it needs {TRAITS}")
