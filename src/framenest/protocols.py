@@ -92,16 +92,9 @@ class ScorerLoader(Protocol):
 
     @classmethod
     def load(cls, checkpoint: str, store: Store, config: ScorerConfig, progress: Progress) -> Scorer:
-        """Make the scorer.
+        """Make the scorer `NAME:CHECKPOINT`; ScorerError if its weights, or the checkpoint, do not exist.
 
-        Args:
-            checkpoint: what follows the name in `NAME:CHECKPOINT`; "" if nothing does.
-            store: the local store; it holds weights that `framenest models fetch` downloaded.
-            config: device, precision, batch and calibration.
-            progress: called as progress(stage, done, total) during long work.
-
-        Raises:
-            ScorerError: the weights are missing or the checkpoint is not allowed.
+        checkpoint: "" for `NAME`. store: holds weights that `framenest models fetch` downloaded.
         """
         ...
 

@@ -83,28 +83,17 @@ class ScreenText:
 
     OCR costs hundreds of milliseconds a frame, so only `budget` frames are read: the probes first, then zoom
     frames, both in bit-reversed order, which spreads any number of them evenly over the video. Which frames
-    are read depends on nothing else, so rankings are reproducible.
-
-    Args:
-        features: the video's features from the OCR scorer.
-        question: the question.
-        budget: frames to read.
+    are read depends on nothing else, so rankings are reproducible. features: from the OCR scorer.
     """
 
     def __init__(self, features: VideoFeatures, question: str, budget: int) -> None:
         self.read = 0
         """Frames read so far."""
-        self._features = features
-        self._question = question
-        self._budget = budget
+        self._features, self._question, self._budget = features, question, budget
         self._probes: Features | None = None
 
     def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Read as many of the frames as the budget still allows; the first call must be for the probes.
-
-        Returns:
-            (n,) cue in [0, 1]; 0 for a frame that was not read.
-        """
+        """(n,) cue in [0, 1], 0 for a frame beyond the budget; the first call must be for the probes."""
         left = self._budget - self.read
         chosen = self._features.get(np.sort(frames[spread(len(frames))[:left]]), "text")
         self.read += len(chosen.frames)

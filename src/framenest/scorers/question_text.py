@@ -138,9 +138,6 @@ MAX_TOKENS = 256  # tokens read of a sentence
 class SentenceEncoder:
     """Encodes a sentence as a unit vector (384,); sentences with the same meaning are close together.
 
-    Args:
-        store: the store with the model files (`framenest models fetch tags`).
-
     Raises:
         ScorerError: a model file is missing or damaged.
         MissingExtra: onnxruntime or tokenizers is not installed.
@@ -216,12 +213,9 @@ class KnownWord:
 
 
 class Vocabulary:
-    """The names of labels, to look up the content words of a question.
+    """The names of labels by kind ("-": none), to look up the content words of a question.
 
-    Args:
-        names: of each kind of labels; "-" where there is none.
-        vectors: (n, d) each: sentence vectors of the names, after PROMPT.
-        sentences: makes vectors of words.
+    vectors: (n, d) each, of the names after PROMPT.
     """
 
     def __init__(

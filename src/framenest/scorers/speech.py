@@ -63,13 +63,7 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
 
 
 class Speech:
-    """The transcript of a video, encoded for questions. It is encoded once and cached.
-
-    Args:
-        transcript: has lines.
-        encoder: encodes sentences.
-        store: caches the vectors.
-    """
+    """The transcript of a video, which has lines, encoded for questions. It is encoded once and cached."""
 
     def __init__(self, transcript: Transcript, encoder: SentenceEncoder, store: Store) -> None:
         self.passages = passages(transcript.lines)
@@ -148,13 +142,7 @@ class Speech:
 
 
 class SpokenText:
-    """The cue of what is said, for one question.
-
-    Args:
-        speech: the transcript.
-        question: the question.
-        seconds: (N,) times of all frames of the video.
-    """
+    """The cue of what is said, for one question. seconds: (N,) times of all frames of the video."""
 
     def __init__(self, speech: Speech, question: str, seconds: NDArray[np.float64]) -> None:
         self._speech, self._question, self._seconds = speech, question, seconds

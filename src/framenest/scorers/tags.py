@@ -69,10 +69,6 @@ class TagScorer(Calibrated):
     Relevance is relative to the video. encode → {"classes": (n, 1000) float32 probabilities, "objects":
     (n, 90) float32 confidences}; "objects" only if the detector's runtime is installed.
 
-    Args:
-        store: the store with the model files (`framenest models fetch tags`).
-        calibration: "logistic", "none", or "auto" for the former.
-
     Raises:
         ScorerError: a model file is missing or damaged.
     """

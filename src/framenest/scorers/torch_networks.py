@@ -69,10 +69,8 @@ class OnDevices:
 
     Args:
         load: a function (folder, dtype, device) → the network on that device.
-        checkpoint: the weights.
         devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1"; a GPU's with its index.
         precision: a dtype's name.
-        progress: called as progress(stage, done, total).
 
     Raises:
         ScorerError: no such device, a checkpoint of another kind, or too little memory.

@@ -40,13 +40,7 @@ ON_GPU, ON_CPU = 128, 8
 
 
 class TorchScorer(Calibrated):
-    """A checkpoint on one or several devices.
-
-    Args:
-        checkpoint: the weights.
-        config: devices, precision, batch and calibration.
-        progress: called as progress(stage, done, total).
-    """
+    """A checkpoint on one or several devices."""
 
     name: str
     extra: str

@@ -51,14 +51,10 @@ class VideoFeatures:
     """One video as one scorer sees it.
 
     Args:
-        decoder: the video.
         scorer: None for thumbnails only.
         thumbnail: short side of the thumbnails, in pixels.
-        store: caches features.
-        progress: called as progress(stage, done, total).
         timing: the clock for the stages.
-        keep: True caches features of any size in the store, False none; None caches up to 512 MiB.
-        limit: the size limit of all features in the store.
+        keep, limit: as for `FeatureParts`.
     """
 
     def __init__(

@@ -15,13 +15,13 @@ from framenest.config import PRESETS, CheckedSettings, MECConfig
 from framenest.errors import BudgetError, ConfigError
 from framenest.plugins import load_plugin, plugins
 from framenest.records import parse_json
-from framenest.selectors.selection import FileSelector, Selector, SelectorTraits
+from framenest.selectors.selection import FileSelector, Selector
 from framenest.session import Session
 from framenest.text import seconds_of
 
 SELECTORS = "framenest.selectors"
 FILE = "file:"
-TRAITS = "name, ranks, needs_scorer and settings"
+TRAITS = ("name", "ranks", "needs_scorer", "settings")
 ORDER = (
     *("mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt"),
     *("mdp3", "mdp3-segments", "facility-location"),
@@ -76,7 +76,7 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
     selector = make(session) if settings is None else make(session, settings)
     if not isinstance(selector, Selector):
         raise ConfigError(
-            f"{spec!r} is not a selector: it needs {TRAITS} and select(video, question, budgets)"
+            f"{spec!r} is not a selector: it needs {', '.join(TRAITS)} and select(video, question, budgets)"
         )
     return selector
 
@@ -88,8 +88,8 @@ def _declared(spec: str, config: MECConfig | None = None) -> tuple[Any, Any]:
         return FileSelector, argument
     points = plugins(SELECTORS, ORDER)
     make = load_plugin(points[name]) if name in points else None
-    if make is not None and not isinstance(make, SelectorTraits):
-        raise ConfigError(f"{spec!r} is not a selector: it needs {TRAITS}")
+    if make is not None and not all(hasattr(make, trait) for trait in TRAITS):
+        raise ConfigError(f"{spec!r} is not a selector: it needs {', '.join(TRAITS)}")
     if make is None or (make.settings is None and spec != name):
         raise ConfigError(f"there is no selector {spec!r}; choose from {', '.join(points)}")
     if isinstance(make.settings, MECConfig):

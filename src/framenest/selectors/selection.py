@@ -138,8 +138,12 @@ class SelectionFile(msgspec.Struct):
 
 
 @runtime_checkable
-class SelectorTraits(Protocol):
-    """What a selector says of itself before it is made."""
+class Selector(Protocol):
+    """Chooses frames for several budgets at once.
+
+    Made with a Session and, if it has settings, with these. A subclass inherits the attributes that it does
+    not declare; they are read before it is made.
+    """
 
     name: str
     ranks: bool = False
@@ -148,15 +152,6 @@ class SelectorTraits(Protocol):
     """Whether it chooses by relevance."""
     settings: CheckedSettings | MECConfig | None = None
     """Its settings by default, to which `NAME:setting=value` gives other values; None if it has none."""
-
-
-@runtime_checkable
-class Selector(SelectorTraits, Protocol):
-    """Chooses frames for several budgets at once.
-
-    Made with a Session and, if it has settings, with these. A subclass inherits the traits that it does not
-    declare.
-    """
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
