@@ -124,7 +124,7 @@ def preprocess(selector: Any, session: Session, path: str) -> DecodedFirst:
     if isinstance(selector, MecSelector):
         MEC(session=session).index(video)
     if isinstance(selector, RuleSelector):
-        grid = selector.grid(video.info.num_frames, video.info.fps)
+        grid = selector.rule.grid(video.info.num_frames, video.info.fps)
         session.features(video, session.scorer, THUMBNAIL).get(grid, "candidates")
     finish_writes()  # not while a question is timed
     return video

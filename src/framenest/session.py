@@ -17,7 +17,7 @@ from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
-from framenest.protocols import Decoder, Progress, Scorer, Store
+from framenest.protocols import Decoder, Explainer, Progress, Scorer, Store
 from framenest.scorers import load_scorer
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
@@ -291,5 +291,5 @@ def scorer_name(scorer: Scorer | None) -> str:
     """A scorer in outputs: its name, its version, and how its scores become relevance in [0, 1]."""
     if scorer is None:
         return "none"
-    how = getattr(scorer, "relevance", None)
+    how = scorer.relevance if isinstance(scorer, Explainer) else ""
     return f"{scorer.name} {scorer.version}" + (f" ({how})" if how else "")

@@ -309,8 +309,8 @@ def test_one_batch_is_shared_by_all_devices(checkpoint):
     scorer = scorer_of(weights, ScorerConfig(device="cpu,cpu", batch=8))
     used = []
 
-    def rows_of(rows, which):
-        used.append((which, rows.stop - rows.start))
+    def rows_of(rows, network, _):
+        used.append((scorer._model().networks.index(network), rows.stop - rows.start))
         return torch.arange(rows.start, rows.stop)
 
     found = scorer._model().map("encode", rows_of, 8, 8)

@@ -27,7 +27,7 @@ from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
 from framenest.rank_request import LookFor, RankRequest
-from framenest.selectors import load_selector, mec_config
+from framenest.selectors import load_selector
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection
 from framenest.session import Session
@@ -144,13 +144,12 @@ def _select(
     If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
     selector that the user names is always used.
     """
-    spec = name or MecSelector.name
-    if spec.partition(":")[0] != MecSelector.name:
+    selector = load_selector(name or MecSelector.name, session, request.config)
+    if not isinstance(selector, MecSelector):
         if request.look_for is not None:
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")
-        return load_selector(spec, session).select(opened, request.question, budgets)
-    config = mec_config(spec.partition(":")[2], request.config)
-    ranking = rank_request(replace(request, config=config), session, opened)
+        return selector.select(opened, request.question, budgets)
+    ranking = rank_request(replace(request, config=selector.settings), session, opened)
     if not ranking.unmatched:
         return ranking
     if name is not None:

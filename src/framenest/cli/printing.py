@@ -245,7 +245,7 @@ def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
         if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
             words = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
         frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
-        reason = " · ".join(filter(None, (ranking.seen(i + 1), words))) or "".join(because[i : i + 1])
+        reason = " · ".join(filter(None, (ranking.labels(i + 1), words))) or "".join(because[i : i + 1])
         rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
     return rows
 

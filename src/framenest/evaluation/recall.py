@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import PRESETS
+from framenest.config import PAPER_PRESETS
 from framenest.errors import ConfigError
 from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
@@ -30,9 +30,9 @@ BOOTSTRAP, SEED = 1000, 0
 SAME_LOOK = 0.995  # appearance similarity above which two frames are near-duplicates
 
 # The rows of the paper's two ablation tables.
-_NO = [name for name in PRESETS if name.startswith("no-")]
+_NO = [name for name in PAPER_PRESETS if name.startswith("no-")]
 COMPONENTS = ("uniform", "paper", "static-weights", "evidence-only", *_NO)
-SCHEDULES = ("uniform", *(name for name in PRESETS if name not in (*_NO, "evidence-only", "residual")))
+SCHEDULES = ("uniform", *(name for name in PAPER_PRESETS if name not in (*_NO, "evidence-only")))
 
 
 def hit(seconds: Floats, intervals: Intervals) -> bool:
@@ -180,7 +180,7 @@ def ablations(
 ) -> dict[str, Any]:
     """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
     budgets = [k for group in REGIMES.values() for k in group]
-    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS if name != "residual"}
+    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PAPER_PRESETS}
     rows = {}
     for name, outcomes in collect(questions, specs, budgets, session, progress=progress).items():
         summary = summarise(outcomes)

@@ -242,10 +242,10 @@ def index_key(decoder: Decoder, config: IndexConfig) -> str:
 
 def stored_index(store: Store, key: str) -> SparseIndex | None:
     """The index under a key; None if there is none, or another version wrote it."""
-    kept = store.get(key)
-    if kept is None:
+    entry = store.get(key)
+    if entry is None:
         return None
-    header, arrays = kept
+    header, arrays = entry
     try:
         return SparseIndex(
             video=VideoInfo.from_json(header["video"]),

@@ -335,7 +335,7 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> 
     for first, last in stretches(scores, seconds, peaks):
         best = first + np.argsort(-scores[first : last + 1], kind="stable")
         top, frames = int(best[0]), pool.frames[best].tolist()
-        why = pool.seen[top] if pool.seen else f"looks like “{query}”"
+        why = pool.labels[top] if pool.labels else f"looks like “{query}”"
         where = (video.path, edges[first], edges[last + 1], float(seconds[top]), frames[0])
         if scores[top] > 0:
             yield Moment(*where, float(scores[top]), why, "seen", video, tuple(frames))
