@@ -17,7 +17,8 @@ from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.progress import ShowProgress, shown
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 
 FORMATS = ("jpg", "png")

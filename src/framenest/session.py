@@ -17,12 +17,13 @@ from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
-from framenest.protocols import Decoder, Progress, Scorer, Store
+from framenest.protocols import Progress, Scorer, Store
 from framenest.scorers import load_scorer
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
 from framenest.scorers.video_features import VideoFeatures
 from framenest.transcript import AUTO, NONE, Transcript, find_transcript
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, open_video
 
 MEMORY = 4 * 2**30

@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from os.path import isfile  # False if the name is too long
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import av
 import pysubs2
-from av.stream import Disposition
 
 from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, FramenestError, StoreError
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
 from framenest.records import parse_json
 from framenest.text import clock, one_line, seconds_of, size_text
-from framenest.video.pyav import PyAVDecoder
-from framenest.video.source import DAMAGE, fraction
+from framenest.video.decoder import Decoder, HasFile, HasSubtitles, SubtitleTrack
 
 AUTO, NONE = "auto", "none"
 """Values of the setting `subtitles`: search for a transcript, or use none."""
@@ -46,8 +42,6 @@ _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
 _LISTS = ("segments", "chunks", "transcription", "lines")
 """Where whisper (faster-whisper, WhisperX, OpenAI's API), transformers and whisper.cpp keep their lines."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
-_TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
-_SUBSTATION_FIELDS = 8  # before the text of a line
 
 
 class Line(NamedTuple):
@@ -157,7 +151,7 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
     if wanted == NONE:
         return None
     # The video of a web page is in the cache, with its captions next to it.
-    beside = video.source.local if wanted == AUTO and isinstance(video, PyAVDecoder) else None
+    beside = video.local_file if wanted == AUTO and isinstance(video, HasFile) else None
     files = transcript_files(beside or video.info.path, wanted)
     if wanted != AUTO and not Path(wanted).is_dir():
         if not files:
@@ -170,7 +164,7 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
         except FramenestError as error:
             if not isinstance(error, ConfigError) or file.suffix != ".json":  # a .json may be anything
                 notes.append(f"not used: {error}")
-    track = _track(video, store) if wanted == AUTO and isinstance(video, PyAVDecoder) else None
+    track = _track(video, store) if wanted == AUTO and isinstance(video, HasSubtitles) else None
     if track is not None:
         return replace(track, notes=(*notes, *track.notes))
     return Transcript("", (), tuple(notes)) if notes else None
@@ -198,11 +192,7 @@ def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
 
 def _from_file(file: Path, video: Decoder) -> Transcript:
     lines, notes = read_lines(file)
-    shift = 0.0
-    if isinstance(video, PyAVDecoder):
-        # Players count from the start of the file, which may be before its first frame.
-        with closing(video.source.open()) as opened:
-            shift = (opened.container.start_time or 0) / av.time_base - video.info.start
+    shift = video.clock_start() if isinstance(video, HasFile) else 0.0
     found = Transcript.of(file.name, lines, video.info.duration, shift)
     return replace(found, notes=(*notes, *found.notes))
 
@@ -297,7 +287,7 @@ def _seconds(value: object) -> float:
         return math.nan
 
 
-def _track(video: PyAVDecoder, store: Store | None) -> Transcript | None:
+def _track(video: HasSubtitles, store: Store | None) -> Transcript | None:
     """The transcript from a track inside the video, cached in the store."""
     key = f"transcripts/{digest(video.info.fingerprint, video.info.stream, TRACK_FORMAT)}"
     kept = store.get(key) if store else None
@@ -310,48 +300,22 @@ def _track(video: PyAVDecoder, store: Store | None) -> Transcript | None:
     return track
 
 
-def _read_track(video: PyAVDecoder) -> Transcript | None:
+def _read_track(video: HasSubtitles) -> Transcript | None:
     """The best text track: not forced, English, the file's default, the first. None if there is no track."""
-    with closing(video.source.open()) as opened:
-        tracks = opened.container.streams.subtitles
-        if not tracks:
-            return None
-        texts = [track for track in tracks if _codec(track) in _TEXT_CODECS]
-        if not texts:
-            kinds = ", ".join(sorted({_codec(track) for track in tracks}))
-            note = f"its subtitles are images ({kinds}), not text; a transcript can be given as a file"
-            return Transcript("", (), (note,))
-        best = min(texts, key=_preference)
-        lines = [*_track_lines(opened.container, best, video.info.start)]
-        about = ", ".join(filter(None, [_codec(best), best.language]))
-        return Transcript.of(f"track {best.index} ({about})", lines, video.info.duration)
+    tracks = video.subtitle_tracks()
+    if not tracks:
+        return None
+    texts = [track for track in tracks if track.is_text]
+    if not texts:
+        kinds = ", ".join(sorted({track.codec for track in tracks}))
+        note = f"its subtitles are images ({kinds}), not text; a transcript can be given as a file"
+        return Transcript("", (), (note,))
+    best = min(texts, key=_preference)
+    lines = [Line(start, end, _plain_text(text)) for start, end, text in video.subtitle_lines(best)]
+    about = ", ".join(filter(None, [best.codec, best.language]))
+    return Transcript.of(f"track {best.number} ({about})", lines, video.info.duration)
 
 
-def _codec(track: Any) -> str:
-    context = track.codec_context
-    return "unknown" if context is None else str(context.codec.canonical_name)
-
-
-def _preference(track: Any) -> tuple[bool, bool, bool, int]:
+def _preference(track: SubtitleTrack) -> tuple[bool, bool, bool, int]:
     english = (track.language or "").lower().startswith("en")
-    flags = track.disposition
-    return (bool(flags & Disposition.forced), not english, not flags & Disposition.default, track.index)
-
-
-def _track_lines(container: av.container.InputContainer, track: Any, first: float) -> Iterator[Line]:
-    """The lines of a track. first: time of the first frame on the file's clock, in seconds."""
-    codec, base = _codec(track), float(fraction(track.time_base) or 1)
-    try:
-        for packet in container.demux(track):
-            if packet.size and packet.pts is not None:
-                start = packet.pts * base - first
-                end = start + packet.duration * base if packet.duration else math.nan
-                data = bytes(packet)
-                if codec == "mov_text":
-                    data = data[2 : 2 + int.from_bytes(data[:2], "big")]
-                text = data.decode("utf-8", errors="replace")
-                if codec in ("ass", "ssa"):
-                    text = text.split(",", _SUBSTATION_FIELDS)[-1]
-                yield Line(start, end, _plain_text(text))
-    except DAMAGE:  # a truncated file ends here, as its video does
-        return
+    return track.forced, not english, not track.default, track.number

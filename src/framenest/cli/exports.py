@@ -42,7 +42,6 @@ from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
 from framenest.report import contact_sheet
 from framenest.report.document import document
 from framenest.report.figure import draw, figure_frames
@@ -50,6 +49,7 @@ from framenest.report.page import embed, page, read_images
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
+from framenest.video.decoder import Decoder
 
 
 @options.command()

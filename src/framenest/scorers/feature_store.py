@@ -19,8 +19,9 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.errors import CacheWarning
 from framenest.frames import Array, Pixels
-from framenest.protocols import Decoder, Encoded, Scorer, Store
+from framenest.protocols import Encoded, Scorer, Store
 from framenest.text import size_text
+from framenest.video.decoder import Decoder
 
 FEATURES_FORMAT = 1
 FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}

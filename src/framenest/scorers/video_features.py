@@ -17,8 +17,9 @@ from framenest.cache.eviction import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.progress import Timing
-from framenest.protocols import Decoder, MatchStrength, Progress, Scorer, Store
+from framenest.protocols import MatchStrength, Progress, Scorer, Store
 from framenest.scorers.feature_store import FeatureParts, Features, features_key, finish_writes
+from framenest.video.decoder import Decoder
 
 AHEAD = 12
 """Batches decoded ahead of the encoder. A decoder's batch takes at most 16 MiB."""

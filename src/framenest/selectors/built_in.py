@@ -22,10 +22,11 @@ from framenest.method.index import probe_grid
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder, Embedder, FrameEmbedder
+from framenest.protocols import Embedder, FrameEmbedder
 from framenest.selectors import published_rules as rules
 from framenest.selectors.selection import Selection, check_budgets, prefix_of, ranked_prefix
 from framenest.session import Session, scorer_name
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 
 Floats = NDArray[np.float64]

@@ -10,10 +10,10 @@ import numpy as np
 
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.method.prefix import Prefix
-from framenest.protocols import Decoder
 from framenest.records import Amount, BadField, Whole, convert, parse_json
 from framenest.selectors.selection import Selection, check_budgets, load_result, prefix_of
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 
 Row = dict[str, Any]

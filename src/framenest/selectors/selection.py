@@ -18,8 +18,8 @@ from framenest.errors import BudgetError, StoreError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.protocols import Decoder
 from framenest.records import BadField, convert, load_file, read_object, read_result
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 from framenest.video.source import VIDEO_SUFFIXES
 

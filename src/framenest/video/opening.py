@@ -21,7 +21,8 @@ from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
 from framenest.plugins import load_plugin, plugins
 from framenest.progress import ShowProgress
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
+from framenest.video.decoder import Decoder
 from framenest.video.source import Source, is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 

@@ -20,7 +20,7 @@ from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, ImageSpec, Pixels, VideoInfo, check_image_size
 from framenest.images import READ
 from framenest.text import size_text
-from framenest.video.pyav import Picture, PictureDecoder, Sizes
+from framenest.video.decoder import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 _LARGEST = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
@@ -45,7 +45,7 @@ class _Stills(PictureDecoder):
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
 
-    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         for number in ascending.tolist():
             image = self._image(number)
             if image is not None:
