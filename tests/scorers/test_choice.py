@@ -206,9 +206,9 @@ def test_a_folders_revision_changes_with_its_files(tmp_path):
     folder = tmp_path / "m"
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"one")
-    first = models.downloads.from_folder(folder, store).revision
+    first = models.from_folder(folder, store).revision
     (folder / "model.safetensors").write_bytes(b"other")
-    assert models.downloads.from_folder(folder, store).revision != first
+    assert models.from_folder(folder, store).revision != first
 
 
 def test_every_scorer_says_what_it_needs():

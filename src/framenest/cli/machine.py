@@ -34,7 +34,7 @@ from framenest.cli.terminal import (
 )
 from framenest.errors import FramenestError, MissingExtra, ScorerError, install_hint
 from framenest.method.mec import MEC
-from framenest.models.downloads import ModelFile, damaged
+from framenest.models import ModelFile, damaged
 from framenest.processes import gpu_memory, has_gpu
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
 from framenest.text import one_line, size_text
