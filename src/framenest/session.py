@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from framenest.cache.directory import local_directory
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import FeaturesLimit, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from framenest.cache import directory
-from framenest.cache.directory import MAPPED, DirectoryStore
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import MAPPED, DirectoryStore, collect, verify
 
 KINDS = ("index", "features", "timeline", "finished", "fingerprints", "remote")
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, Store, open_video
-from framenest.cache.directory import DamagedEntry, DirectoryStore, ManagedStore, entry_name
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import DamagedEntry, DirectoryStore, ManagedStore, collect, entry_name, verify
 from framenest.cache.remote import RemoteStore
 from media import encode_video
 

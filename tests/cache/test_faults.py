@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError
-from framenest.cache.directory import MAPPED, DamagedEntry, DirectoryStore
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import MAPPED, DamagedEntry, DirectoryStore, collect, verify
 from media import numbered_video
 from processes import PATIENCE, kill_in_mid_write
 

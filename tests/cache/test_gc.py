@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig
-from framenest.cache.directory import DirectoryStore
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import DirectoryStore, collect, verify
 from framenest.cli import main
 
 SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError, open_video
-from framenest.cache.directory import DamagedEntry, DirectoryStore
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import DamagedEntry, DirectoryStore, collect, verify
 from framenest.cache.remote import RemoteStore, open_store
 from processes import kill_in_mid_write
 

@@ -15,8 +15,7 @@ import pytest
 from heavy_scorer import CONFIG, SyntheticHeavyScorer
 
 from framenest import MEC, ImageSpec, ScorerError, VideoError
-from framenest.cache.directory import DirectoryStore, UnwritableCache
-from framenest.cache.eviction import EvictedFeatures
+from framenest.cache.directory import DirectoryStore, EvictedFeatures, UnwritableCache
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob, Work, WorkItem
 from framenest.processes import FEATURES_VARIABLE

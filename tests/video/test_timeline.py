@@ -10,9 +10,8 @@ import pytest
 from framenest import Session, VideoError, open_video
 from framenest.cache.directory import DirectoryStore, UnwritableCache
 from framenest.video import timeline as scanning
-from framenest.video.mp4 import composition_offsets
 from framenest.video.source import Source
-from framenest.video.timeline import scan
+from framenest.video.timeline import composition_offsets, scan
 from media import numbered_picture, numbered_video
 
 

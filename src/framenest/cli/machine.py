@@ -16,7 +16,7 @@ from rich.markup import escape
 
 import framenest
 from framenest import models as model_files
-from framenest.cache import eviction
+from framenest.cache import directory
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.option_groups import AS_JSON, Common
@@ -245,7 +245,7 @@ def verify(
 ) -> int:
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
-        found = eviction.verify(common.cache, progress=bars)
+        found = directory.verify(common.cache, progress=bars)
     scorers: dict[ModelFile, str] = {}
     for name, entry in model_files.CATALOGUE.items():
         scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
@@ -287,7 +287,7 @@ def gc(
     \b
     framenest cache gc --older-than 90d --max-size 200GB --dry-run
     """
-    done = eviction.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
+    done = directory.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
     would = "would be " if dry_run else ""
     for reason, count in done.removed.items():
         if count:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import DirectoryStore, UnwritableCache, keep
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import DirectoryStore, FeaturesLimit, UnwritableCache, keep
 from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.errors import CacheWarning

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.progress import Timing
