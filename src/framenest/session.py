@@ -82,7 +82,7 @@ class Session:
         self._wanted_scorer = scorer
         self._loaded: dict[str, Scorer] = {}
         self._encoder: SentenceEncoder | None = None
-        self._memory = min(MEMORY, process_memory() // 4 or MEMORY) if memory is None else memory
+        self._memory = min(MEMORY, process_memory() // 4) if memory is None else memory
         self._kept: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False

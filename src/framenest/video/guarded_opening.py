@@ -105,7 +105,7 @@ def _supervise(
     ):
         at_end.callback(process.kill)
         while process.returncode is None:
-            peak = max(peak, own_memory(process.pid) or 0)
+            peak = max(peak, own_memory(process.pid))
             if peak > memory:
                 raise VideoError(f"{source.path}: opening it takes more than {size_text(memory)} of memory")
             if check and time.monotonic() > until:

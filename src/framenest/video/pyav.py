@@ -169,7 +169,7 @@ class PyAVDecoder(PictureDecoder):
     def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
-        memory = min(max(_MEMORY, int(_SHARE * machine_memory())), process_memory() // 4 or _MEMORY)
+        memory = min(max(_MEMORY, int(_SHARE * machine_memory())), process_memory() // 4)
         held = _REFERENCES * 2 * self.info.width * self.info.height + self._opening
         most = min(cores(), max(1, memory // held), len(runs), NVDEC_READERS if self._cuda else cores())
         known = DAMAGED in self.info.notes
