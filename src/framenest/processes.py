@@ -29,9 +29,9 @@ from framenest.text import bytes_of
 
 def cores() -> int:
     """CPU cores that this process may use, at most FRAMENEST_THREADS."""
-    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most = os.environ.get("FRAMENEST_THREADS", "")
-    return min(given, max(1, int(most))) if most.isdecimal() else given
+    return min(usable, max(1, int(most))) if most.isdecimal() else usable
 
 
 def own_memory(pid: int) -> int:
@@ -304,8 +304,8 @@ def _serve(
         Path("/proc/self/oom_score_adj").write_text("800")
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    given = {"FRAMENEST_THREADS": threads, MEMORY_VARIABLE: memory}
-    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
+    variables = {"FRAMENEST_THREADS": threads, MEMORY_VARIABLE: memory}
+    os.environ.update({name: str(value) for name, value in variables.items() if value is not None})
     if niceness and hasattr(os, "nice"):  # not on Windows
         os.nice(niceness)
     sending = threading.Lock()  # warnings may come from any thread

@@ -23,18 +23,18 @@ from framenest.video.decoder import Decoder, HasFile, HasSubtitles, SubtitleTrac
 AUTO, NONE = "auto", "none"
 """Values of the setting `subtitles`: search for a transcript, or use none."""
 
-LASTS = 5.0
+LINE_SECONDS = 5.0
 """Seconds that a line without an end lasts, unless the next one begins earlier."""
-NEXT = 0.05
+ROLLING_SECONDS = 0.05
 """Seconds between captions that follow each other directly, as rolling captions do."""
 REACH = 1.0
 """A passage also counts this many seconds before and after it, falling to half."""
 
 SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")
 """Suffixes of subtitle files next to a video, in order of preference."""
-FAR = 1e9
+MAX_SECONDS = 1e9
 """Seconds; a larger number is not a time."""
-LARGEST = 64 * 2**20
+MAX_SUBTITLE_BYTES = 64 * 2**20
 """Bytes of a subtitle file."""
 TRACK_FORMAT = 1
 _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
@@ -77,14 +77,14 @@ class Transcript:
         Lines that start after `duration`, that of the video in seconds, are left out. `shift` is added to
         every time, so that 0 is the first frame.
         """
-        given = [line for line in lines if line.text.strip()]
-        usable = [line for line in given if abs(line.start) < FAR and not line.end < line.start]
-        timed = [Line(a + shift, b + shift if b < FAR else math.nan, t) for a, b, t in usable]
+        worded = [line for line in lines if line.text.strip()]
+        usable = [line for line in worded if abs(line.start) < MAX_SECONDS and not line.end < line.start]
+        timed = [Line(a + shift, b + shift if b < MAX_SECONDS else math.nan, t) for a, b, t in usable]
         here = [line for line in sorted(timed) if line.start < duration and not line.end < 0]
         problems = []
-        if len(timed) < len(given):
+        if len(timed) < len(worded):
             problems.append(
-                f"{source}: {len(given) - len(timed)} of {len(given)} lines have no usable times; left out"
+                f"{source}: {len(worded) - len(timed)} of {len(worded)} lines have no usable times; left out"
             )
         if len(here) < len(timed):
             last = clock(max(0.0, *(line.start for line in timed)))
@@ -92,14 +92,14 @@ class Transcript:
                 f"{source}: {len(timed) - len(here)} of {len(timed)} lines are not in this video of "
                 f"{clock(duration)} (the last begins at {last}); is it the transcript of another video?"
             )
-        if not given:
+        if not worded:
             problems.append(f"{source}: no lines found")
         return cls(source, tuple(_unrolled(here)), tuple(problems))
 
     def within(self, start: float, end: float) -> Transcript:
         """Only the lines that overlap the interval from start to end, in seconds."""
-        kept = tuple(line for line in self.lines if line.end >= start and line.start <= end)
-        return replace(self, lines=kept)
+        lines = tuple(line for line in self.lines if line.end >= start and line.start <= end)
+        return replace(self, lines=lines)
 
     def around(self, seconds: float, reach: float) -> list[Line]:
         """The lines within `reach` seconds of a time."""
@@ -116,20 +116,20 @@ class Transcript:
 
 def _unrolled(lines: Sequence[Line]) -> list[Line]:
     """Give every line an end and one row of text, and drop the rows that rolling captions repeat."""
-    found: list[Line] = []
+    unrolled: list[Line] = []
     before: list[str] = []
     for place, (start, end, text) in enumerate(lines):
         following = lines[place + 1].start if place + 1 < len(lines) else math.inf
-        until = end if math.isfinite(end) else min(start + LASTS, max(start, following))
+        until = end if math.isfinite(end) else min(start + LINE_SECONDS, max(start, following))
         rows = [" ".join(row.split()) for row in text.splitlines() if row.strip()]
-        rolls = bool(found) and start <= found[-1].end + NEXT
+        rolls = bool(unrolled) and start <= unrolled[-1].end + ROLLING_SECONDS
         new = [row for row in rows if not (rolls and row in before)]
         if new:
-            found.append(Line(start, until, " ".join(new)))
-        elif found[-1].end < until:
-            found[-1] = found[-1]._replace(end=until)
+            unrolled.append(Line(start, until, " ".join(new)))
+        elif unrolled[-1].end < until:
+            unrolled[-1] = unrolled[-1]._replace(end=until)
         before = rows
-    return found
+    return unrolled
 
 
 def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = None) -> Transcript | None:
@@ -180,12 +180,12 @@ def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
     >>> transcript_files("lathe.mp4")
     []
     """
-    path, given = Path(video), Path(wanted)
-    if wanted not in (AUTO, NONE) and not given.is_dir():
-        return [given] if given.exists() else []
+    path, place = Path(video), Path(wanted)
+    if wanted not in (AUTO, NONE) and not place.is_dir():
+        return [place] if place.exists() else []
     if wanted == NONE or (wanted == AUTO and not path.is_file()):
         return []
-    folder = path.parent if wanted == AUTO else given
+    folder = path.parent if wanted == AUTO else place
     named = (f"{path.stem}{language}{suffix}" for language in _LANGUAGES for suffix in SUBTITLE_SUFFIXES)
     return [folder / name for name in named if isfile(folder / name)]  # noqa: PTH113 - as above
 
@@ -193,8 +193,8 @@ def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
 def _from_file(file: Path, video: Decoder) -> Transcript:
     lines, notes = read_lines(file)
     shift = video.clock_start() if isinstance(video, HasFile) else 0.0
-    found = Transcript.of(file.name, lines, video.info.duration, shift)
-    return replace(found, notes=(*notes, *found.notes))
+    transcript = Transcript.of(file.name, lines, video.info.duration, shift)
+    return replace(transcript, notes=(*notes, *transcript.notes))
 
 
 def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
@@ -219,7 +219,7 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
     file = Path(path)
     try:
         size = file.stat().st_size
-        if size > LARGEST:
+        if size > MAX_SUBTITLE_BYTES:
             raise ConfigError(f"{file}: {size_text(size)} is too large for a subtitle file")
         text, notes = _decoded(file.read_bytes(), file.name)
     except OSError as error:
@@ -244,14 +244,14 @@ def _cues(text: str) -> Iterator[Line]:
     try:
         rows = text.replace("\r\n", "\n").replace("\r", "\n")
         rows = re.sub("\n{3,}", "\n\n", rows)  # pysubs2 takes quadratic time for blank rows, and for "<a<a"
-        found = pysubs2.SSAFile.from_string(rows, keep_html_tags=True)
+        subtitles = pysubs2.SSAFile.from_string(rows, keep_html_tags=True)
     except pysubs2.exceptions.Pysubs2Error as error:
         raise ValueError("neither SubRip, WebVTT nor SubStation") from error
-    for event in found:
+    for event in subtitles:
         if not event.is_comment:
             words = _plain_text(event.text)
             # In WebVTT a blank row ends a cue; what follows is the next one's name, or a comment.
-            words = words.partition("\n\n")[0] if found.format == "vtt" else words
+            words = words.partition("\n\n")[0] if subtitles.format == "vtt" else words
             yield Line(event.start / 1000, event.end / 1000, words)
 
 
@@ -290,10 +290,10 @@ def _seconds(value: object) -> float:
 def _track(video: HasSubtitles, store: Store | None) -> Transcript | None:
     """The transcript from a track inside the video, cached in the store."""
     key = f"transcripts/{digest(video.info.fingerprint, video.info.stream, TRACK_FORMAT)}"
-    kept = store.get(key) if store else None
-    if kept:
-        found = kept[0]["transcript"]
-        return Transcript.from_json(found) if found else None
+    entry = store.get(key) if store else None
+    if entry:
+        content = entry[0]["transcript"]
+        return Transcript.from_json(content) if content else None
     track = _read_track(video)
     if store:
         keep(store, key, {"kind": "track", "transcript": track.to_json() if track else None}, {})

@@ -40,7 +40,7 @@ def test_by_size_the_longest_unused_go_first(store):
     store.get("features/4400")  # used just now
     done = collect(store, max_bytes=17_000)
     assert done.removed["over the size limit"] == 2
-    assert done.kept <= 17_000
+    assert done.remaining <= 17_000
     assert names(store) == ["1100", "4400"]
 
 

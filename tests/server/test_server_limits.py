@@ -132,7 +132,7 @@ def test_a_file_is_looked_at_to_the_end_however_little_processor_time_there_is(c
 
 
 def test_a_file_that_cannot_be_looked_at_in_time_may_come_again(here, tmp_path, monkeypatch):
-    monkeypatch.setattr(guarded_opening, "CHECK_SECONDS", 3)
+    monkeypatch.setattr(guarded_opening, "CHECK_WAIT_SECONDS", 3)
     script = tmp_path / "sleeps.py"
     script.write_text("import time; time.sleep(3600)")
     monkeypatch.setattr(guarded_opening, "__file__", str(script))

@@ -26,18 +26,18 @@ from framenest.processes import FEATURES_VARIABLE, limit_in
 from framenest.protocols import Progress, Store
 from framenest.text import size_text
 
-SUFFIX = ".safetensors"
+ENTRY_SUFFIX = ".safetensors"
 DOWNLOADS = "remote/"
 """Videos downloaded whole, from servers without range requests."""
-PART = ".part"
+PART_SUFFIX = ".part"
 """Suffix of incomplete downloads."""
-ABANDONED = 3600.0
+ABANDONED_SECONDS = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
-TOUCHED = 60.0
+TOUCH_SECONDS = 60.0
 """A read updates an entry's modification time, the time of its last use, once per this many seconds."""
-MAPPED = 2**20
+MIN_MAPPED_BYTES = 2**20
 """Entries of at least this many bytes are memory-mapped instead of read."""
-HEADER = 2**16
+HEADER_BYTES = 2**16
 """Bytes at the start of an entry that hold its header."""
 Value = TypeVar("Value")
 
@@ -63,7 +63,7 @@ def entry_name(key: str) -> str:
     'index/3f/3f2a9c.safetensors'
     """
     kind, _, name = key.partition("/")
-    return key if key.startswith(DOWNLOADS) else f"{kind}/{name[:2]}/{name}{SUFFIX}"
+    return key if key.startswith(DOWNLOADS) else f"{kind}/{name[:2]}/{name}{ENTRY_SUFFIX}"
 
 
 def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -97,12 +97,12 @@ class ManagedStore(ABC):
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """As `Store.get`. checked: verify its checksum. use: count this as a use (LRU)."""
         data = self._read(entry_name(key), use=use)
-        return self._valid(key, data, lambda found: unpack(found, key=key, checked=checked))
+        return self._valid(key, data, lambda entry: unpack(entry, key=key, checked=checked))
 
     def header(self, key: str) -> dict[str, Any] | None:
         """The header of a value, without reading its arrays, verifying its checksum or counting as a use."""
-        data = self._read(entry_name(key), use=False, first=HEADER)
-        return self._valid(key, data, lambda found: unpack_header(found, key=key))
+        data = self._read(entry_name(key), use=False, first=HEADER_BYTES)
+        return self._valid(key, data, lambda entry: unpack_header(entry, key=key))
 
     def _valid(
         self, key: str, data: bytes | mmap.mmap | None, read: Callable[[bytes | mmap.mmap], Value]
@@ -123,8 +123,8 @@ class ManagedStore(ABC):
         """All entries and downloads, or those of one kind, in no particular order."""
         for path, size, idle in self._list(kind):
             folder, _, name = path.partition("/")
-            key = f"{folder}/{PurePosixPath(name).stem}" if name.endswith(SUFFIX) else path
-            if path == entry_name(key) and not name.endswith(PART):
+            key = f"{folder}/{PurePosixPath(name).stem}" if name.endswith(ENTRY_SUFFIX) else path
+            if path == entry_name(key) and not name.endswith(PART_SUFFIX):
                 yield StoreEntry(key, size, idle)
 
     def check(self, key: str) -> str | None:
@@ -148,9 +148,9 @@ class ManagedStore(ABC):
         count, freed = 0, 0
         for path, size, idle in self._list():
             name = path.rpartition("/")[2]
-            partial = path.startswith(DOWNLOADS) and name.endswith(PART)
+            partial = path.startswith(DOWNLOADS) and name.endswith(PART_SUFFIX)
             temporary = name.startswith(".") and name.endswith(".tmp")
-            if (partial or temporary) and idle >= ABANDONED and (dry_run or self._remove(path)):
+            if (partial or temporary) and idle >= ABANDONED_SECONDS and (dry_run or self._remove(path)):
                 count, freed = count + 1, freed + size
         return count, freed
 
@@ -238,10 +238,10 @@ class DirectoryStore(ManagedStore):
                 return None
             with (self.root / path).open("rb") as file:
                 stat = os.fstat(file.fileno())
-                if use and not 0 <= time.time() - stat.st_mtime < TOUCHED:
+                if use and not 0 <= time.time() - stat.st_mtime < TOUCH_SECONDS:
                     with suppress(OSError):  # read-only, or not ours
                         os.utime(self.root / path)
-                if first is not None or stat.st_size < MAPPED:
+                if first is not None or stat.st_size < MIN_MAPPED_BYTES:
                     return file.read(first)
                 share(file)  # held as long as the memory map and the arrays in it live
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -260,7 +260,7 @@ class DirectoryStore(ManagedStore):
             for path in (Path(folder) / name for name in sorted(names)):
                 with suppress(OSError):  # removed meanwhile
                     stat = path.stat()
-                    used = stat.st_mtime if path.suffix == SUFFIX else max(stat.st_atime, stat.st_mtime)
+                    used = stat.st_mtime if path.suffix == ENTRY_SUFFIX else max(stat.st_atime, stat.st_mtime)
                     yield path.relative_to(self.root).as_posix(), stat.st_size, max(0.0, now - used)
 
     def _remove(self, path: str) -> bool:
@@ -283,27 +283,27 @@ class Verified:
 
 @dataclass
 class Collected:
-    """The result of `collect`: evicted entries by reason, bytes freed and kept, and entries in use."""
+    """The result of `collect`: evicted entries by reason, bytes freed and remaining, and entries in use."""
 
     removed: Counter[str] = field(default_factory=Counter)
     freed: int = 0
-    kept: int = 0
+    remaining: int = 0
     in_use: int = 0
 
 
 def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> Verified:
     """Read every entry and verify its checksum."""
-    found = Verified()
+    report = Verified()
     entries = list(store.entries())
     for done, entry in enumerate(entries, start=1):
         kind = entry.key.split("/")[0]
-        found.entries[kind] += 1
-        found.sizes[kind] += entry.size
+        report.entries[kind] += 1
+        report.sizes[kind] += entry.size
         wrong = store.check(entry.key)
         if wrong is not None:
-            found.damaged[entry.key] = wrong
+            report.damaged[entry.key] = wrong
         progress("entries", done, len(entries))
-    return found
+    return report
 
 
 def collect(
@@ -318,7 +318,7 @@ def collect(
     Entries in use stay. Temporary files of killed processes are always removed.
 
     >>> from framenest.cache.remote import RemoteStore
-    >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).kept
+    >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).remaining
     0
     """
     count, freed = store.sweep(dry_run=dry_run)
@@ -338,7 +338,7 @@ def evict(
 ) -> Collected:
     """Evict entries from this list, as `collect` does."""
     planned = sum(entry.size for entry in entries)
-    done = Collected(kept=planned)
+    report = Collected(remaining=planned)
     for entry in sorted(entries, key=lambda entry: -entry.idle):
         if older_than is not None and entry.idle >= older_than:
             reason = "unused for too long"
@@ -348,19 +348,19 @@ def evict(
             continue
         planned -= entry.size  # even if it is in use: no more recent entry is evicted instead
         if dry_run or store.remove(entry.key):
-            done.removed[reason] += 1
-            done.freed += entry.size
-            done.kept -= entry.size
+            report.removed[reason] += 1
+            report.freed += entry.size
+            report.remaining -= entry.size
         else:
-            done.in_use += 1
-    return done
+            report.in_use += 1
+    return report
 
 
 FEATURES_BYTES = 20 * 2**30
 """Default limit for all features in a directory, in bytes; FREE_SHARE may lower it."""
 FREE_SHARE = 0.5
 """Share of the space that would be free without features."""
-STEPS = 64
+FEATURES_STEPS = 64
 """A process lists the directory again after writing this share of the limit."""
 
 
@@ -408,7 +408,7 @@ class FeaturesLimit:
         most = self._given
         if most is None:
             most = int(min(FEATURES_BYTES, FREE_SHARE * (taken + _free(self._store.root))))
-        self._unseen, self._step = 0, most // STEPS
+        self._unseen, self._step = 0, most // FEATURES_STEPS
         young = 0.0 if self.since is None else time.time() - self.since
         old = [entry for entry in entries if self.since is None or entry.idle > young]
         done = evict(self._store, old, max_bytes=most - (taken - sum(entry.size for entry in old)))

@@ -110,7 +110,9 @@ def extract(
     ranking: InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
     folder: OutputFolder = option("Folder for the images.", "--to", required=True),
-    kind: str = option("Image format.", "--format", type=click.Choice(extraction.FORMATS), default="jpg"),
+    kind: str = option(
+        "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
+    ),
     sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
     as_json: bool = AS_JSON,
     video: RankedVideo,

@@ -245,15 +245,15 @@ def verify(
 ) -> int:
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
-        found = directory.verify(common.cache, progress=bars)
+        report = directory.verify(common.cache, progress=bars)
     scorers: dict[ModelFile, str] = {}
     for name, entry in model_files.CATALOGUE.items():
         scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
     damaged_models = damaged(list(scorers), common.local, anew=True)
-    total = sum(found.sizes.values()) + sum(file.path.stat().st_size for file in scorers)
+    total = sum(report.sizes.values()) + sum(file.path.stat().st_size for file in scorers)
     say(
-        f"{sum(found.entries.values()):,} entries and {len(scorers):,} model files, {size_text(total)}: "
-        f"{len(found.damaged) + len(damaged_models)} damaged"
+        f"{sum(report.entries.values()):,} entries and {len(scorers):,} model files, {size_text(total)}: "
+        f"{len(report.damaged) + len(damaged_models)} damaged"
     )
     left = 0
     for file in damaged_models:
@@ -261,8 +261,8 @@ def verify(
             file.remove()
         left += not remove
         fetch = f"run: framenest models fetch {scorers[file]}"
-        note(f"{file.path}: {model_files.DAMAGED}; {fetch}{' (removed)' if remove else ''}")
-    for key, wrong in found.damaged.items():
+        note(f"{file.path}: {model_files.DAMAGED_MODEL}; {fetch}{' (removed)' if remove else ''}")
+    for key, wrong in report.damaged.items():
         removed = remove and common.cache.remove(key)
         left += not removed
         note(f"{key}: {wrong}{' (removed)' if removed else ''}")
@@ -293,5 +293,5 @@ def gc(
         if count:
             say(f"{count:,} {would}removed: {reason}")
     used = f"; {done.in_use:,} in use were kept" if done.in_use else ""
-    freed, kept = size_text(done.freed), size_text(done.kept)
+    freed, kept = size_text(done.freed), size_text(done.remaining)
     say(f"{freed} {would}freed, {kept} kept in {common.cache.location}{used}")

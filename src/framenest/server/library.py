@@ -28,7 +28,7 @@ from framenest.server.jobs import Journal
 from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.video.guarded_opening import check_guarded
-from framenest.video.source import FORMATS, VIDEO_SUFFIXES
+from framenest.video.source import CONTAINERS, VIDEO_SUFFIXES
 from framenest.video.web_page import PAGES, fetch_page
 
 LISTED = 2000  # files of the folders that are listed
@@ -251,7 +251,7 @@ class Library:
         if not part.size:
             raise Refusal(422, "the file is empty")
         kind = self.check_file(part.path)
-        target = self._settings.uploads.resolve() / f"{part.hash.hexdigest()}{FORMATS[kind['format']]}"
+        target = self._settings.uploads.resolve() / f"{part.hash.hexdigest()}{CONTAINERS[kind['format']]}"
         new = target.is_symlink() or not target.exists()
         if new:
             with disk_errors():

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from framenest.cache.directory import DOWNLOADS, PART, DirectoryStore
+from framenest.cache.directory import DOWNLOADS, PART_SUFFIX, DirectoryStore
 from framenest.cache.files import InUse, share
 from framenest.cache.hashes import digest
 from framenest.cache.remote import file_system
@@ -26,9 +26,9 @@ from framenest.progress import ShowProgress
 from framenest.video.source import Source, begins_a_playlist
 from framenest.video.web_page import PAGES, check_size, fetch_page
 
-TIMEOUT = 30.0
+REQUEST_SECONDS = 30.0
 PIECE_SECONDS = 120.0  # for a MiB
-_CHUNK = 2**20
+CHUNK_BYTES = 2**20
 
 
 def find(
@@ -81,10 +81,10 @@ def _download(url: str, answer: Any, target: Path) -> None:
     promised = answer.headers.get("Content-Length")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART, delete=False) as part:
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART_SUFFIX, delete=False) as part:
             try:
                 share(part)  # so that `cache gc` leaves it alone
-                while chunk := _piece(url, answer, _CHUNK):
+                while chunk := _piece(url, answer, CHUNK_BYTES):
                     check_size(url, part.tell() + len(chunk))
                     part.write(chunk)
                 part.flush()
@@ -113,7 +113,7 @@ def _request(url: str, wanted: str) -> Any:
     address = urllib.parse.quote(url, safe=":/?#[]@!$&'()*+,;=%")
     try:
         request = urllib.request.Request(address, headers={"Range": wanted, "User-Agent": "framenest"})
-        return urllib.request.urlopen(request, timeout=TIMEOUT)
+        return urllib.request.urlopen(request, timeout=REQUEST_SECONDS)
     except urllib.error.HTTPError as error:
         raise VideoError(f"{url}: the server answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:

@@ -149,8 +149,8 @@ class PictureDecoder(ABC):
             return
         for at in range(0, len(wanted), most):
             some = wanted[at : at + most]
-            found = dict(self.pictures(np.unique(some), sizes))
-            yield from ((number, found[number]) for number in some.tolist() if number in found)
+            pictures = dict(self.pictures(np.unique(some), sizes))
+            yield from ((number, pictures[number]) for number in some.tolist() if number in pictures)
 
     def _picture_bytes(self, sizes: Sizes) -> int:
         """Bytes of one frame at all sizes, at least 1."""

@@ -36,7 +36,7 @@ OPENING_SECONDS, BYTES_PER_SECOND = 20, 2**16
 """CPU time that it may take; more for large files, since some streams must be decoded to be scanned."""
 LIBRARY_BYTES = 2**30
 """Address space that Python and its libraries take, without any memory behind most of it."""
-CHECK_SECONDS = 600.0
+CHECK_WAIT_SECONDS = 600.0
 """For `check_guarded` by the clock, for a busy machine; the limit on processor time ends bad files."""
 _ORDINARY_BYTES = 128 * 2**20  # that it takes for ordinary files, Python included
 _POLL_SECONDS = 0.02  # between two checks of the process's memory
@@ -87,7 +87,7 @@ def opening_bytes(size: int) -> int:
 def _supervise(
     source: Source, size: int, seconds: int, memory: int, *, check: bool = False
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    peak, until = 0, time.monotonic() + CHECK_SECONDS
+    peak, until = 0, time.monotonic() + CHECK_WAIT_SECONDS
     request = [
         source.path,
         source.stream,

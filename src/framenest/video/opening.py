@@ -26,7 +26,7 @@ from framenest.video.decoder import Decoder
 from framenest.video.source import Source, is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
-GROUP = "framenest.decoders"
+DECODERS = "framenest.decoders"
 Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
 """Anything that `open_video` opens."""
 
@@ -96,7 +96,7 @@ def open_video(
 
 @cache
 def _decoder_class(name: str) -> Any:
-    points = plugins(GROUP, ["pyav"])
+    points = plugins(DECODERS, ["pyav"])
     if name not in points:
         names = ", ".join(["pyav", "pyav:cuda", *(point for point in points if point != "pyav")])
         raise ConfigError(f"there is no decoder {name!r}; choose from {names}")

@@ -32,15 +32,15 @@ from framenest.video.scale import Orientation, Scaler
 from framenest.video.source import DAMAGE, X264_BUILD, Source, check_file, fraction, is_remote
 from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline
 
-HELD_BYTES = 32 * 2**20
+RUN_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
 NVDEC_READERS = 8
 """Readers on one GPU; an H200 has seven video engines, most GPUs fewer."""
-_MEMORY, _SHARE = 2**30, 1 / 16
+_REFERENCE_BYTES, _REFERENCE_SHARE = 2**30, 1 / 16
 """Bytes of reference frames that all decoders together may hold, or this share of the machine's memory."""
-_REFERENCES = 20
+_REFERENCE_FRAMES = 20
 """Frames that one decoder may hold."""
-DAMAGED = "this video is damaged: some frames are as a player patches them up, or left out"
+DAMAGED_VIDEO = "this video is damaged: some frames are as a player patches them up, or left out"
 _REMEDY = "use the decoder pyav"
 _TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
 _SUBSTATION_FIELDS = 8  # before the text of a line
@@ -118,20 +118,20 @@ class PyAVDecoder(PictureDecoder):
 
     def _note_damage(self) -> None:
         """Note in `info`, now and whenever this video is opened again, that it is damaged."""
-        if DAMAGED not in self.info.notes:
-            self.info = replace(self.info, notes=(*self.info.notes, DAMAGED))
+        if DAMAGED_VIDEO not in self.info.notes:
+            self.info = replace(self.info, notes=(*self.info.notes, DAMAGED_VIDEO))
             self._remember(self.info)
 
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
-        found = []
+        descriptions = []
         with closing(self.source.open()) as opened:
             for stream in opened.container.streams:
                 codec = getattr(stream.codec_context, "name", None)
                 language = stream.metadata.get("language", "und")
                 words = [stream.type, codec, f"({language})" if language != "und" else ""]
-                found.append(" ".join(filter(None, words)))
-        return found
+                descriptions.append(" ".join(filter(None, words)))
+        return descriptions
 
     @property
     def local_file(self) -> str | None:
@@ -169,16 +169,16 @@ class PyAVDecoder(PictureDecoder):
     def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
-        memory = min(max(_MEMORY, int(_SHARE * machine_memory())), process_memory() // 4)
-        held = _REFERENCES * 2 * self.info.width * self.info.height + self._opening
+        memory = min(max(_REFERENCE_BYTES, int(_REFERENCE_SHARE * machine_memory())), process_memory() // 4)
+        held = _REFERENCE_FRAMES * 2 * self.info.width * self.info.height + self._opening
         most = min(cores(), max(1, memory // held), len(runs), NVDEC_READERS if self._cuda else cores())
-        known = DAMAGED in self.info.notes
+        known = DAMAGED_VIDEO in self.info.notes
         readers = [
             Reader(source, self.timeline, self.scaler(sizes), self._note_damage, damaged=known)
             for _ in range(most)
         ]
         if len(readers) > 1:
-            yield from in_parallel(runs, readers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
+            yield from in_parallel(runs, readers, max(1, RUN_BYTES // self._picture_bytes(sizes)))
             return
         with closing(readers[0]) as reader:
             for run in runs:

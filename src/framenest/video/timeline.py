@@ -101,15 +101,15 @@ class Timeline:
 
     def previous_key(self, packet: int) -> int:
         """The last key packet strictly before `packet`; 0 (the beginning) if there is none."""
-        found = int(np.searchsorted(self.keys, packet)) - 1
-        return int(self.keys[found]) if found >= 0 else 0
+        place = int(np.searchsorted(self.keys, packet)) - 1
+        return int(self.keys[place]) if place >= 0 else 0
 
 
-_CHECKED = 48  # packets to compare with the header at each of three places
+_CHECKED_PACKETS = 48  # packets to compare with the header at each of three places
 _FREE_PACKETS = 2**18  # allowed for any file, however small
-_LONGEST = 2**32  # seconds
-_NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
-_ROW = np.dtype({"names": _NAMES, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
+_MAX_SECONDS = 2**32  # seconds
+_COLUMNS = ("pts", "dts", "pos", "size", "key", "discard", "duration")
+_ROW = np.dtype({"names": _COLUMNS, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
 _Table: TypeAlias = NDArray[np.void]
 """One _ROW per packet, in decode order."""
 
@@ -134,12 +134,12 @@ def scan(source: Source, opened: Opened) -> Timeline:
         if not len(ticks) or ticks[0] == NO_TIME or (np.diff(ticks) <= 0).any():
             step = 1 / (rate * time_base)
             ticks = np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
-    if len(ticks) and (int(ticks[-1]) - int(ticks[0])) * time_base > _LONGEST:
+    if len(ticks) and (int(ticks[-1]) - int(ticks[0])) * time_base > _MAX_SECONDS:
         raise VideoError(f"{source.path}: its first and last frame are more than a century apart")
     typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
     last = int(table["duration"][order[-1]]) if len(order) else 0
-    last = last if 0 < last * time_base < _LONGEST else typical
-    columns = {name: table[name].copy() for name in _NAMES[:5]}
+    last = last if 0 < last * time_base < _MAX_SECONDS else typical
+    columns = {name: table[name].copy() for name in _COLUMNS[:5]}
     return Timeline(
         **columns, packet=order, ticks=ticks, last=last, time_base=time_base, bytes_read=bytes_read
     )
@@ -187,17 +187,17 @@ def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
     if offsets is not None:
         table["pts"] += offsets
     table["duration"][:-1] = np.diff(table["dts"])
-    seen = _adjust(table, opened)
-    return None if seen is None else (table, header_bytes + seen)
+    bytes_read = _adjust(table, opened)
+    return None if bytes_read is None else (table, header_bytes + bytes_read)
 
 
 def _adjust(table: _Table, opened: Opened) -> int | None:
     """Shift presentation times to those of the packets. Returns the bytes read, or None on disagreement."""
-    seen, shift = 0, None
+    bytes_read, shift = 0, None
     for place in (0, len(table) // 2, len(table) - 1):
         if not opened.seek(int(table["dts"][place])):
             return None
-        for packet in islice(opened.packets(), _CHECKED):
+        for packet in islice(opened.packets(), _CHECKED_PACKETS):
             row = _row(packet)
             number = int(np.searchsorted(table["dts"], row[1]))
             if number >= len(table) or row[0] == NO_TIME:
@@ -207,11 +207,11 @@ def _adjust(table: _Table, opened: Opened) -> int | None:
             if row[:6] != (known[0] + shift, *known[1:6]):
                 return None
             table["duration"][number] = row[6]
-            seen += packet.size
+            bytes_read += packet.size
     if shift is None:
         return None
     table["pts"] += shift
-    return seen
+    return bytes_read
 
 
 def _decoded_order(source: Source, count: int) -> Ints:
@@ -347,7 +347,7 @@ def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
 def _some_are_whole(source: Source) -> bool:
     """Whether a strict decoder accepts any of the first packets. If not, they may all be like that."""
     with closing(replace(source, strict=True).open()) as opened:
-        return any(opened.decode(packet) for packet in islice(opened.packets(), _CHECKED))
+        return any(opened.decode(packet) for packet in islice(opened.packets(), _CHECKED_PACKETS))
 
 
 def _loss(start: float, duration: float, opened: Opened) -> list[str]:
