@@ -10,7 +10,7 @@ import pytest
 import rich_click as click
 
 from framenest.cli import main
-from processes import BAR_DELAY_SECONDS
+from processes import PATIENCE
 
 FAST = ["--set", "base_probes=24", "--set", "extra_probes=0", "--horizon", "20"]
 """A small index and a short ranking."""
@@ -58,5 +58,5 @@ def on_a_terminal(*arguments, cwd=None):
         while chunk := os.read(ours, 4096):
             written += chunk
     os.close(ours)
-    assert done.wait(timeout=BAR_DELAY_SECONDS) == 0
+    assert done.wait(timeout=PATIENCE) == 0
     return written.decode()
