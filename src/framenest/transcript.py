@@ -155,7 +155,7 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
     files = transcript_files(beside or video.info.path, wanted)
     if wanted != AUTO and not Path(wanted).is_dir():
         if not files:
-            raise StoreError(f"{wanted}: no such file; --subtitles takes auto, none, a file or a folder")
+            raise StoreError(f"{wanted}: no such file; subtitles may be auto, none, a file or a folder")
         return _from_file(files[0], video)
     notes: list[str] = []
     for file in files:

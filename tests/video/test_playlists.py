@@ -65,7 +65,7 @@ def served(parts):
 
 
 def test_a_playlist_is_refused_in_one_line_that_says_how(playlist):
-    with pytest.raises(VideoError, match=r"a playlist.*--allow-playlists") as refused:
+    with pytest.raises(VideoError, match=r"a playlist.*allow_playlists=True opens them") as refused:
         open_video(playlist)
     assert "\n" not in str(refused.value)
     with pytest.raises(VideoError, match="a playlist"):

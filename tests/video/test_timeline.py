@@ -143,7 +143,9 @@ def test_several_video_streams(tmp_path):
     with av.open(str(path)) as container:
         chosen = container.streams.best("video").index
     default = open_video(path)
-    said = f"this is stream {chosen} of the video streams 0 (48×32), 1 (96×64); --stream picks another"
+    said = (
+        f"this is stream {chosen} of the video streams 0 (48×32), 1 (96×64); the setting stream picks another"
+    )
     assert default.info.notes == (said,)
     small, large = open_video(path, stream=0), open_video(path, stream=1)
     assert (small.info.num_frames, small.info.width) == (20, 48)

@@ -107,8 +107,7 @@ def must_not_fetch_unasked(known: VideoInfo) -> None:
     """Refuse a URL that only a ranking or index file names: such a file may come from anyone."""
     if known.from_file and (is_remote(known.path) or known.path.startswith(("\\\\", "//"))):
         raise VideoError(
-            f"{known.path}: refusing to fetch a URL named in a ranking file; "
-            "give it with --video (in Python video=)"
+            f"{known.path}: refusing to fetch a URL named in a ranking file; give it with video="
         )
 
 
@@ -146,9 +145,7 @@ def reopen(
         if video is None:
             must_not_fetch_unasked(known)
         if not is_remote(where) and not Path(where).exists():
-            raise VideoError(
-                f"{where}: no such file; if it has moved, give its path with --video (in Python video=)"
-            )
+            raise VideoError(f"{where}: no such file; if it has moved, give its path with video=")
         needs_fps = Path(where).is_dir()
     fps = known.fps if needs_fps else None
     decoder = open_video(where, fps=fps, stream=known.stream, allow_playlists=allow_playlists, store=store)

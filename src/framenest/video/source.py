@@ -253,7 +253,7 @@ class Source:
             return f"not a video that FFmpeg can read ({error.strerror})"
         if self.playlists:
             return "a playlist; Framenest opens playlists only from files and http(s) URLs"
-        return "a playlist, which names other files; --allow-playlists (allow_playlists=True) opens them"
+        return "a playlist, which names other files; allow_playlists=True opens them"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
         streams = {stream.index: stream for stream in moving_streams(container)}

@@ -137,7 +137,7 @@ class ImageFolderDecoder(_Stills):
             if videos and not self._files:
                 raise VideoError(f"{folder}: a folder of videos; name one, such as {videos[0]}")
             if fps is None:
-                raise VideoError(f"{folder}: a folder of images needs its frame rate; give --fps (or fps=)")
+                raise VideoError(f"{folder}: a folder of images needs its frame rate; give fps=")
             fps = _checked_fps(fps)
             digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
             for file in self._files:

@@ -374,4 +374,6 @@ def _other_streams(source: Source, opened: Opened) -> list[str]:
         return []
     sizes = [f" ({s.width}×{s.height})" if s.codec_context else "" for s in streams]  # None: no decoder
     every = ", ".join(f"{s.index}{size}" for s, size in zip(streams, sizes, strict=True))
-    return [f"this is stream {opened.stream.index} of the video streams {every}; --stream picks another"]
+    return [
+        f"this is stream {opened.stream.index} of the video streams {every}; the setting stream picks another"
+    ]
