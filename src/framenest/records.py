@@ -39,16 +39,8 @@ class BadField(ValueError):
 def convert(data: Any, kind: type[Made], where: str = "") -> Made:
     """Convert parsed JSON to a typed value: a dataclass, a msgspec.Struct, a list[Whole], …
 
-    Args:
-        data: parsed JSON.
-        kind: the type; constraints such as Annotated[int, Meta(ge=1)] are checked.
-        where: the field that holds the data, for the error message.
-
-    Returns:
-        An instance of `kind`. Fields that `kind` does not have are ignored.
-
-    Raises:
-        BadField: names the first wrong field in one plain sentence.
+    Constraints such as Annotated[int, Meta(ge=1)] are checked; fields that `kind` does not have are ignored.
+    BadField names the first wrong field. where: the field that holds the data, for the message.
 
     >>> convert([3, -1], list[Whole], "pool.frames")
     Traceback (most recent call last):

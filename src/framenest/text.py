@@ -67,10 +67,7 @@ def clock(seconds: float) -> str:
 
 
 def seconds_of(text: str | float) -> float:
-    """Parse a time: seconds, "1:23.5" or "1:01:23.5".
-
-    Raises:
-        ValueError: it is not a time.
+    """Parse a time: seconds, "1:23.5" or "1:01:23.5"; ValueError if it is not one.
 
     >>> seconds_of("1:23.5"), seconds_of("1:00:00"), seconds_of(12)
     (83.5, 3600.0, 12.0)
@@ -94,10 +91,7 @@ _UNITS = {"": 1, "b": 1} | {
 
 
 def bytes_of(text: str) -> int:
-    """Parse a size: bytes, "500MB", "2GiB" or "1TB".
-
-    Raises:
-        ValueError: it is not a size.
+    """Parse a size: bytes, "500MB", "2GiB" or "1TB"; ValueError if it is not one.
 
     >>> bytes_of("2GiB"), bytes_of("1.5 kB"), bytes_of("4096")
     (2147483648, 1500, 4096)

@@ -171,11 +171,7 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
 
 
 def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
-    """The existing files that may hold the transcript of a video, best first.
-
-    Args:
-        video: the path of the video, which is not opened.
-        wanted: see `find_transcript`.
+    """The existing files that may hold the transcript of the video at a path, best first.
 
     >>> transcript_files("lathe.mp4")
     []

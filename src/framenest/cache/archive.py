@@ -43,13 +43,7 @@ class OtherFormat(Exception):
 def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, key: str | None = None) -> bytes:
     """A header of JSON values and named arrays as bytes with a checksum. Equal values give equal bytes.
 
-    Args:
-        header: JSON values.
-        arrays: Boolean, integer or float arrays of any shape.
-        key: The key of a cache entry; None for a standalone file.
-
-    Raises:
-        StoreError: An array has another type.
+    key: of a cache entry; None for a standalone file. StoreError if an array is not of numbers or Booleans.
 
     >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
     >>> header["format"], arrays["x"].tolist()

@@ -43,17 +43,7 @@ def file_hash(
 ) -> str:
     """The hash of a file's whole content, cached by path, size, times of modification and change, and inode.
 
-    Args:
-        path: The file; links are followed.
-        store: Caches the hash, under "fingerprints/". If it is read-only, the next run reads the file again.
-        method: One of METHODS.
-        anew: Ignore the cache, as `framenest cache verify` does to find bit rot.
-
-    Returns:
-        Hexadecimal digits.
-
-    Raises:
-        OSError: The file cannot be read.
+    method: one of METHODS. anew: ignore the cache, as `framenest cache verify` does to find bit rot.
     """
     state = _seen(path)
     key = f"fingerprints/{digest(state[0], method, FINGERPRINT_FORMAT)}"

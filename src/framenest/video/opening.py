@@ -163,14 +163,7 @@ def must_be_the_same(known: VideoInfo, frames: int, fps: float | None) -> None:
 
     Such libraries trust the header, which may have no frame count, count more frames than a truncated file
     has, or give a nominal rate. So the numbers must be the true ones, or those in the ranked file's header.
-
-    Args:
-        known: the video that was ranked.
-        frames: the library's frame count; 0 if unknown.
-        fps: frames per second, according to the library.
-
-    Raises:
-        IndexMismatch: it is another video, or the ranked file has changed.
+    frames: the library's count; 0 if unknown. IndexMismatch if it is another video, or the file has changed.
     """
 
     def fits(count: int, rate: float) -> bool:

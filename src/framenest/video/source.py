@@ -83,10 +83,8 @@ def begins_a_playlist(head: bytes) -> bool:
 def open_options(address: str | None, *, playlists: bool = False) -> dict[str, str]:
     """FFmpeg's options for opening a video: the formats and protocols that are allowed.
 
-    Args:
-        address: a path or an http(s) URL; None if FFmpeg reads through a Python file.
-        playlists: also open playlists. One in a file may name files and http(s) URLs, one at a URL only
-            http(s) URLs.
+    address: a path or an http(s) URL; None if FFmpeg reads through a Python file. playlists: also open
+    playlists; one in a file may name files and http(s) URLs, one at a URL only http(s) URLs.
 
     >>> open_options("/videos/kiln.mp4")["protocol_whitelist"]
     'file'
