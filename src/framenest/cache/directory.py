@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from platformdirs import user_cache_path
 
 from framenest.cache.archive import DamagedFile, OtherFormat, pack_pieces, unpack, unpack_header
-from framenest.cache.files import remove_unused, share, write_atomic
+from framenest.cache.files import TEMPORARY_SUFFIX, remove_unused, share, write_atomic
 from framenest.cache.hashes import file_hash
 from framenest.errors import CacheWarning, StoreError, VideoError
 from framenest.frames import Array
@@ -30,7 +30,7 @@ ENTRY_SUFFIX = ".safetensors"
 DOWNLOADS = "remote/"
 """Videos downloaded whole, from servers without range requests."""
 PART_SUFFIX = ".part"
-"""Suffix of incomplete downloads."""
+"""Suffix of incomplete downloads of yt-dlp."""
 ABANDONED_SECONDS = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
 TOUCH_SECONDS = 60.0
@@ -124,7 +124,7 @@ class ManagedStore(ABC):
         for path, size, idle in self._list(kind):
             folder, _, name = path.partition("/")
             key = f"{folder}/{PurePosixPath(name).stem}" if name.endswith(ENTRY_SUFFIX) else path
-            if path == entry_name(key) and not name.endswith(PART_SUFFIX):
+            if path == entry_name(key) and not name.endswith((PART_SUFFIX, TEMPORARY_SUFFIX)):
                 yield StoreEntry(key, size, idle)
 
     def check(self, key: str) -> str | None:
@@ -149,7 +149,7 @@ class ManagedStore(ABC):
         for path, size, idle in self._list():
             name = path.rpartition("/")[2]
             partial = path.startswith(DOWNLOADS) and name.endswith(PART_SUFFIX)
-            temporary = name.startswith(".") and name.endswith(".tmp")
+            temporary = name.startswith(".") and name.endswith(TEMPORARY_SUFFIX)
             if (partial or temporary) and idle >= ABANDONED_SECONDS and (dry_run or self._remove(path)):
                 count, freed = count + 1, freed + size
         return count, freed
