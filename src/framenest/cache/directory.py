@@ -273,7 +273,7 @@ def local_directory(store: Store | None) -> DirectoryStore:
 
 
 @dataclass
-class Verified:
+class VerificationReport:
     """The result of `verify`: number and bytes of entries by kind, and the error of each damaged one."""
 
     entries: Counter[str] = field(default_factory=Counter)
@@ -282,7 +282,7 @@ class Verified:
 
 
 @dataclass
-class Collected:
+class EvictionReport:
     """The result of `collect`: evicted entries by reason, bytes freed and remaining, and entries in use."""
 
     removed: Counter[str] = field(default_factory=Counter)
@@ -291,9 +291,9 @@ class Collected:
     in_use: int = 0
 
 
-def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> Verified:
+def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> VerificationReport:
     """Read every entry and verify its checksum."""
-    report = Verified()
+    report = VerificationReport()
     entries = list(store.entries())
     for done, entry in enumerate(entries, start=1):
         kind = entry.key.split("/")[0]
@@ -312,7 +312,7 @@ def collect(
     older_than: float | None = None,
     max_bytes: float | None = None,
     dry_run: bool = False,
-) -> Collected:
+) -> EvictionReport:
     """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
 
     Entries in use stay. Temporary files of killed processes are always removed.
@@ -335,10 +335,10 @@ def evict(
     older_than: float | None = None,
     max_bytes: float | None = None,
     dry_run: bool = False,
-) -> Collected:
+) -> EvictionReport:
     """Evict entries from this list, as `collect` does."""
     planned = sum(entry.size for entry in entries)
-    report = Collected(remaining=planned)
+    report = EvictionReport(remaining=planned)
     for entry in sorted(entries, key=lambda entry: -entry.idle):
         if older_than is not None and entry.idle >= older_than:
             reason = "unused for too long"
