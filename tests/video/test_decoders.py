@@ -1,6 +1,7 @@
 """Decoders by name: those that other packages bring, and NVIDIA's video engine."""
 
 import io
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ from PIL import Image
 
 from framenest import ConfigError, ImageSpec, Session, VideoError, open_video
 from framenest.config import ScorerConfig
-from framenest.processes import gpu_memory
-from framenest.server.video_worker import VideoTasks
+from framenest.processes import ProcessLimits, gpu_memory
+from framenest.server.server_settings import ServerSettings
+from framenest.server.video_worker import VideoWorker
 from framenest.transcript import find_transcript
 from media import numbered_picture, numbered_video
 from plugin_packages import write_metadata
@@ -84,14 +86,18 @@ def test_the_subtitle_tracks_of_another_packages_decoder_are_read(plugin, clip):
 
 def test_the_service_decodes_with_another_packages_decoder(plugin, clip, tmp_path):
     (tmp_path / "scores.csv").write_text("frame,score\n0,0\n49,1\n")
-    scoring = ScorerConfig(subtitles="auto")
-    tasks = VideoTasks(f"table:{tmp_path}/scores.csv", scoring, None, "talking", lambda *_: None)
-    described = tasks.describe(str(clip))
-    assert described["streams"] == ["video grey", "subtitle plain"]
-    assert described["transcript"] == "track 3 (plain, eng)"
-    info = tasks.index(str(clip))
-    assert info["num_frames"] == 50
-    pictures = tasks.look_at(str(clip), [0.0, 4.1, 9.9], 32)
+    settings = ServerSettings(
+        data=tmp_path / "data",
+        scorer=f"table:{tmp_path}/scores.csv",
+        scoring=ScorerConfig(subtitles="auto"),
+        decoder="talking",
+    )
+    with closing(VideoWorker(settings, ProcessLimits())) as worker:
+        described = worker.call("describe", str(clip))
+        assert described["streams"] == ["video grey", "subtitle plain"]
+        assert described["transcript"] == "track 3 (plain, eng)"
+        assert worker.call("index", str(clip))["num_frames"] == 50
+        pictures = worker.call("look_at", str(clip), [0.0, 4.1, 9.9], 32)
     assert [(frame, seconds) for frame, seconds, _ in pictures] == [(0, 0.0), (20, 4.0), (49, 9.8)]
     greys = [np.asarray(Image.open(io.BytesIO(jpeg))).mean() for _, _, jpeg in pictures]
     assert greys == pytest.approx([0, 20, 49], abs=1)
