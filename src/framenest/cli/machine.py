@@ -56,13 +56,13 @@ def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
     """
     findings = list(_findings(common))
     if as_json:
-        print_json([{"what": what, "state": state, "found": found} for what, state, found in findings])
+        print_json([{"what": what, "state": state, "found": detail} for what, state, detail in findings])
     else:
         rows = facts_grid()
         rows.add_column(overflow="fold")
         colours = {OK: "green", MISSING: "dim", FAILED: "red"}
-        for what, state, found in findings:
-            rows.add_row(what, f"[{colours[state]}]{state}[/]", escape(found))
+        for what, state, detail in findings:
+            rows.add_row(what, f"[{colours[state]}]{state}[/]", escape(detail))
         print_table(rows)
     return int(any(state == FAILED for _, state, _ in findings))
 
@@ -233,8 +233,8 @@ def clear(*, with_models: bool = option("Also remove model files.", "--models"),
     kinds = (*KINDS, *MODEL_KINDS) if with_models else KINDS
     freed = common.cache.clear(kinds)
     left = sum(size for kind, (_, size) in common.cache.size().items() if kind in kinds)
-    kept = f"; {size_text(left)} could not be removed: in use, or not yours" if left else ""
-    say(f"{size_text(freed)} freed in {common.cache.location}{kept}")
+    rest = f"; {size_text(left)} could not be removed: in use, or not yours" if left else ""
+    say(f"{size_text(freed)} freed in {common.cache.location}{rest}")
 
 
 @options.command(cache)
@@ -293,5 +293,5 @@ def gc(
         if count:
             say(f"{count:,} {would}removed: {reason}")
     used = f"; {done.in_use:,} in use were kept" if done.in_use else ""
-    freed, kept = size_text(done.freed), size_text(done.remaining)
-    say(f"{freed} {would}freed, {kept} kept in {common.cache.location}{used}")
+    freed, remaining = size_text(done.freed), size_text(done.remaining)
+    say(f"{freed} {would}freed, {remaining} kept in {common.cache.location}{used}")
