@@ -66,30 +66,26 @@ class ImageLimits:
         return None if size == (width, height) else ImageSpec.squash(*size)
 
 
-FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP"}
+IMAGE_FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP"}
 """Pillow's format names by file suffix."""
 
-READ = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
+READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
 """Formats that are opened. Pillow reads others with external programs (EPS) or rarely tested code."""
 
 
 def encode_image(
     image: Pixels | Image.Image, suffix: str = "jpg", *, quality: int = 90, subsampled: bool = True
 ) -> bytes:
-    """Encode an image as the bytes of a file.
+    """Encode an image, (h, w, 3) uint8 RGB or a Pillow image, as the bytes of a file.
 
-    Args:
-        image: (h, w, 3) uint8 RGB, or a Pillow image.
-        suffix: one of FORMATS.
-        quality: 1 to 100, for JPEG and WebP.
-        subsampled: whether JPEG may use chroma subsampling.
+    suffix: one of IMAGE_FORMATS. quality: 1 to 100. subsampled: whether JPEG may use chroma subsampling.
 
     >>> encode_image(Image.new("RGB", (4, 4)), "png")[1:4]
     b'PNG'
     """
     pillow = image if isinstance(image, Image.Image) else Image.fromarray(image)
     file = io.BytesIO()
-    pillow.save(file, FORMATS[suffix], quality=quality, subsampling=-1 if subsampled else 0)
+    pillow.save(file, IMAGE_FORMATS[suffix], quality=quality, subsampling=-1 if subsampled else 0)
     return file.getvalue()
 
 
@@ -109,7 +105,7 @@ def data_url(data: bytes, kind: str = "image/jpeg") -> str:
 
 def from_data_url(url: str) -> Image.Image:
     """The image in a data URL, as RGB."""
-    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])), formats=READ) as image:
+    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])), formats=READABLE_FORMATS) as image:
         return image.convert("RGB")
 
 

@@ -1,8 +1,8 @@
-"""The interfaces that a decoder, a scorer and a store must implement."""
+"""The interfaces that a scorer and a store must implement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -20,39 +20,6 @@ Encoded = Mapping[str, Any]
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) while long work goes on."""
-
-
-@runtime_checkable
-class Decoder(Protocol):
-    """Exact frames of one video by number."""
-
-    name: str
-    """Of the implementation; enters cache keys with `version`."""
-    version: str
-
-    @property
-    def info(self) -> VideoInfo: ...
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        """(N,) presentation time of every frame, counted from the first; ascending."""
-        ...
-
-    @property
-    def key_frames(self) -> NDArray[np.int64]:
-        """Frame numbers that decode without any other frame, ascending."""
-        ...
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
-    ) -> Iterator[FrameBatch]:
-        """Decode frames by number, in the order given, in batches of bounded memory.
-
-        `sizes` lists the images to make of each frame; None is the original size, upright, with square
-        pixels. A frame that does not decode is left out: `FrameBatch.frames` lists those that decoded.
-        The batches are read in a background thread while earlier ones are encoded.
-        """
-        ...
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import pytest
 from framenest import MEC, FrameBatch, MECConfig, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig, ScorerConfig
-from framenest.models.downloads import from_folder
+from framenest.models import from_folder
 from framenest.scorers import wait_until_loaded
 from framenest.scorers.checkpoint import CutQuestion, Preprocessing
 from framenest.video.opening import open_video

@@ -25,12 +25,12 @@ from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
 from framenest.rank_request import LookFor, RankRequest
 from framenest.selectors import load_selector
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 
 
 @options.command(

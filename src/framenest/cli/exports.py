@@ -41,13 +41,13 @@ from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
 from framenest.report import contact_sheet
 from framenest.report.document import document
 from framenest.report.figure import draw, figure_frames
 from framenest.report.page import embed, page, read_images
 from framenest.selectors.selection import Selection, aks_list, load_result, read_entries, wfs_sb_list
 from framenest.text import size_text
+from framenest.video.decoder import Decoder
 
 
 @options.command()
@@ -108,7 +108,9 @@ def extract(
     ranking: InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
     folder: OutputFolder = option("Folder for the images.", "--to", required=True),
-    kind: str = option("Image format.", "--format", type=click.Choice(extraction.FORMATS), default="jpg"),
+    kind: str = option(
+        "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
+    ),
     sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
     as_json: bool = AS_JSON,
     video: RankedVideo,

@@ -158,7 +158,7 @@ def run(
                 for place, outcome in enumerate(outcomes):
                     report.add(outcome, new_video=place == 0)
                     _print_outcome(outcome, as_json)
-                bars(what, report.total, total, said=_speed(report))
+                bars(what, report.total, total, note=_speed(report))
                 if report.stopped:
                     break
     except KeyboardInterrupt:
@@ -174,7 +174,7 @@ def run(
 
 
 def _show(bars: Bars, video: str, stage: str, done: int, total: int) -> None:
-    bars(_label(video), done, total, said=stage)
+    bars(_label(video), done, total, note=stage)
 
 
 def _label(video: str) -> str:

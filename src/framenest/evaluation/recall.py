@@ -15,11 +15,12 @@ from framenest.errors import ConfigError
 from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import cues
-from framenest.protocols import Decoder, Progress, Scorer
+from framenest.protocols import Progress, Scorer
 from framenest.selectors import load_selector, needs_scorer
 from framenest.selectors.built_in import THUMBNAIL
 from framenest.selectors.selection import Selection
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 
 Floats = NDArray[np.float64]
 

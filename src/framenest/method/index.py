@@ -16,7 +16,8 @@ from framenest.config import IndexConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import Pixels, VideoInfo
 from framenest.method.cues import encode
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
+from framenest.video.decoder import Decoder
 
 
 def probe_count(num_frames: int, duration: float, base: int, extra: int, saturation: float) -> int:

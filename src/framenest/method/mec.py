@@ -21,13 +21,14 @@ from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import CandidatePool, Ranking, Stats
 from framenest.progress import ShowProgress
-from framenest.protocols import Decoder, Scorer, Store
+from framenest.protocols import Scorer, Store
 from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
 from framenest.scorers.speech import SpokenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 
 

@@ -16,9 +16,10 @@ from framenest.errors import BudgetError, ConfigError, FramenestError, IndexMism
 from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo, check_length
 from framenest.images import STRIP_HEIGHT, ImageLimits, strip_html
 from framenest.progress import ShowProgress, shown
-from framenest.protocols import Decoder, MatchStrength, Progress, Store
+from framenest.protocols import MatchStrength, Progress, Store
 from framenest.records import Amount, Count, Whole, convert
 from framenest.text import clock
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, must_be_the_same, reopen
 
 STRIP_FRAMES = 32

@@ -17,11 +17,12 @@ from PIL import Image
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, Pixels
 from framenest.images import as_base64, data_url, encode_image
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Progress
 from framenest.report.document import Result
 from framenest.retrieval.search import Moment
 from framenest.selectors.selection import Selection
 from framenest.text import clock
+from framenest.video.decoder import Decoder
 
 SMALL, LARGE = 128, 360
 """Short sides of the two sizes of images, in pixels."""

@@ -30,11 +30,12 @@ from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import HEARD, Ranking
 from framenest.progress import ShowProgress
-from framenest.protocols import Decoder, Scorer, Searchable, Store
+from framenest.protocols import Scorer, Searchable, Store
 from framenest.retrieval.vectors import ScannedVectors, VectorStore, open_vectors
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.session import Session
 from framenest.transcript import AUTO, REACH
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 from framenest.video.source import is_remote
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import DirectoryStore, UnwritableCache, keep
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import DirectoryStore, FeaturesLimit, UnwritableCache, keep
 from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.errors import CacheWarning
 from framenest.frames import Array, Pixels
-from framenest.protocols import Decoder, Encoded, Holder, Scorer, Store
+from framenest.protocols import Encoded, Holder, Scorer, Store
 from framenest.text import size_text
+from framenest.video.decoder import Decoder
 
 FEATURES_FORMAT = 1
 FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}

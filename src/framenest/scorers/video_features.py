@@ -13,13 +13,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.progress import Timing
 from framenest.protocols import (
     Batcher,
-    Decoder,
     Grader,
     Judge,
     Labeller,
@@ -31,6 +30,7 @@ from framenest.protocols import (
     Timer,
 )
 from framenest.scorers.feature_store import FeatureParts, Features, features_key, finish_writes
+from framenest.video.decoder import Decoder
 
 AHEAD = 12
 """Batches decoded ahead of the encoder. A decoder's batch takes at most 16 MiB."""

@@ -20,12 +20,13 @@ from framenest.method.index import probe_grid
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder, Embedder, FrameEmbedder
+from framenest.protocols import Embedder, FrameEmbedder
 from framenest.rank_request import Budget, LookFor
 from framenest.selectors import published_rules as rules
 from framenest.selectors.published_rules import Floats, Ints
 from framenest.selectors.selection import Selection, Selector, prefix_of, ranked_prefix
 from framenest.session import Session, scorer_name
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 
 MAX_CANDIDATES = 1000

@@ -22,7 +22,6 @@ from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.protocols import Decoder
 from framenest.rank_request import Budget
 from framenest.records import (
     Amount,
@@ -35,6 +34,7 @@ from framenest.records import (
     read_result,
 )
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 from framenest.video.source import VIDEO_SUFFIXES
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
-from framenest.config import MECConfig
+from framenest.config import MECConfig, VideoConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.answer import Answer
 from framenest.lmm.client import Client
@@ -68,7 +68,12 @@ class Service:
         self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, busy, 10)
         preset, config = settings.preset, MECConfig.preset(settings.preset)
         self.default = RankRequest(
-            video="", preset=preset, config=config, scorer=settings.scorer, scoring=settings.scoring
+            video="",
+            preset=preset,
+            config=config,
+            scorer=settings.scorer,
+            scoring=settings.scoring,
+            opening=VideoConfig(decoder=settings.decoder),
         )
         """What a client that says nothing else asks for."""
         self.scorer = ""
