@@ -92,6 +92,8 @@ def outcomes_of(
     if many.engine == "ray":
         from framenest.corpus.ray_run import run_on_ray
 
+        if job.scorer == "auto":
+            raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
         limits = ProcessLimits(seconds, many.memory)
         return run_on_ray(job, groups, limits, address=many.address, jobs=many.jobs, encoders=many.encoders)
     if many.address is not None or many.encoders is not None:
