@@ -149,9 +149,10 @@ def run_on_ray(
 ) -> Iterator[list[ItemOutcome]]:
     """Process all groups on a Ray cluster; yields outcomes as groups finish.
 
-    job: its scorer must not be "auto", which may mean another one on each node. address: as ray.init takes it; None starts a cluster on this machine with `jobs` processors. On a
-    cluster, `jobs` bounds the videos in progress. encoders: actors that run the scorer for all tasks; by
-    default one per GPU, and none without GPUs: then every task runs the scorer itself.
+    job: its scorer must not be "auto", which may mean another one on each node. address: as ray.init takes
+    it; None starts a cluster on this machine with `jobs` processors. On a cluster, `jobs` bounds the videos
+    in progress. encoders: actors that run the scorer for all tasks; by default one per GPU, and none without
+    GPUs: then every task runs the scorer itself.
     """
     with needs_extra("ray", "ray"):
         import ray
