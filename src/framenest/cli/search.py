@@ -23,10 +23,10 @@ from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.report.contact_sheet import contact_sheet
 from framenest.report.page import moments_page
-from framenest.retrieval.search import UNSURE, Moment, Searcher, check_query
-from framenest.retrieval.search import search as search_videos
+from framenest.retrieval.search import UNSURE, Known, Moment, Searcher, check_query
 from framenest.session import Session
 from framenest.text import clock, slug
+from framenest.video.opening import Video
 
 TOLD = 5  # videos that could not be searched and are named
 TEXTS = ("video", "why")
@@ -64,20 +64,24 @@ def search(
     framenest search "who paid for the ships?" -n 3 --json
     """
     check_query(query)
-    found = find_videos(videos) if videos else None
     name, bars, failed = scorer.resolved(common), common.bars(), dict[str, str]()
     session = Session(name, store=common.cache, progress=bars, scoring=scorer.config)
-    with bars:
-        todo = [str(video) for video in Searcher(session, library=library).known(found or ())[1]]
-    if found and todo:
-        how = VideoOptions(fps=None, stream=None, decoder="pyav", allow_playlists=False)
-        job = batch_job(common, how, name, scoring=scorer.config, library=library)
-        with redirect_stdout(io.StringIO() if quiet() else sys.stderr):  # the moments alone go to stdout
-            failed = run(job, index_groups(todo), many, common, "videos", as_json=False).failed
-        found = [video for video in found if video not in failed]
-        if not found:
+    searcher = Searcher(session, library=library)
+    wanted: Sequence[Video | Known] | None = None
+    if videos:
+        files = find_videos(videos)
+        with bars:
+            wanted, missing = searcher.known(files)
+        if missing:
+            how = VideoOptions(fps=None, stream=None, decoder="pyav", allow_playlists=False)
+            job = batch_job(common, how, name, scoring=scorer.config, library=library)
+            groups = index_groups([str(video) for video in missing])
+            with redirect_stdout(io.StringIO() if quiet() else sys.stderr):  # the moments alone go to stdout
+                failed = run(job, groups, many, common, "videos", as_json=False).failed
+            wanted = [video for video in files if video not in failed]
+        if not wanted:
             raise VideoError(f"no video can be searched: {next(iter(failed.values()))}")
-    moments = search_videos(query, found, count, session=session, library=library)
+    moments = searcher.search(query, wanted, count)
     _print(moments, {**moments.skipped, **failed}, as_json)
     if moments and folder is not None:
         for rank, one in enumerate(moments, start=1):
