@@ -43,9 +43,8 @@ from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder
-from framenest.report import contact_sheet
 from framenest.report.document import document
-from framenest.report.figure import draw, figure_frames
+from framenest.report.figure import contact_sheet, draw, figure_frames
 from framenest.report.page import embed, page, read_images
 from framenest.selectors import frame_lists
 from framenest.selectors.selection import Selection, load_result

@@ -21,7 +21,7 @@ from framenest.corpus.manifest import find_videos, index_groups
 from framenest.errors import VideoError
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
-from framenest.report.contact_sheet import contact_sheet
+from framenest.report.figure import contact_sheet
 from framenest.report.page import moments_page
 from framenest.retrieval.search import UNSURE, Known, Moment, Searcher, check_query
 from framenest.session import Session
@@ -123,5 +123,10 @@ def _draw(
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
         confirm("contact sheet in", str(sheet))
     if report is not None:
-        write_atomic(report, moments_page(query, moments, pictures).encode("utf-8", "replace"))
+        write_atomic(
+            report,
+            moments_page(query, [moment.to_json() for moment in moments], pictures).encode(
+                "utf-8", "replace"
+            ),
+        )
         confirm("page in", str(report))
