@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import framenest
-from framenest.lmm.answer import Answer, Usage
+from framenest.lmm.client import Answer, Usage
 from media import numbered_video
 
 SOURCE = Path(framenest.__file__).parent

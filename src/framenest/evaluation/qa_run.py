@@ -16,10 +16,10 @@ from framenest.evaluation.lmms_eval import conventions
 from framenest.evaluation.qa_results import QaResults, Record, Row
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.images import ImageLimits
-from framenest.lmm.answer import Answerer
+from framenest.lmm.client import Answerer
 from framenest.lmm.messages import StyleName, estimate, messages
+from framenest.lmm.prompt import Pairing
 from framenest.lmm.request import Request
-from framenest.lmm.times import Pairing
 from framenest.protocols import Progress
 from framenest.selectors import served_budgets
 from framenest.selectors.selection import Selection

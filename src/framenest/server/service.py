@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from framenest.cache.hashes import digest
 from framenest.config import MECConfig
 from framenest.errors import FramenestError, StoreError
-from framenest.lmm.answer import Answer
-from framenest.lmm.client import Client
+from framenest.lmm.client import Answer, Client
 from framenest.lmm.prompt import CITE
 from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT

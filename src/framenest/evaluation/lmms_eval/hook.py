@@ -23,7 +23,7 @@ from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
 from framenest.errors import BudgetError, StoreError, error_line
 from framenest.evaluation.selection_cache import SelectionCache
-from framenest.lmm.times import Pairing, sent_places, video_metadata
+from framenest.lmm.prompt import Pairing, sent_places, video_metadata
 from framenest.method.prefix import Prefix
 
 SUFFIX = ".framenest.json"
