@@ -202,13 +202,13 @@ class QaRun:
         left = list(budgets)
         try:
             video = str(self._videos.find(question.video))
-            began, made = time.perf_counter(), self._kept.made
+            began, misses = time.perf_counter(), self._kept.misses
             text = question.query(QueryText(self.settings.query), selector)
             chosen = self._kept.result(video, text, selector, budgets)
             stats = chosen.stats if isinstance(chosen, Selection) else chosen.stats.to_json()
             record["selection"] = {
                 "seconds": round(time.perf_counter() - began, 3),
-                "kept": self._kept.made == made,
+                "kept": self._kept.misses == misses,
                 "candidates": stats.get("candidates"),
             }
             prefixes = {budget: chosen.prefix(budget) for budget in budgets}
