@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import framenest
-from framenest.lmm.answer import Answer, Usage
+from framenest.lmm.client import Answer, Usage
 from media import numbered_video
 
 SOURCE = Path(framenest.__file__).parent
@@ -35,11 +35,11 @@ ROOMS = [
     ["method"],
     ["selectors"],
     ["extraction"],
+    ["report"],
     ["retrieval"],
     ["lmm"],
     ["vllm_loader"],
     ["evaluation"],
-    ["report"],
     ["corpus"],
     ["server"],
     ["testing"],

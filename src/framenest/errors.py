@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -50,6 +51,10 @@ def _installer() -> str:
 
 class FramenestError(Exception):
     """Base of all errors that Framenest raises on purpose. The message is one line."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: unpickled without the constructor, which may take more than the message."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 def error_line(error: Exception) -> str:

@@ -17,9 +17,9 @@ from framenest.cli.option_groups import (
     refuse_pairing,
 )
 from framenest.cli.options import Budgets, InputFile, OutputFile, SelectorName, argument, option
-from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_asked, print_json
+from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_json, print_reply
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
-from framenest.errors import ConfigError
+from framenest.errors import ConfigError, ModelError
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.messages import check_style
@@ -106,22 +106,25 @@ def ask(
             selected = _select(selector, request, session, opened, budgets)
         if output is not None:
             selected.save(output)
-        answers = ask_model(
-            client,
-            selected,
-            question,
-            budgets,
-            options=choices,
-            style=model.style,
-            video=opened,
-            progress=common.bars(),
-            on_text=None if as_json else printer,
-            on_step=printer.end,
-            **images.settings,
-            **sent,
-        )
+        try:
+            reply = ask_model(
+                client,
+                selected,
+                question,
+                budgets,
+                options=choices,
+                style=model.style,
+                video=opened,
+                progress=common.bars(),
+                on_text=None if as_json else printer,
+                on_step=printer.end,
+                **images.settings,
+                **sent,
+            )
+        except ModelError as error:
+            raise ModelError(f"{error} (-k {error.fits})" if error.fits else str(error)) from error
     if as_json:
-        data = answers.to_json() | {
+        data = reply.to_json() | {
             "video": opened.info.path,
             "selector": "mec" if isinstance(selected, Ranking) else selected.selector,
             "scorer": selected.scorer,
@@ -131,7 +134,7 @@ def ask(
         }
         print_json(data)
         return
-    print_asked(answers)
+    print_reply(reply)
     if output is not None:
         confirm("written to", str(output))
 

@@ -41,9 +41,8 @@ from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.report import contact_sheet
 from framenest.report.document import document
-from framenest.report.figure import draw, figure_frames
+from framenest.report.figure import contact_sheet, draw, figure_frames
 from framenest.report.page import embed, page, read_images
 from framenest.selectors.selection import Selection, aks_list, load_result, read_entries, wfs_sb_list
 from framenest.text import size_text

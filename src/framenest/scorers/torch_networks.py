@@ -119,7 +119,7 @@ class OnDevices:
 
     def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> torch.Tensor:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised as the checkpoint's image processor does."""
-        here = torch.from_numpy(np.ascontiguousarray(pixels))
+        here = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
         if device.type == "cuda":
             here = here.pin_memory()  # copied while the GPU works on the batch before
         there = here.to(device, non_blocking=True).permute(0, 3, 1, 2)

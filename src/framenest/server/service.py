@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from framenest.cache.hashes import digest
 from framenest.config import MECConfig, VideoConfig
 from framenest.errors import FramenestError, StoreError
-from framenest.lmm.answer import Answer
-from framenest.lmm.client import Client
+from framenest.lmm.client import Answer, Client
 from framenest.lmm.prompt import CITE
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
