@@ -63,9 +63,8 @@ def test_a_job_stays_as_it_was_while_the_journal_cannot_be_written(here):
 
 def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatch):
     monkeypatch.setattr(service, "RETRY_SECONDS", 0.01)
-    failed, ended = threading.Event(), threading.Event()
+    failed = threading.Event()
     monkeypatch.setattr(service.log, "error", lambda *_: failed.set())
-    here.jobs._tell = lambda _: ended.set()
 
     def do(*_):
         fail_writing(here.journal, True)
@@ -78,7 +77,7 @@ def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatc
         assert failed.wait(PATIENCE)
         assert job.state == "running"
         fail_writing(here.journal, False)
-        assert ended.wait(PATIENCE)
+        job.over.result(PATIENCE)
         assert job.state == "done"
         assert thread.is_alive()
     finally:
