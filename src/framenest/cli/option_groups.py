@@ -44,11 +44,11 @@ from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
 from framenest.progress import Bars
-from framenest.protocols import Decoder
 from framenest.scorers import choose
 from framenest.selectors import needs_scorer, setting_value
 from framenest.session import Session
 from framenest.transcript import AUTO, Transcript
+from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video, reopen
 
 CHOICES = option(

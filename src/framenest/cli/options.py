@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 
 from framenest.config import CheckedSettings, ScorerConfig
 from framenest.errors import ConfigError, StoreError
-from framenest.images import FORMATS
+from framenest.images import IMAGE_FORMATS
 from framenest.rank_request import Budget
 from framenest.selectors import check_selector
 from framenest.text import bytes_of, seconds_of
@@ -275,7 +275,7 @@ def _check_folder(path: str | Path, folder: Path, name: str = "") -> None:
 
 
 def _image(file: str) -> Path:
-    if Path(file).suffix.lower()[1:] not in FORMATS:
+    if Path(file).suffix.lower()[1:] not in IMAGE_FORMATS:
         raise StoreError(f"{file}: an image is a .png, .jpg or .webp file")
     return check_writable(file)
 

@@ -267,7 +267,7 @@ class VideoTools:
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            labels, because = ranking.seen(rank), described["rule"]["because"][rank - 1]
+            labels, because = ranking.labels(rank), described["rule"]["because"][rank - 1]
             reason = f"seen: {labels}" if labels else because[0].lower() + because[1:]
             shown += [f"{second:.1f} s, rank {rank}: {reason}", Image(data=picture, format="jpeg")]
         return shown

@@ -14,8 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from framenest.errors import FramenestError
-from framenest.lmm.answer import Splitter
-from framenest.lmm.client import KEY_VARIABLE
+from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.records import parse_json
 from framenest.server.conversation import ChatFrames, Conversation, parse_request
@@ -145,7 +144,7 @@ async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) 
         buffered.append(piece)
         *lines, rest = (rest + piece).split(b"\n") if streams else (rest + piece,)
         calls = [_hear(splitter, line) for line in lines]
-        answer = splitter.given["answer"]
+        answer = splitter.pieces["answer"]
         if cannot_tell(f"{answer}x"):  # whatever follows
             return None
         size += len(piece)

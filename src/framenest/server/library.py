@@ -22,18 +22,18 @@ import httpx
 from framenest.cache.directory import DOWNLOADS, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
-from framenest.errors import StoreError
+from framenest.errors import StoreError, VideoError
 from framenest.server.guard import ConcurrencyLimit, Refusal
 from framenest.server.jobs import Journal
 from framenest.server.server_settings import MIB, ServerSettings
-from framenest.server.video_check import check_video
-from framenest.video.source import VIDEO_SUFFIXES
+from framenest.video.guarded_opening import check_guarded
+from framenest.video.source import CONTAINERS, VIDEO_SUFFIXES
 from framenest.video.web_page import PAGES, fetch_page
 
 MAX_LISTED_FILES = 2000  # of the folders
 MAX_NEAREST_NAMES = 5  # that the refusal of an unknown name lists
 CHECK_SECONDS = 20  # of processor time, to check a file
-CHECK_MEMORY = 2048 * MIB
+CHECK_BYTES = 2048 * MIB
 UPLOADS_AT_ONCE = 4
 UPLOAD_SILENT_SECONDS = 30.0  # without a byte of an upload
 UPLOAD_SECONDS = 3600.0  # for a whole file
@@ -238,16 +238,25 @@ class Library:
         return self.get(id_)
 
     def check_file(self, file: Path) -> dict[str, Any]:
-        """The format of a video, read in a process with limits; refused if the file is not a video."""
-        with self._checks():
-            return check_video(file, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
+        """What `check_guarded` says of a file; refused if the file is not a video."""
+        try:
+            with self._checks():
+                return check_guarded(file, seconds=CHECK_SECONDS, memory=CHECK_BYTES)
+        except VideoError as error:
+            text = str(error).removeprefix(f"{file}: ").replace(str(file), "the file")
+            raise Refusal(422, f"not accepted: {text}") from error
+        except TimeoutError as error:
+            text = "the server is too busy to look at this file; send it again later"
+            raise Refusal(503, text, retry_after=60) from error
+        except OSError as error:
+            raise Refusal(422, f"not accepted: the file cannot be read ({error.strerror})") from error
 
     def _accept(self, part: PartialFile, name: str, origin: str) -> LibraryVideo:
         """Store a received file under its content's hash, if it is a video."""
         if not part.size:
             raise Refusal(422, "the file is empty")
         kind = self.check_file(part.path)
-        target = self._settings.uploads.resolve() / f"{part.hash.hexdigest()}{kind['suffix']}"
+        target = self._settings.uploads.resolve() / f"{part.hash.hexdigest()}{CONTAINERS[kind['format']]}"
         new = target.is_symlink() or not target.exists()
         if new:
             with disk_errors():
