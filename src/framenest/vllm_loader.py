@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from framenest.session import Session
 
 NAME = "framenest"
-PAIRINGS = ("auto", "pairs", "duplicate")
+VLLM_PAIRINGS = ("auto", "pairs", "duplicate")
 VLLM_ADDS = frozenset(("backend", "device"))
 """Arguments for vLLM's own decoders, which it sets by itself on some servers."""
 _one_at_a_time = threading.Lock()  # vLLM loads videos in threads
@@ -71,8 +71,8 @@ class QuestionLoader:
                 raise ConfigError(
                     f"media_io_kwargs.video has {unknown[0]!r}; give num_frames, question, pairing"
                 )
-            if pairing not in PAIRINGS:
-                raise BadSetting("pairing", pairing, f"one of {', '.join(PAIRINGS)}")
+            if pairing not in VLLM_PAIRINGS:
+                raise BadSetting("pairing", pairing, f"one of {', '.join(VLLM_PAIRINGS)}")
             with _one_at_a_time:
                 try:
                     return _chosen(data, num_frames, question, pairing)
@@ -84,12 +84,12 @@ class QuestionLoader:
 
 def _chosen(data: bytes, budget: int, question: str | None, pairing: Any) -> tuple[Pixels, dict[str, Any]]:
     from framenest.config import DEFAULT_PRESET, MECConfig
-    from framenest.lmm.times import sent_places, video_metadata
+    from framenest.lmm.prompt import sent_places, video_metadata
     from framenest.method.mec import MEC
-    from framenest.method.prefix import check_budget
+    from framenest.rank_request import Budget
     from framenest.video.pyav import PyAVDecoder
 
-    check_budget(budget)
+    budget = Budget(budget)
     session, config = _session(), MECConfig.preset(DEFAULT_PRESET)
     config = config.with_settings({"horizon": max(config.ranking.horizon, budget)})
     video = PyAVDecoder.of_bytes(data, "the video", session.store)

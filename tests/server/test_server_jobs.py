@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from framenest.errors import StoreError
-from framenest.server.jobs import ATTEMPTS, Jobs, Journal
+from framenest.rank_request import RankRequest
+from framenest.server.guard import Refusal
+from framenest.server.jobs import MAX_ATTEMPTS, Jobs, Journal
 from framenest.server.rankings import Rankings
-from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
 from processes import PATIENCE, children, standing_still
 from served import Server
@@ -71,13 +72,13 @@ def test_a_full_queue_says_when_to_come_back(journal):
 
 def test_jobs_come_back_after_a_stop_but_not_for_ever(tmp_path):
     path = tmp_path / "journal.sqlite"
-    for start in range(ATTEMPTS + 1):
+    for start in range(MAX_ATTEMPTS + 1):
         journal = Journal(path)
         jobs = Jobs(journal, limit=5)
         if start == 0:
             jobs.submit("rank", "deadly", {"question": "?"})
             jobs.submit("rank", "waiting", {})
-        if start < ATTEMPTS:
+        if start < MAX_ATTEMPTS:
             assert jobs.take().target == "deadly"
         journal.close()  # as if the server had died while at it
     journal = Journal(path)
@@ -89,7 +90,7 @@ def test_jobs_come_back_after_a_stop_but_not_for_ever(tmp_path):
 
 def test_an_orderly_stop_does_not_count_as_an_attempt(tmp_path):
     path = tmp_path / "journal.sqlite"
-    for start in range(ATTEMPTS + 2):
+    for start in range(MAX_ATTEMPTS + 2):
         journal = Journal(path)
         jobs = Jobs(journal, limit=5)
         if start == 0:
@@ -124,7 +125,7 @@ def test_a_job_tells_those_who_wait_when_it_is_over(journal, error):
 
 def test_a_running_job_is_over_as_soon_as_it_is_cancelled(journal):
     told = []
-    jobs = Jobs(journal, limit=5, finished=lambda job: told.append(job.state))
+    jobs = Jobs(journal, limit=5, count=lambda _, state, __: told.append(state))
     job = jobs.submit("rank", "a", {})
     assert jobs.take() is job
     assert jobs.cancel(job.id).state == "cancelled"
@@ -258,7 +259,7 @@ def test_a_video_is_removed_in_the_middle_of_its_work(serve, long_media):
 
 def test_what_a_cancelled_job_writes_after_its_video_was_removed_does_not_stay(journal, tmp_path):
     rankings = Rankings(tmp_path, journal, Jobs(journal, limit=5))
-    rankings.ask("known", {"video": "v"})
+    rankings.ask("known", RankRequest(video="v"))
     for id_ in ("known", "removed"):
         rankings.path(id_).write_text("{}")
         rankings.tidy(id_)
