@@ -2,6 +2,7 @@
 # make test            set up, lint, type-check, run the core tests
 # make test-all        also the tests of every extra, the docs and the wheel; what CI runs
 # make wheel           build sdist and wheel, check them, install the wheel and rank a video with it
+# make tables          write the tables and numbers of the pages from benchmarks/results
 # make docs            build the documentation site in build/site
 # make test-lmms-eval  the real lmms-eval, in a separate environment of 6 GB
 # make test-vllm       the real vLLM as far as it loads videos, in a separate environment of 2.5 GB
@@ -20,7 +21,7 @@ LOCKED := $(call constrained,constraints.txt)
 MINUTES ?= 5
 QUESTION ?= Where is the cup of coffee?
 
-.PHONY: demo docs screenshot test lint types core-tests fuzz test-all test-models test-browser \
+.PHONY: demo docs tables screenshot test lint types core-tests fuzz test-all test-models test-browser \
 	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-vllm test-newest test-oldest wheel constraints \
 	models system-chromium clean
 
@@ -55,6 +56,10 @@ test-all: test docs wheel test-models test-browser test-server test-ask test-ray
 # The documentation site, in build/site. A dead link or anchor fails.
 docs: $(VENV)/docs
 	$(BIN)/python docs/site/build.py
+
+# The tables and numbers of the README and the docs that come from measurements, settings and estimates.
+tables: $(VENV)/installed
+	$(BIN)/python benchmarks/tables.py
 
 # Damaged files of many kinds. Every seed is printed, so a failure can be repeated (tests/video/fuzz.py).
 fuzz: $(VENV)/installed

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a result with the machine it was measured on, caches, checkouts, options."""
+"""What the benchmarks share: results with their machine, tables in pages, caches, checkouts, options."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,17 @@ def write(name: str, result: dict[str, Any]) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": facts(), **result}, indent=1) + "\n")
     return path
+
+
+def filled(page: str, tables: Mapping[str, str]) -> str:
+    """The page with the tables, or numbers, that stand between <!-- table NAME --> and <!-- end -->."""
+
+    def content(match: re.Match[str]) -> str:
+        text = tables[match[1]]
+        inside = f"\n{text.strip()}\n" if "|" in text else text
+        return f"<!-- table {match[1]} -->{inside}<!-- end -->"
+
+    return re.sub(r"<!-- table ([\w-]+) -->.*?<!-- end -->", content, page, flags=re.S)
 
 
 def options(doc: str | None) -> argparse.ArgumentParser:

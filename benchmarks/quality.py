@@ -120,13 +120,15 @@ def rounded(values: Sequence[float] | recall.Floats) -> list[float]:
     return [round(float(value), 4) for value in values]
 
 
-def tables(sets: dict[str, Any]) -> list[str]:
-    """The tables of docs/evaluation.md, in its order."""
-    videos = {title.removeprefix("videos, "): found for title, found in sets.items() if "videos" in title}
+def tables(sets: dict[str, Any]) -> dict[str, str]:
+    """The tables of docs/evaluation.md, by the names in its markers; it leaves out two of them."""
+    videos = {title.removeprefix("videos, "): one for title, one in sets.items() if "videos" in title}
     hits = {name: {t: one["selectors"][name]["hit"] for t, one in sets.items()} for name in SELECTORS}
-    found = [
-        table("mean hit", sets, {n: [f"{one['mean'][0]:.3f}" for one in hits[n].values()] for n in hits}),
-        table(
+    blocks = {
+        "mean-hit": table(
+            "mean hit", sets, {n: [f"{one['mean'][0]:.3f}" for one in hits[n].values()] for n in hits}
+        ),
+        "differences": table(
             "residual minus",
             [f"`{other}`" for _, other in PAIRS],
             {
@@ -134,19 +136,21 @@ def tables(sets: dict[str, Any]) -> list[str]:
                 for t, of in sets.items()
             },
         ),
-    ]
+    }
     for title in ("videos, SNR 1", "videos, tags", "timelines, SNR 1"):
         if title in sets:
             rows = {n: [*by_k(hits[n][title]), f"{hits[n][title]['mean'][0]:.3f}"] for n in hits}
-            found.append(table("hit@K", [*map(str, BUDGETS), "mean"], rows))
+            blocks[title.lower().replace(", ", "-").replace(" ", "-")] = table(
+                "hit@K", [*map(str, BUDGETS), "mean"], rows
+            )
     columns = [f"{title}, K={k}" for title in videos for k in (8, 16)]
     doubles = {n: [one["selectors"][n]["near_duplicates"] for one in videos.values()] for n in SELECTORS}
     rows = {n: [f"{shares[k]:.2f}" for shares in doubles[n] for k in ("8", "16")] for n in doubles}
-    found.append(table("near-duplicates", columns, rows))
+    blocks["near-duplicates"] = table("near-duplicates", columns, rows)
     several = {n: [one["selectors"][n]["covered_of_several"] for one in videos.values()] for n in SELECTORS}
     rows = {n: [f"{np.mean([*shares.values()]):.3f}" for shares in several[n]] for n in several}
-    found.append(table("covered, mean over K", videos, rows))
-    return found
+    blocks["covered"] = table("covered, mean over K", videos, rows)
+    return blocks
 
 
 def table(corner: str, columns: Iterable[str], rows: Mapping[str, Sequence[str]]) -> str:
@@ -201,7 +205,7 @@ def main() -> None:
             ordered = {title: done[title] for title in sorted(done)}
             write("quality", {"part": given.part, "budgets": list(BUDGETS), "sets": ordered})
             print(f"{title}: done", file=sys.stderr)
-    print("\n".join(tables(json.loads((RESULTS / "quality.json").read_text())["sets"])))
+    print("\n".join(tables(json.loads((RESULTS / "quality.json").read_text())["sets"]).values()))
 
 
 if __name__ == "__main__":

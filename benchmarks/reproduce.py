@@ -1,7 +1,6 @@
 """The paper's tables beside one's own numbers, with the differences, its summary figures and figure 1(b).
 
     python benchmarks/reproduce.py results.jsonl logs/ --efficiency seconds.json --figure plot.png -o mine.md
-    python benchmarks/reproduce.py -o docs/reproduce.md      # without results: the page as it is in docs/
 
 RESULTS are files of `framenest evaluate qa` (.jsonl), result files of lmms-eval (.json), or folders of these.
 All tables are printed; -o writes docs/reproduce.md with them filled in. The paper's numbers are in
@@ -12,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lmms_eval_results import ResultFileScores, read_result_files
+from machine import filled
 
 from framenest.evaluation.benchmarks import MAIN_TABLE
 from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
@@ -117,11 +116,12 @@ def signed(value: float | None) -> str:
 def pairs(
     first: list[str], columns: Sequence[str], rows: Sequence[tuple[list[str], Numbers, Numbers]]
 ) -> str:
-    """Two lines for each row, the paper's numbers and one's own; a third, the difference, where both are."""
+    """The paper's numbers, below them one's own if there are any, and the difference where both are."""
     lines = ["| " + " | ".join([*first, "", *columns]) + " |", "|" + "---|" * (len(first) + 1 + len(columns))]
     for names, paper, own in rows:
         lines.append("| " + " | ".join([*names, "paper", *map(cell, paper)]) + " |")
-        lines.append("| " + " | ".join([*[""] * len(names), "yours", *map(cell, own)]) + " |")
+        if any(number is not None for number in own):
+            lines.append("| " + " | ".join([*[""] * len(names), "yours", *map(cell, own)]) + " |")
         apart = [signed(value) for value in minus(own, paper)]
         if any(apart):
             lines.append("| " + " | ".join([*[""] * len(names), "difference", *apart]) + " |")
@@ -129,7 +129,9 @@ def pairs(
 
 
 def only_own(first: str, columns: Sequence[str], rows: Sequence[tuple[str, Numbers]]) -> str:
-    """For figures of which the paper prints no numbers."""
+    """For figures of which the paper prints no numbers; nothing without one's own."""
+    if all(number is None for _, own in rows for number in own):
+        return ""
     lines = [f"| {first} | " + " | ".join(columns) + " |", "|" + "---|" * (1 + len(columns))]
     lines += ["| " + " | ".join([f"{name}, yours", *map(cell, own)]) + " |" for name, own in rows]
     return "\n".join(lines)
@@ -238,15 +240,6 @@ def tables(own: Own) -> dict[str, str]:
         [(name, own.parts(name)) for name in ("uniform", *PAPER["efficiency"])],
     )
     return made
-
-
-def filled(page: str, made: dict[str, str]) -> str:
-    """The page with each table between its markers."""
-    for name, table in made.items():
-        pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
-        page, count = re.subn(pattern, lambda m, t=table: f"{m[1]}\n{t}\n\n{m[2]}", page, flags=re.S)
-        assert count == 1, name
-    return page
 
 
 def tradeoff(own: Own) -> dict[str, list[tuple[str, float, float]]]:

@@ -21,7 +21,7 @@ def test_a_day_of_video_at_60_fps(tmp_path, monkeypatch):
     from memory import make_long
 
     measured = json.loads((ROOT / "benchmarks" / "results" / "memory.json").read_text())["day"]
-    bound = 2**30  # docs/corpus.md
+    bound = 2**30  # docs/many-videos.md
     assert measured["peak_mib"] * 2**20 < bound
     make_long(tmp_path / "day.mp4", 24)
     groups = index_groups([str(tmp_path / "day.mp4")])

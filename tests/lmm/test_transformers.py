@@ -14,7 +14,7 @@ for package in ("torch", "transformers"):
     pytest.importorskip(package, reason=f"needs {package}; run: make test-ask")
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-PAGE = Path(__file__).parents[2] / "docs" / "messages.md"
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 CODE = next(
     block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "generate" in block
 )

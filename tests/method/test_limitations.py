@@ -1,4 +1,4 @@
-"""The paper's three limitations, each seen happening. See docs/limitations.md."""
+"""The paper's three limitations, each seen happening. See docs/decisions.md."""
 
 import numpy as np
 

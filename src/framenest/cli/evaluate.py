@@ -446,7 +446,7 @@ def tasks(
     """Write the task files, and print their folder for --include_path.
 
     K is the model's own frame argument. $FRAMENEST_SCORER, $FRAMENEST_SELECTOR, $FRAMENEST_DEVICE and
-    others set the rest (docs/lmms-eval.md).
+    others set the rest (docs/evaluation.md).
 
     \b
     python -m lmms_eval --model qwen3_5 \\

@@ -203,7 +203,7 @@ def other_settings(*configs: type) -> Any:
     own = {"horizon", *(entry.name for entry in fields(ProbingOptions))}
     names = [entry.name for config in configs for entry in fields(config) if entry.name not in own]
     return option(
-        f"Another setting, such as {names[0]}=64; may be repeated. docs/glossary.md explains them: "
+        f"Another setting, such as {names[0]}=64; may be repeated. docs/design.md explains them: "
         f"{', '.join(names)}.",
         "--set",
         multiple=True,
