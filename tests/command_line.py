@@ -26,8 +26,8 @@ def run(capsys, *arguments):
 
 def terminal(monkeypatch, columns):
     """From now on, commands print as on a terminal of so many columns, without colours."""
-    monkeypatch.setattr("framenest.cli.terminal.out._force_terminal", True)
-    monkeypatch.setattr("framenest.cli.terminal.out._width", columns)
+    monkeypatch.setattr("framenest.cli.printing.out._force_terminal", True)
+    monkeypatch.setattr("framenest.cli.printing.out._width", columns)
 
 
 def help_of(capsys, path, command):

@@ -13,10 +13,12 @@ from command_line import terminal
 from framenest import (
     ConfigError,
     FrameBatch,
+    Prefix,
     RankingConfig,
     ScorerError,
     Session,
     VideoError,
+    VideoInfo,
     open_video,
 )
 from framenest.cli import main as cli_main
@@ -49,7 +51,8 @@ def test_first_hit_by_hand():
 
 def test_largest_gap_by_hand():
     """Frames at 2 and 5 of 10 s: gaps 2, 3 and 5."""
-    assert recall.largest_gap(seconds(5, 2), 10.0) == 0.5
+    video = VideoInfo("v", "f", 100, 10.0, 10.0, 64, 36, "h264")
+    assert Prefix(video, 2, np.array([50, 20]), seconds(5, 2), None).largest_gap == 0.5
 
 
 def test_redundancy_by_hand():

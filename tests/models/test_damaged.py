@@ -136,7 +136,7 @@ def test_every_file_of_a_folder_counts(tmp_path, name):
 
 
 def test_models_says_what_is_damaged(wheel, hub, capsys, monkeypatch):
-    monkeypatch.setattr("framenest.cli.terminal.out._width", 120)
+    monkeypatch.setattr("framenest.cli.printing.out._width", 120)
     assert "damaged:" not in run(capsys, "models")[1].replace("or damaged:", "")
     flip(wheel.root / "models" / "net.onnx")
     code, out, _ = run(capsys, "models")

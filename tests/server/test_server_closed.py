@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from framenest.errors import ConfigError
-from framenest.server.refusals import Refusal
+from framenest.server.guard import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.video_check import check_video
 from local_http import local_http

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from framenest.errors import StoreError
+from framenest.rank_request import RankRequest
+from framenest.server.guard import Refusal
 from framenest.server.jobs import ATTEMPTS, Jobs, Journal
 from framenest.server.rankings import Rankings
-from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
 from processes import PATIENCE, children, standing_still
 from served import Server
@@ -258,7 +259,7 @@ def test_a_video_is_removed_in_the_middle_of_its_work(serve, long_media):
 
 def test_what_a_cancelled_job_writes_after_its_video_was_removed_does_not_stay(journal, tmp_path):
     rankings = Rankings(tmp_path, journal, Jobs(journal, limit=5))
-    rankings.ask("known", {"video": "v"})
+    rankings.ask("known", RankRequest(video="v"))
     for id_ in ("known", "removed"):
         rankings.path(id_).write_text("{}")
         rankings.tidy(id_)

@@ -13,15 +13,18 @@ import pytest
 
 from framenest.errors import StoreError, VideoError
 from framenest.processes import ProcessLimits, machine_memory
+from framenest.rank_request import RankRequest
 from framenest.server import library, service, video_check
+from framenest.server.guard import Refusal
 from framenest.server.library import Library, PartialFile
 from framenest.server.rankings import FrameImages
-from framenest.server.refusals import Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
 from framenest.server.video_check import check_video
 from framenest.server.video_worker import VideoWorker
 from processes import PATIENCE, children, standing_still
+
+QUESTION = RankRequest(video="", question="Where is it?")
 
 
 @pytest.fixture
@@ -152,7 +155,7 @@ def test_the_check_finds_packages_where_the_server_finds_them(tmp_path, monkeypa
 @pytest.mark.parametrize("begun", [False, True], ids=["waiting", "running"])
 def test_a_video_with_work_under_way_is_removed_and_the_work_cancelled(here, begun):
     video = here.library.add_path("clip.mp4")
-    ranking, job = here.ask(video, "Where is it?", [], "paper", 64)
+    ranking, job = here.ask(replace(QUESTION, video=video.id))
     if begun:
         assert here.jobs.take() is job
     here.remove(video)
@@ -164,10 +167,10 @@ def test_a_video_with_work_under_way_is_removed_and_the_work_cancelled(here, beg
 
 def test_a_ranking_of_another_format_is_another_ranking(here, monkeypatch):
     video = here.library.add_path("clip.mp4")
-    first, _ = here.ask(video, "Where is it?", [], "paper", 64)
-    assert here.ask(video, "Where is it?", [], "paper", 64)[0] == first
+    first, _ = here.ask(replace(QUESTION, video=video.id))
+    assert here.ask(replace(QUESTION, video=video.id))[0] == first
     monkeypatch.setattr(service, "RANKING_FORMAT", service.RANKING_FORMAT + 1)
-    assert here.ask(video, "Where is it?", [], "paper", 64)[0] != first
+    assert here.ask(replace(QUESTION, video=video.id))[0] != first
 
 
 def test_the_cache_may_be_at_an_address(serve, media, tmp_path):

@@ -17,7 +17,7 @@ from platformdirs import user_data_path
 from framenest.cli import options
 from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
 from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
-from framenest.cli.terminal import err
+from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import needs_extra
 from framenest.lmm import FOR_SERVERS
@@ -159,7 +159,7 @@ def mcp(
     with needs_extra("mcp"):
         import anyio
 
-        from framenest.agents import http_app, mcp_server
+        from framenest.server.agents import http_app, mcp_server
         from framenest.server.service import Service
     with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data:
         settings = _settings(Path(data), folders, scorer, common, access)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from framenest.cache.directory import DirectoryStore, local_directory
 from framenest.config import ScorerConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
-from framenest.corpus.process_run import POLL
+from framenest.corpus.process_run import POLL_SECONDS
 from framenest.errors import ConfigError, FramenestError, needs_extra
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
@@ -69,7 +69,7 @@ class BatchingEncoder:
 
     def _wait(self, *call: Any) -> Any:
         self._process.send(*call)
-        while (message := self._process.poll(POLL)) is None:
+        while (message := self._process.poll(POLL_SECONDS)) is None:
             pass
         return message[1]
 
@@ -273,7 +273,9 @@ def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
 def _absolute(group: Group) -> Group:
     """Make paths absolute, since workers have their own working directories."""
     return tuple(
-        item if is_remote(item.video) else replace(item, video=str(Path(item.video).absolute()))
+        item
+        if is_remote(item.video)
+        else replace(item, request=replace(item.request, video=str(Path(item.video).absolute())))
         for item in group
     )
 
@@ -326,7 +328,7 @@ def _do(
         began = worked()
 
     answer = ThreadPoolExecutor(1).submit(work, group, done=heartbeat)
-    while not wait([answer], POLL).done:
+    while not wait([answer], POLL_SECONDS).done:
         lost = limits.exceeded(time.monotonic() - worked() + began, os.getpid())
         if lost is not None:
             threading.Timer(1.0, os._exit, (1,)).start()

@@ -51,12 +51,6 @@ def first_hit(seconds_by_rank: Floats, intervals: Intervals) -> int | None:
     return int(np.argmax(hits)) + 1 if hits.any() else None
 
 
-def largest_gap(seconds: Floats, duration: float) -> float:
-    """The longest stretch of the video without a frame, as a share of its duration."""
-    edges = np.concatenate([[0.0], np.sort(seconds), [duration]])
-    return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
-
-
 def most_similar(appearance: NDArray[np.floating[Any]]) -> Floats:
     """(K,) similarity of each frame to the most similar other frame; 0 for a single frame.
 
@@ -272,7 +266,7 @@ def _judge(
         outcome.by_budget[budget] = {
             "hit": float(hit(prefix.seconds, entry.intervals)),
             "covered": covered(prefix.seconds, entry.intervals),
-            "largest_gap": largest_gap(prefix.seconds, selection.video.duration),
+            "largest_gap": prefix.largest_gap,
             "redundancy": None if nearest is None else float(nearest.mean()),
             "near_duplicates": None if nearest is None else near_duplicates(nearest),
             "nesting": nesting(half.frames, prefix.frames) if half is not None and len(half) else None,

@@ -4,58 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import DiscoveryConfig
-from framenest.errors import ConfigError
 from framenest.method.index import interior, segments
 
 Cues = Mapping[str, NDArray[np.float32]]
 """(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
-MOST = 16
-"""The most descriptions for one question; each costs a comparison with every candidate."""
-
-
-@dataclass(frozen=True)
-class LookFor:
-    """What to look for in addition to a question. Image-text models match descriptions, not questions.
-
-    A frame that shows one of them, or answers the question, is relevant.
-
-    Attributes:
-        texts: descriptions, such as "a potter opens a kiln".
-        written_by: the model that wrote them; None if a person did.
-
-    Raises:
-        ConfigError: no description, an empty one, or too many.
-
-    >>> LookFor(("a potter opens a kiln", "cups on a shelf")).texts[1]
-    'cups on a shelf'
-    """
-
-    texts: tuple[str, ...]
-    written_by: str | None = None
-
-    def __post_init__(self) -> None:
-        texts = all(isinstance(text, str) and text.strip() for text in self.texts)
-        if not 1 <= len(self.texts) <= MOST or not texts:
-            raise ConfigError(f"look_for must be 1 to {MOST} descriptions, none of them empty")
-
-    @classmethod
-    def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:
-        """A LookFor from what a caller passes; None for nothing."""
-        if isinstance(given, str):
-            raise ConfigError("look_for is a list of descriptions, not one string")
-        if given is None or isinstance(given, LookFor):
-            return given
-        return cls(tuple(given)) if given else None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"texts": list(self.texts), "written_by": self.written_by}
 
 
 def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

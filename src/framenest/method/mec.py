@@ -15,13 +15,14 @@ from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerC
 from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
 from framenest.method.cues import blank, change, encode, observability
-from framenest.method.discovery import LookFor, noisy_or, refine
+from framenest.method.discovery import noisy_or, refine
 from framenest.method.index import SparseIndex, choose_probes, index_key, stored_index, window
 from framenest.method.ordering import RULES
-from framenest.method.prefix import Prefix, check_budget
+from framenest.method.prefix import Prefix
 from framenest.method.ranking import CandidatePool, Ranking, Stats
 from framenest.progress import ShowProgress
 from framenest.protocols import Decoder, Scorer, Store
+from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
 from framenest.scorers.speech import SpokenText
@@ -366,6 +367,17 @@ class _Scoring:
         return replace(scored, cues=scored.cues | {"relevance": refine(relevance, again, judged)})
 
 
+def rank_request(request: RankRequest, session: Session, opened: Decoder | None = None) -> Ranking:
+    """The ranking that a request asks for, with the scorer of a session. opened: its video, if it is open."""
+    return MEC(request.config, session=session).rank(
+        request.video if opened is None else opened,
+        request.question,
+        options=request.options,
+        look_for=request.look_for or (),
+        fps=request.opening.fps if opened is None else None,
+    )
+
+
 class MECArguments(Settings, total=False):
     """The keyword arguments of `MEC`."""
 
@@ -418,7 +430,7 @@ def rank(
 def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> None:
     """Raise BudgetError, before the work, for a budget that a ranking of the video cannot serve."""
     for budget in budgets:
-        check_budget(budget)
+        Budget(budget)
     horizon = config.ranking.horizon
     if budgets and max(budgets) > horizon and len(choose_probes(video, config.index)[1]) > horizon:
         raise BudgetError(

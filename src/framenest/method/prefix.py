@@ -199,6 +199,13 @@ class Prefix:
         frames, seconds = self.frames[places], self.seconds[places]
         return replace(self, frames=frames, seconds=seconds, ranks=ranks, complete=False, why="")
 
+    @property
+    def largest_gap(self) -> float:
+        """The longest stretch of the video without a frame, as a share of its duration."""
+        duration = self.video.duration
+        edges = np.concatenate([[0.0], np.sort(self.seconds), [duration]])
+        return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
+
     def must_hold_frames(self) -> None:
         """Raise BudgetError if there is no frame: some selectors choose none at a small budget."""
         if not len(self):
@@ -232,12 +239,6 @@ class Prefix:
             fields.complete,
             fields.why,
         )
-
-
-def check_budget(k: object) -> None:
-    """Raise BudgetError if k is not a number of frames."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise BudgetError(f"k, the frame budget, must be a whole number, 1 or more, not {k!r}")
 
 
 class PrefixFields(msgspec.Struct):

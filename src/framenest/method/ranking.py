@@ -17,10 +17,11 @@ from framenest.cache.files import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
-from framenest.method.discovery import Cues, LookFor
+from framenest.method.discovery import Cues
 from framenest.method.index import segments
-from framenest.method.prefix import Prefix, check_budget
+from framenest.method.prefix import Prefix
 from framenest.protocols import MatchStrength
+from framenest.rank_request import Budget, LookFor
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
 from framenest.transcript import REACH, Transcript
 
@@ -237,7 +238,7 @@ class Ranking:
         Raises:
             BudgetError: the ranking has too few ranks; the message says which horizon to rank with.
         """
-        check_budget(budget)
+        budget = Budget(budget)
         if budget > len(self) and len(self) < len(self.pool):
             raise BudgetError(
                 f"this ranking has {len(self)} ranks, too few for a budget of {budget}; "
@@ -247,7 +248,7 @@ class Ranking:
         chosen = self.order[ranks]
         frames, seconds = self.pool.frames[chosen], self.pool.seconds[chosen]
         known = (self.question, self.scorer, self.stats.match)
-        return Prefix(self.video, int(budget), frames, seconds, ranks + 1, budget > len(self), "", *known)
+        return Prefix(self.video, budget, frames, seconds, ranks + 1, budget > len(self), "", *known)
 
     def to_json(self) -> dict[str, Any]:
         pool = self.pool

@@ -16,15 +16,15 @@ from framenest.config import NOT_NEGATIVE, CheckedSettings, IndexConfig, MECConf
 from framenest.errors import ScorerError
 from framenest.frames import Pixels
 from framenest.method import cues
-from framenest.method.discovery import LookFor
 from framenest.method.index import probe_grid
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.protocols import Decoder, Embedder, FrameEmbedder
+from framenest.rank_request import Budget, LookFor
 from framenest.selectors import published_rules as rules
 from framenest.selectors.published_rules import Floats, Ints
-from framenest.selectors.selection import Selection, Selector, check_budgets, prefix_of, ranked_prefix
+from framenest.selectors.selection import Selection, Selector, prefix_of, ranked_prefix
 from framenest.session import Session, scorer_name
 from framenest.video.opening import Video
 
@@ -44,7 +44,7 @@ class BuiltInSelector(Selector, ABC):
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
-        sizes, began = check_budgets(budgets), time.perf_counter()
+        sizes, began = Budget.ladder(budgets), time.perf_counter()
         decoder = self.session.open(video)
         prefixes, scorer, stats = self.choose(decoder, question, sizes)
         stats = {"runs": 1} | stats | {"wall_seconds": time.perf_counter() - began}

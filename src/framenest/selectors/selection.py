@@ -23,6 +23,7 @@ from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.protocols import Decoder
+from framenest.rank_request import Budget
 from framenest.records import (
     Amount,
     BadField,
@@ -168,13 +169,6 @@ def load_result(path: str | Path) -> Ranking | Selection:
     return read_result(data, path, "ranking", RANKING_FORMAT, Ranking.from_json)
 
 
-def check_budgets(budgets: Sequence[int]) -> list[int]:
-    """Budgets, ascending, each once."""
-    if not budgets or any(isinstance(b, bool) or int(b) != b or b < 1 for b in budgets):
-        raise BudgetError(f"frame budgets must be whole numbers, 1 or more, not {list(budgets)!r}")
-    return sorted({int(b) for b in budgets})
-
-
 def prefix_of(
     decoder: Decoder,
     budget: int,
@@ -301,7 +295,7 @@ class FileSelector(Selector):
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """The frames that the file lists for this question."""
         decoder = self._session.open(video)
-        prefixes = {budget: self._prefix(decoder, question, budget) for budget in check_budgets(budgets)}
+        prefixes = {budget: self._prefix(decoder, question, budget) for budget in Budget.ladder(budgets)}
         stats = {"candidates": 0, "runs": 0, "wall_seconds": 0.0}
         return Selection(decoder.info, question, self.name, "none", prefixes, stats)
 

@@ -18,9 +18,8 @@ from framenest.lmm.answer import Splitter
 from framenest.lmm.client import KEY_VARIABLE
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.records import parse_json
-from framenest.server.conversation import ChatFrames, Conversation
-from framenest.server.guard import BODY_SECONDS
-from framenest.server.refusals import GATEWAY, ConcurrencyLimit, Refusal, status_of
+from framenest.server.conversation import ChatFrames, Conversation, parse_request
+from framenest.server.guard import BODY_SECONDS, GATEWAY, ConcurrencyLimit, Refusal, status_of
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
@@ -83,15 +82,18 @@ class Gateway:
             if not asks or not _MAY_HAVE_VIDEO.search(body):
                 await self._relay(request, body, send, {})
                 return None
-            chat = Conversation(self._frames, body)
+            fields, settings = parse_request(body)
             del body
-            await chat.read()
+            chat = await Conversation.read(self._frames, fields, settings)
             held.close()
             for k in chat.rungs:
-                content, offered = await chat.at(k)
-                links = ", ".join(f"{request.base_url}#{id_}&k={chat.k}" for id_ in chat.rankings)
-                told = {"framenest-times": chat.times, "framenest-ranking": links}
-                if await self._relay(request, content, send, told if links else {}, offered=offered):
+                content, turn = await chat.at(k)
+                headers = {}
+                if turn is not None:
+                    links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
+                    headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                offers = chat.latest is not None and turn is not None and turn.offers
+                if await self._relay(request, content, send, headers, offers=offers):
                     break
         except FramenestError as error:
             status, wait = status_of(error), getattr(error, "retry_after", None)
@@ -103,11 +105,11 @@ class Gateway:
         return None
 
     async def _relay(
-        self, request: Request, content: bytes, send: Send, told: dict[str, str], *, offered: bool = False
+        self, request: Request, content: bytes, send: Send, added: dict[str, str], *, offers: bool = False
     ) -> bool:
-        """Send a request upstream and relay the response, piece by piece, with the headers `told`.
+        """Send a request upstream and relay the response, piece by piece, with `added` to its headers.
 
-        offered: return False, and relay nothing, if the model says that it cannot tell.
+        offers: return False, and relay nothing, if the model says that it cannot tell.
         """
         path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
         if ".." in request.scope["path"].split("/"):
@@ -118,11 +120,11 @@ class Gateway:
         url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
             pieces = response.aiter_raw()
-            held = await _until_answer(response, pieces) if offered else []
+            held = await _until_answer(response, pieces) if offers else []
             if held is None:
                 return False
             headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
-            headers += [(name.encode(), value.encode()) for name, value in told.items()]
+            headers += [(name.encode(), value.encode()) for name, value in added.items()]
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             try:
                 await send({"type": "http.response.body", "body": b"".join(held), "more_body": True})

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from framenest.errors import StoreError
-from framenest.server.refusals import Refusal
+from framenest.server.guard import Refusal
 
 JOURNAL_FORMAT = 1
 _TABLES = """
@@ -147,11 +147,11 @@ class Jobs:
     """The queue. Active jobs are in memory and in the journal, finished ones in the journal only."""
 
     def __init__(
-        self, journal: Journal, limit: int, finished: Callable[[Job], None] = lambda _: None
+        self, journal: Journal, limit: int, count: Callable[[str, str, float | None], None] = lambda *_: None
     ) -> None:
         self._journal = journal
         self._limit = limit
-        self._tell = finished
+        self._count = count
         self._active: dict[str, Job] = {}
         self._ready = threading.Condition(journal.lock)
         self._closed = False
@@ -206,7 +206,7 @@ class Jobs:
             return None
         return next((j.id for j in self.waiting_or_running(job.video) if j.kind == "index"), None)
 
-    def told(self, job: Job) -> Job:
+    def view(self, job: Job) -> Job:
         """A job as clients see it."""
         return job.model_copy(update={"waits_for": self.waits_for(job)})
 
@@ -228,7 +228,7 @@ class Jobs:
             self._active.pop(job.id, None)
             self._ready.notify_all()  # what waited for this one may begin
         job.over.set_result(None)
-        self._tell(job)
+        self._count(job.kind, job.state, job.started and now - job.started)
 
     def cancel(self, id_: str) -> Job:
         """Stop a job for everyone who waits for it. It is over at once; its worker stops soon after."""

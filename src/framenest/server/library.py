@@ -24,8 +24,8 @@ from framenest.cache.directory import DOWNLOADS, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.errors import StoreError
+from framenest.server.guard import ConcurrencyLimit, Refusal
 from framenest.server.jobs import Journal
-from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.video_check import check_video
 from framenest.video.source import VIDEO_SUFFIXES

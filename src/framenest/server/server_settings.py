@@ -12,6 +12,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.config import DEFAULT_PRESET, MECConfig, ScorerConfig
 from framenest.errors import BadSetting, ConfigError
 from framenest.lmm.prompt import TOKENS
+from framenest.rank_request import Budget
 
 MIB = 2**20
 SHORTEST_TOKEN = 16
@@ -72,7 +73,7 @@ class ServerSettings:
                 f"--host {self.host} can be reached from other machines, so it needs a token; "
                 "set FRAMENEST_TOKEN"
             )
-        if not 1 <= min(self.budget) <= max(self.budget) <= MOST_SHOWN:
+        if Budget.ladder(self.budget)[-1] > MOST_SHOWN:
             raise BadSetting("budget", self.budget, f"1 to {MOST_SHOWN} frames")
 
     @property

@@ -29,7 +29,7 @@ def check_video(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     """
     from framenest.errors import VideoError
     from framenest.frames import check_image_size
-    from framenest.server.refusals import Refusal
+    from framenest.server.guard import Refusal
     from framenest.video.guarded_opening import memory_for
     from framenest.video.source import FORMATS, open_options
 

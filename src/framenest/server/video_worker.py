@@ -14,17 +14,16 @@ import numpy as np
 
 from framenest.cache.files import write_atomic
 from framenest.cache.remote import open_store
-from framenest.config import MECConfig, ScorerConfig
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, StyleName, messages
-from framenest.method.discovery import LookFor
-from framenest.method.mec import MEC
+from framenest.method.mec import MEC, rank_request
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Searchable
-from framenest.records import convert
+from framenest.rank_request import RankRequest
 from framenest.retrieval.search import Searcher
 from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
@@ -32,8 +31,8 @@ from framenest.session import Session
 from framenest.video.opening import reopen
 from framenest.video.pyav import PyAVDecoder
 
-QUALITY = 85  # of JPEGs
-GRACE = 5.0  # seconds that a cancelled task may take to stop by itself
+JPEG_QUALITY = 85
+CANCEL_SECONDS = 5.0  # that a cancelled task may take to stop by itself
 NICENESS = 5  # answering requests goes before work
 
 
@@ -65,23 +64,17 @@ class VideoTasks:
             Searcher(self._session).store_vectors(self._session.open(path), index)
         return index.video.to_json()
 
-    def rank(self, path: str, request: dict[str, Any], target: str) -> dict[str, Any]:
+    def rank(self, request: RankRequest, target: str) -> dict[str, Any]:
         """Rank a video as a request asks, into a file; the video's VideoInfo."""
-        settings: dict[str, Any] = {
-            name: request[name] for name in ("horizon", "start", "end", "max_gap") if name in request
-        }
-        config = MECConfig.preset(request["preset"]).with_settings(settings)
-        look_for = convert(request["look_for"], LookFor) if "look_for" in request else ()
-        mec = MEC(config, session=self._session)
-        ranking = mec.rank(path, request["question"], options=request["options"], look_for=look_for)
+        ranking = rank_request(request, self._session)
         write_atomic(Path(target), ranking.dumps().encode(errors="surrogatepass"), follow=False)
         return ranking.video.to_json()
 
     def search(self, query: str, videos: list[str], n: int) -> dict[str, str]:
         """Search videos, reporting the best moments so far; returns why some could not be searched."""
         searcher = Searcher(self._session)
-        for found in searcher.find(query, videos, n):
-            self._report("moments", [moment.to_json() for moment in found])
+        for moments in searcher.find(query, videos, n):
+            self._report("moments", [moment.to_json() for moment in moments])
         return searcher.skipped
 
     def describe(self, path: str) -> dict[str, Any]:
@@ -100,13 +93,13 @@ class VideoTasks:
         decoder = self._session.open(path)
         on_screen = np.searchsorted(decoder.seconds, np.asarray(times) + 1e-9, side="right") - 1
         frames = np.unique(np.maximum(on_screen, 0))
-        found = self._jpegs(decoder.info.to_json(), frames.tolist(), short)
-        return [(frame, float(decoder.seconds[frame]), picture) for frame, picture in found]
+        pictures = self._jpegs(decoder.info.to_json(), frames.tolist(), short)
+        return [(frame, float(decoder.seconds[frame]), picture) for frame, picture in pictures]
 
     def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
         """(start, end, words) of the passages that answer a question best; none without a transcript."""
-        found = self._session.said(path, question, count)
-        return [(passage.start, passage.end, passage.text) for passage in found]
+        passages = self._session.said(path, question, count)
+        return [(passage.start, passage.end, passage.text) for passage in passages]
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> None:
         """Report (frame, JPEG) of each frame, as soon as it is decoded; see `_jpegs`."""
@@ -118,7 +111,7 @@ class VideoTasks:
         decoder = reopen(VideoInfo.from_json(video), store=self._store)
         assert isinstance(decoder, PyAVDecoder)  # a registered file
         for number, pixels in decoder.one_by_one(frames, ImageSpec.short_side(short)):
-            yield number, encode_image(pixels, quality=QUALITY)
+            yield number, encode_image(pixels, quality=JPEG_QUALITY)
 
     def request(
         self,
@@ -148,9 +141,9 @@ class VideoTasks:
             progress=False,
         )
 
-    def messages(self, *asked: Any) -> str:
+    def messages(self, *arguments: Any) -> str:
         """What `request` makes as JSON text, as `framenest export` writes it."""
-        return self.request(*asked).dumps()
+        return self.request(*arguments).dumps()
 
 
 class VideoWorker:
@@ -194,7 +187,7 @@ class VideoWorker:
                 while True:
                     if deadline == math.inf and (cancelled() or self._closed):
                         self._process.cancel()
-                        deadline = time.monotonic() + (0 if self._closed else GRACE)
+                        deadline = time.monotonic() + (0 if self._closed else CANCEL_SECONDS)
                     kind, *rest = self._process.poll(0.05) or ("nothing",)
                     if kind == "done":
                         return rest[0]

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any
 
@@ -13,19 +14,18 @@ from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field, ValidationError
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 import framenest
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
-from framenest.method.discovery import LookFor
+from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import UNSURE, check_query
 from framenest.server.api_models import MOST_MOMENTS, Time
-from framenest.server.guard import Guard
+from framenest.server.guard import Guard, Refusal, first_problem
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal, first_problem
 from framenest.server.service import Service
 from framenest.text import clock
 from framenest.video.source import is_remote
@@ -41,7 +41,8 @@ MOST_TIMES = 64
 INDEX_SECONDS = 50.0  # of a search; many clients give up after a minute
 MOST_NAMED = 20  # videos that are left out, with their reasons
 POLL_SECONDS = 0.1
-SESSIONS = 256  # over HTTP
+MAX_SESSIONS = 1024  # over HTTP; a further one is refused with status 503
+SESSION_SECONDS = 1800.0  # without a request, after which one ends; few clients say that they leave
 
 Shown = list[str | Image]  # texts and pictures in the order in which the model should read them
 Video = Annotated[str, Field(description="path of a video in the folders of this server, or a URL")]
@@ -100,7 +101,7 @@ class VideoTools:
         await self._finished(job, ctx, totals)
         if job.state == "failed":
             raise ToolError(job.error or "")
-        search = service.found(id_)
+        search = service.search_state(id_)
         moments, left_out = search["moments"], search["left_out"]
         head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
         lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
@@ -153,8 +154,15 @@ class VideoTools:
         video reads it through, which takes from seconds to minutes; later questions are fast.
         """
         registered = await self._video(video)
-        asked: Any = (question, [], None, HORIZON, LookFor.of(look_for), start, end)
-        ranking, job = await asyncio.to_thread(self._service.ask, registered, *asked)
+        default = self._service.default
+        request = replace(
+            default,
+            video=registered.id,
+            question=question,
+            look_for=LookFor.of(look_for),
+            config=default.config.with_settings({"start": start, "end": end}),
+        )
+        ranking, job = await asyncio.to_thread(self._service.ask, request)
         if job is not None:
             await self._finished(job, ctx, {})
         return await self._show(ranking, 0, k, max_tokens)
@@ -310,16 +318,7 @@ def mcp_server(service: Service) -> MCPServer[None]:
 
 def http_app(service: Service) -> ASGIApp:
     """Streamable HTTP at /mcp, behind the guard of `framenest serve`: token, own names, small requests."""
-    settings, server = service.settings, mcp_server(service)
-    app = server.streamable_http_app(host=settings.host, max_sessions=2 * SESSIONS)
-    sessions = server.session_manager._server_instances
-
-    async def with_room(scope: Scope, receive: Receive, send: Send) -> None:
-        """Ends the session that was idle for longest if there are many; few clients say that they leave."""
-        idle = [one.idle_scope for one in sessions.values() if one.idle_scope is not None]
-        oldest = min(idle, key=lambda one: one.deadline, default=None)
-        if len(sessions) >= SESSIONS and oldest is not None and oldest.deadline < math.inf:
-            oldest.cancel()
-        await app(scope, receive, send)
-
-    return Guard(with_room, settings, service.metrics)
+    app = mcp_server(service).streamable_http_app(
+        host=service.settings.host, max_sessions=MAX_SESSIONS, session_idle_timeout=SESSION_SECONDS
+    )
+    return Guard(app, service.settings, service.metrics)
