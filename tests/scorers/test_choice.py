@@ -249,6 +249,9 @@ def test_a_class_that_is_no_scorer_is_refused(monkeypatch, cache):
     monkeypatch.setattr(scorers, "load_plugin", lambda _: Half)
     with pytest.raises(ScorerError, match="an object with name, version, inputs, encode and match, not Half"):
         scorers.load_scorer("table:x", DirectoryStore(cache))
+    del Half.load
+    with pytest.raises(ScorerError, match=r"'table' of framenest .* has no load\(checkpoint, store, config"):
+        scorers.load_scorer("table:x", DirectoryStore(cache))
 
 
 def test_an_onnx_export_without_a_known_output_is_refused(monkeypatch):

@@ -11,13 +11,25 @@ import pytest
 
 from framenest import FrameBatch
 from framenest.config import ScorerConfig
-from framenest.protocols import Scorer
+from framenest.protocols import (
+    Batcher,
+    Explainer,
+    Grader,
+    Holder,
+    Judge,
+    Labeller,
+    ReachChecker,
+    Scorer,
+    ScorerLoader,
+    Searchable,
+)
 from framenest.scorers.checkpoint import CutQuestion
 from framenest.scorers.feature_store import FEATURES_HEADER, Features
 from framenest.scorers.table import TableScorer
 from framenest.session import scorer_name
 
 NAMES = ["table", "tags", "blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]
+ABILITIES = (Batcher, Explainer, Grader, Holder, Judge, Labeller, ReachChecker, Searchable)
 MODELS = ["blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker"]
 
 
@@ -119,9 +131,22 @@ class TestEveryScorer:
         features = Features(np.arange(4), np.zeros((4, 2, 2, 3), np.uint8), fresh)
         store.put("features/ab", FEATURES_HEADER, features.arrays())
         kept = Features.from_parts(*store.get("features/ab")).encoded
-        kept = getattr(scorer, "hold", dict)(kept)
+        kept = scorer.hold(kept) if isinstance(scorer, Holder) else kept
         for question in ("what is the dog doing?", "red"):
             assert (scorer.match(kept, question) == scorer.match(fresh, question)).all()
+
+    def test_abilities_are_declared(self, make, name):
+        """What the program finds with isinstance, and nothing that only looks like it."""
+        scorer = make(name)
+        abilities = {kind.__name__ for kind in ABILITIES if isinstance(scorer, kind)}
+        assert isinstance(type(scorer), ScorerLoader)
+        assert "Explainer" in abilities
+        assert ("Labeller" in abilities) == (name == "tags")
+        assert ("Judge" in abilities) == ("Grader" in abilities) == (name != "ocr")
+        assert ("Searchable" in abilities) == (name in ("tags", "blip2", "siglip2", "clip", "onnx"))
+        assert ("Holder" in abilities) == (name in ("blip2", "blip"))
+        assert ("ReachChecker" in abilities) == (name == "table")
+        assert ("Batcher" in abilities) == (name not in ("table", "ocr"))
 
     def test_it_says_how_its_numbers_came_about(self, make, name):
         text = scorer_name(make(name))
