@@ -117,7 +117,7 @@ class TestEveryManagedStore:
         assert {kind: files for kind, (files, _) in managed.size().items()} == {"index": 1, "features": 1}
 
     def test_a_header_is_read_without_the_arrays(self, managed, monkeypatch):
-        monkeypatch.setattr("framenest.cache.directory.HEADER_BYTES", 1000)
+        monkeypatch.setattr("framenest.cache.directory.ENTRY_HEADER_BYTES", 1000)
         assert managed.header("features/cd00") == {"n": 2}  # an entry of 8,000 bytes
         assert managed.header("index/0000") is None
 

@@ -37,7 +37,7 @@ TOUCH_SECONDS = 60.0
 """A read updates an entry's modification time, the time of its last use, once per this many seconds."""
 MIN_MAPPED_BYTES = 2**20
 """Entries of at least this many bytes are memory-mapped instead of read."""
-HEADER_BYTES = 2**16
+ENTRY_HEADER_BYTES = 2**16
 """Bytes at the start of an entry that hold its header."""
 Value = TypeVar("Value")
 
@@ -101,7 +101,7 @@ class ManagedStore(ABC):
 
     def header(self, key: str) -> dict[str, Any] | None:
         """The header of a value, without reading its arrays, verifying its checksum or counting as a use."""
-        data = self._read(entry_name(key), use=False, first=HEADER_BYTES)
+        data = self._read(entry_name(key), use=False, first=ENTRY_HEADER_BYTES)
         return self._valid(key, data, lambda entry: unpack_header(entry, key=key))
 
     def _valid(

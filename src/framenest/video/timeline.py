@@ -108,8 +108,8 @@ class Timeline:
 _CHECKED_PACKETS = 48  # packets to compare with the header at each of three places
 _FREE_PACKETS = 2**18  # allowed for any file, however small
 _MAX_SECONDS = 2**32  # seconds
-_COLUMNS = ("pts", "dts", "pos", "size", "key", "discard", "duration")
-_ROW = np.dtype({"names": _COLUMNS, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
+_PACKET_FIELDS = ("pts", "dts", "pos", "size", "key", "discard", "duration")
+_ROW = np.dtype({"names": _PACKET_FIELDS, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
 _Table: TypeAlias = NDArray[np.void]
 """One _ROW per packet, in decode order."""
 
@@ -139,7 +139,7 @@ def scan(source: Source, opened: Opened) -> Timeline:
     typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
     last = int(table["duration"][order[-1]]) if len(order) else 0
     last = last if 0 < last * time_base < _MAX_SECONDS else typical
-    columns = {name: table[name].copy() for name in _COLUMNS[:5]}
+    columns = {name: table[name].copy() for name in _PACKET_FIELDS[:5]}
     return Timeline(
         **columns, packet=order, ticks=ticks, last=last, time_base=time_base, bytes_read=bytes_read
     )
