@@ -22,7 +22,6 @@ from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.protocols import Decoder
 from framenest.rank_request import Budget
 from framenest.records import (
     Amount,
