@@ -39,7 +39,7 @@ from framenest.corpus.run_report import RunReport, write_rankings
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
-from framenest.retrieval.vector_library import connect, optimize
+from framenest.retrieval.vectors import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
 from framenest.text import clock
 

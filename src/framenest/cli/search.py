@@ -23,7 +23,7 @@ from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.report.figure import contact_sheet
 from framenest.report.page import moments_page
-from framenest.retrieval.search import UNSURE, Known, Moment, Searcher, check_query
+from framenest.retrieval.search import UNSURE, IndexedVideo, Moment, Searcher, check_query
 from framenest.session import Session
 from framenest.text import clock, slug
 from framenest.video.opening import Video
@@ -67,11 +67,11 @@ def search(
     name, bars, failed = scorer.resolved(common), common.bars(), dict[str, str]()
     session = Session(name, store=common.cache, progress=bars, scoring=scorer.config)
     searcher = Searcher(session, library=library)
-    wanted: Sequence[Video | Known] | None = None
+    wanted: Sequence[Video | IndexedVideo] | None = None
     if videos:
         files = find_videos(videos)
         with bars:
-            wanted, missing = searcher.known(files)
+            wanted, missing = searcher.split(files)
         if missing:
             how = VideoOptions(fps=None, stream=None, decoder="pyav", allow_playlists=False)
             job = batch_job(common, how, name, scoring=scorer.config, library=library)

@@ -184,7 +184,7 @@ class Work:
         checkpoint = f"finished/{digest(keys)}"
         kept = self.store.get(checkpoint)
         finished = kept is not None and all(self.store.has(key) for key in kept[0]["keys"])
-        if kept and finished and (self._searcher is None or self._searcher.seen.has(keys[0])):
+        if kept and finished and (self._searcher is None or self._searcher.pictures.has(keys[0])):
             return "already", str(kept[0]["text"])
         index = mec.index(decoder)
         if self._searcher is not None:
