@@ -24,6 +24,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.corpus.batch_job import BatchJob, Group
 from framenest.corpus.manifest import index_groups
 from framenest.corpus.process_run import ProcessLimits, run_in_processes
+from framenest.rank_request import RankRequest
 
 
 def processor_seconds() -> float:
@@ -67,9 +68,9 @@ def run(engine: str, jobs: int, job: BatchJob, groups: list[Group]) -> dict[str,
     return {"hours": hours, "wall_seconds": wall, "cpu_seconds": cpu, "work_seconds": seconds, "jobs": jobs}
 
 
-def rerun(store: str, config: MECConfig, groups: list[Group]) -> float:
+def rerun(store: str, groups: list[Group]) -> float:
     """CPU milliseconds per video that is already indexed, in one worker."""
-    work = BatchJob(config, root=store).open()
+    work = BatchJob(root=store).open()
     began = time.process_time()
     for group in groups:
         if work(group)[0].status != "already":
@@ -85,16 +86,17 @@ def main(footage: Path, videos: int, minutes: float) -> None:
         for number, path in enumerate(paths):
             repeat(footage, path, 60 * minutes, begin=length * number / (videos + 1))
         size = sum(path.stat().st_size for path in paths)
-        groups, rows = index_groups([str(path) for path in paths]), {}
+        rows = {}
         for probing in ("uniform", "keyframes"):
-            config = MECConfig(IndexConfig(probing=probing))
+            request = RankRequest(video="", config=MECConfig(IndexConfig(probing=probing)))
+            groups = index_groups([str(path) for path in paths], request)
             for engine, jobs in (("local", 1), ("local", 2), ("ray", 2)):
                 with tempfile.TemporaryDirectory(dir=folder) as store:
-                    row = run(engine, jobs, BatchJob(config, root=store), groups)
+                    row = run(engine, jobs, BatchJob(root=store), groups)
                     kept = sum(entry.size for entry in DirectoryStore(store).entries())
                     row |= {"stored_bytes_per_hour": kept / row["hours"]}
                     if (engine, jobs) == ("local", 2):
-                        row["rerun_ms_per_video"] = rerun(store, config, groups)
+                        row["rerun_ms_per_video"] = rerun(store, groups)
                 row["hours_per_core_hour"] = row["hours"] / (row["cpu_seconds"] / 3600)
                 row["hours_per_second"] = row["hours"] / row["wall_seconds"]
                 rows[f"{probing}, {engine}, {jobs} job{'s' * (jobs > 1)}"] = row

@@ -26,6 +26,7 @@ from machine import empty_cache, options, write
 from framenest import models
 from framenest.cache.directory import DirectoryStore
 from framenest.corpus.batch_job import BatchJob, WorkItem
+from framenest.rank_request import RankRequest
 
 SIZES = {"360p": (640, 360), "720p": (1280, 720), "1080p": (1920, 1080), "4K": (3840, 2160)}
 FRAMES = 300
@@ -57,7 +58,7 @@ def child(video: str, store: str, scorer: str) -> None:
     """What a worker does with one video."""
     work = BatchJob(scorer=None if scorer == "none" else scorer, root=store).open()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    (outcome,) = work((WorkItem(video),))
+    (outcome,) = work((WorkItem(RankRequest(video=video)),))
     if outcome.status != "done":
         raise SystemExit(outcome.text)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

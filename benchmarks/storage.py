@@ -20,6 +20,7 @@ from machine import options, write
 
 from framenest.cache.directory import DirectoryStore
 from framenest.corpus.batch_job import BatchJob, WorkItem
+from framenest.rank_request import RankRequest
 
 
 def plain(array: np.ndarray) -> np.ndarray:
@@ -53,7 +54,7 @@ def methods() -> dict[str, tuple[Any, Callable[[bytes], bytes], Callable[[bytes]
 
 def main(footage: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        (outcome,) = BatchJob(root=folder).open()((WorkItem(str(footage)),))
+        (outcome,) = BatchJob(root=folder).open()((WorkItem(RankRequest(video=str(footage))),))
         store, rows = DirectoryStore(folder), {}
         for entry in store.entries():
             kind = entry.key.split("/")[0]

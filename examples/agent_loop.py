@@ -18,7 +18,7 @@ from typing import Any
 
 import openai
 
-from framenest.agents import ABOUT, mcp_server
+from framenest.server.agents import ABOUT, mcp_server
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
 

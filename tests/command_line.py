@@ -26,8 +26,8 @@ def run(capsys, *arguments):
 
 def terminal(monkeypatch, columns):
     """From now on, commands print as on a terminal of so many columns, without colours."""
-    monkeypatch.setattr("framenest.cli.terminal.out._force_terminal", True)
-    monkeypatch.setattr("framenest.cli.terminal.out._width", columns)
+    monkeypatch.setattr("framenest.cli.printing.out._force_terminal", True)
+    monkeypatch.setattr("framenest.cli.printing.out._width", columns)
 
 
 def help_of(capsys, path, command):
@@ -43,7 +43,7 @@ def commands(group, *path):
             yield from commands(command, *path, name)
 
 
-AT_ONCE = "from framenest import cli, progress; progress.PATIENCE = 0; cli.main()"
+AT_ONCE = "from framenest import cli, progress; progress.BAR_DELAY_SECONDS = 0; cli.main()"
 
 
 def on_a_terminal(*arguments, cwd=None):

@@ -25,7 +25,7 @@ ROOMS = [
     ["errors", "text", "progress"],
     ["records", "plugins"],
     ["config", "frames", "processes"],
-    ["protocols", "images"],
+    ["protocols", "images", "rank_request"],
     ["cache"],
     ["models"],
     ["video"],
@@ -42,7 +42,6 @@ ROOMS = [
     ["evaluation"],
     ["corpus"],
     ["server"],
-    ["agents"],
     ["testing"],
     ["cli"],
     ["__main__"],
@@ -70,6 +69,18 @@ def test_a_module_imports_only_from_rooms_before_it():
             continue
         for other in imported_rooms(path):
             assert other == own or room_of(other) < room_of(own), f"{path.name} imports {other}"
+
+
+def test_the_method_draws_nothing():
+    """Pages, and the strip that a notebook shows, are drawn elsewhere."""
+    for path in (SOURCE / "method").glob("*.py"):
+        modules = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom | ast.Import)
+            for name in (getattr(node, "module", None), *(alias.name for alias in node.names))
+        }
+        assert not {"html", "ImageDraw", "encode_image"} & modules, path.name
 
 
 def test_a_name_is_enough_to_find_a_class_or_a_file():

@@ -89,7 +89,7 @@ class TestTheLoader:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"num_frames": -1}, "the frame budget, must be a whole number, 1 or more, not -1"),
+            ({"num_frames": -1}, "a frame budget must be a whole number, 1 or more, not -1"),
             ({"num_frames": 8.0}, "the frame budget"),
             ({"fps": 2}, "media_io_kwargs.video has 'fps'; give num_frames, question, pairing"),
             ({"pairing": "images"}, "pairing = 'images' is not allowed"),

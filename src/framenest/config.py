@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, Self, TypedDict, get_args
 
 from framenest.errors import BadSetting, ConfigError
 
-LARGEST = sys.float_info.max
+MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
 """The allowed values of a setting: a description and a check."""
 
 
-def setting(default: Any, text: str, allowed: Allowed, *, whose: str = "default") -> Any:
+def setting(
+    default: Any, text: str, allowed: Allowed, *, whose: str = "default", for_clients: bool = False
+) -> Any:
     """A config field.
 
     Args:
@@ -24,15 +26,17 @@ def setting(default: Any, text: str, allowed: Allowed, *, whose: str = "default"
         text: one line about it, the help of its option.
         allowed: its range.
         whose: where the default comes from, shown in the help: "paper" or "default".
+        for_clients: whether clients of the server may set it.
     """
-    return field(default=default, metadata={"help": text, "allowed": allowed, "whose": whose})
+    metadata = {"help": text, "allowed": allowed, "whose": whose, "for_clients": for_clients}
+    return field(default=default, metadata=metadata)
 
 
 paper = partial(setting, whose="paper")
 
 
 def finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT
 
 
 def whole(least: int, unit: str = "") -> Allowed:
@@ -75,7 +79,7 @@ def must_be(name: str, value: object, kinds: Any, words: str) -> None:
 
 
 class CheckedSettings:
-    """A config whose settings are checked on construction."""
+    """A config whose settings are checked on construction. Subclasses are frozen dataclasses of settings."""
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
@@ -85,6 +89,14 @@ class CheckedSettings:
     def _require(self, ok: bool, name: str, allowed: str) -> None:
         if not ok:
             raise BadSetting(name, getattr(self, name), allowed)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Self:
+        """A copy with other values for some fields."""
+        known = [one.name for one in fields(self)]  # type: ignore[arg-type]
+        for name in settings:
+            if name not in known:
+                raise _unknown_setting(name, known)
+        return replace(self, **settings)  # type: ignore[type-var]
 
 
 Probing = Literal["uniform", "keyframes"]
@@ -104,7 +116,10 @@ class IndexConfig(CheckedSettings):
         1800.0, "τp: seconds of video at which all extra probes are used.", POSITIVE_SECONDS
     )
     max_gap: float | None = setting(
-        None, "Longest gap between probes, in seconds; adds probes.", optional(POSITIVE_SECONDS)
+        None,
+        "Longest gap between probes, in seconds; adds probes.",
+        optional(POSITIVE_SECONDS),
+        for_clients=True,
     )
     probing: Probing = paper(
         "uniform", "Where probes are: on an exact grid, or on key frames (much faster).", one_of(Probing)
@@ -113,8 +128,8 @@ class IndexConfig(CheckedSettings):
     blur_kernel: int = paper(9, "Lb: length of the reblurring kernel of the sharpness measure.", ODD)
     exposure_mean: float = paper(0.5, "μ: the best exposed intensity.", UNIT)
     exposure_sigma: float = paper(0.2, "σ: how far from it still counts as well exposed.", POSITIVE)
-    start: float = paper(0.0, "Start of the part to rank: seconds or [HH:]MM:SS.", SECONDS)
-    end: float | None = paper(None, "End of the part to rank.", ANY)
+    start: float = paper(0.0, "Start of the part to rank: seconds or [HH:]MM:SS.", SECONDS, for_clients=True)
+    end: float | None = paper(None, "End of the part to rank.", ANY, for_clients=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -218,6 +233,18 @@ class ScorerConfig(CheckedSettings):
 
 
 @dataclass(frozen=True)
+class VideoConfig(CheckedSettings):
+    """How a video is opened."""
+
+    fps: float | None = setting(None, "Frame rate of a folder of numbered images.", ANY)
+    stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
+    decoder: str = setting("pyav", "pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", ANY)
+    allow_playlists: bool = setting(
+        False, "Allow a video that refers to other files or URLs: HLS, DASH, ffconcat.", SWITCH
+    )
+
+
+@dataclass(frozen=True)
 class MECConfig:
     """The whole method: MECConfig() is the paper's shared configuration.
 
@@ -251,8 +278,12 @@ class MECConfig:
             mine = {f.name: left.pop(f.name) for f in fields(config) if f.name in left}
             parts[part.name] = replace(config, **mine)
         if left:
-            raise _unknown_setting(next(iter(left)), also)
+            raise _unknown_setting(next(iter(left)), [*self.settings(), *also])
         return MECConfig(**parts)
+
+    def settings(self) -> dict[str, Any]:
+        """Every setting of its parts, by name."""
+        return {name: value for part in asdict(self).values() for name, value in part.items()}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -314,10 +345,15 @@ class Settings(TypedDict, total=False):
     subtitles: str | None
 
 
-def _unknown_setting(name: str, also: Iterable[str]) -> ConfigError:
+METHOD_CONFIGS = (IndexConfig, DiscoveryConfig, RankingConfig)
+FOR_CLIENTS = {
+    one.name: one for config in METHOD_CONFIGS for one in fields(config) if one.metadata["for_clients"]
+}
+"""The settings that clients of the server may set."""
+
+
+def _unknown_setting(name: str, known: Sequence[str]) -> ConfigError:
     """The error for an unknown setting, with the closest known name."""
-    configs = (IndexConfig, DiscoveryConfig, RankingConfig)
-    known = [*(one.name for config in configs for one in fields(config)), *also]
     near = difflib.get_close_matches(name, known, n=1)
     choose = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
     return ConfigError(f"there is no setting {name!r}; {choose}")
@@ -348,3 +384,5 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mid-to-low": _weights(0.5, 0.1),
 }
 """The paper's configuration, the rule beyond it, and the paper's ablations: what each changes."""
+PAPER_PRESETS = [name for name in PRESETS if MECConfig.preset(name).ranking.rule == MECConfig().ranking.rule]
+"""Those of the paper's own tables: they keep its rule."""

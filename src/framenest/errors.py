@@ -65,8 +65,10 @@ def error_line(error: Exception) -> str:
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    said = " ".join(str(error).split())
-    return str(error) if isinstance(error, FramenestError) else f"unexpected {type(error).__name__}: {said}"
+    message = " ".join(str(error).split())
+    return (
+        str(error) if isinstance(error, FramenestError) else f"unexpected {type(error).__name__}: {message}"
+    )
 
 
 class VideoError(FramenestError):

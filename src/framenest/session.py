@@ -9,28 +9,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from framenest.cache.directory import local_directory
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import FeaturesLimit, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
-from framenest.protocols import Decoder, Progress, Scorer, Store
+from framenest.protocols import Explainer, Progress, Scorer, Store
 from framenest.scorers import load_scorer
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
 from framenest.scorers.video_features import VideoFeatures
 from framenest.transcript import AUTO, NONE, Transcript, find_transcript
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, open_video
 
-MEMORY = 4 * 2**30
+MAX_MEMORY_BYTES = 4 * 2**30
 """Default limit for open videos, indexes and features in a session's memory, in bytes."""
-MOST_KEPT = 512
-"""The most items in memory, however small."""
+MAX_ITEMS = 512
+"""Items in memory at most, however small."""
 
-Kept = TypeVar("Kept")
+Item = TypeVar("Item")
 
 
 class Session:
@@ -79,19 +79,19 @@ class Session:
         self._decoder = decoder
         self._allow_playlists = allow_playlists
         self._local = local_directory(self.store)
-        self._wanted_scorer = scorer
+        self._scorer = scorer
         self._loaded: dict[str, Scorer] = {}
         self._encoder: SentenceEncoder | None = None
-        self._memory = min(MEMORY, process_memory() // 4 or MEMORY) if memory is None else memory
-        self._kept: dict[tuple[Any, ...], Any] = {}
+        self._memory = min(MAX_MEMORY_BYTES, process_memory() // 4) if memory is None else memory
+        self._items: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False
 
     @property
     def scorer(self) -> Scorer | None:
         """The scorer in use. Its weights load in the background from the first access on."""
-        wanted = self._wanted_scorer
-        return None if wanted is None else self._load("scorer", wanted, self.scoring)
+        scorer = self._scorer
+        return None if scorer is None else self._load("scorer", scorer, self.scoring)
 
     @property
     def reranker(self) -> Scorer | None:
@@ -106,10 +106,10 @@ class Session:
         """The scorer that reads text on screen; None if that is off."""
         return self._load("ocr", "ocr", self.scoring) if self.scoring.ocr else None
 
-    def _load(self, role: str, wanted: str | Scorer, scoring: ScorerConfig) -> Scorer:
+    def _load(self, role: str, scorer: str | Scorer, scoring: ScorerConfig) -> Scorer:
         if role not in self._loaded:
             with self.timing("load"):
-                self._loaded[role] = load_scorer(wanted, self._local, scoring, self.progress)
+                self._loaded[role] = load_scorer(scorer, self._local, scoring, self.progress)
         return self._loaded[role]
 
     @contextmanager
@@ -133,7 +133,7 @@ class Session:
             return None
         must_be("question", question, str, "a string or None")
         if not question.strip():
-            raise ConfigError("the question is empty; pass None (--no-question) to rank without a question")
+            raise ConfigError("the question is empty; pass None to rank without a question")
         if self.scorer is None:
             raise ScorerError("a question needs a scorer, but none was given (scorer=None)")
         return self.scorer
@@ -149,8 +149,8 @@ class Session:
                 return self.keep(key, lambda: self._open(video, fps))
             decoder = self._open(video, fps)
         key = ("video", decoder.info.fingerprint, decoder.info.path)
-        kept = self.keep(key, lambda: decoder)
-        return decoder if decoder is video else kept  # a caller's decoder is returned as given
+        shared = self.keep(key, lambda: decoder)
+        return decoder if decoder is video else shared  # a caller's decoder is returned as given
 
     def _open(self, video: Video, fps: float | None) -> Decoder:
         return open_video(
@@ -207,17 +207,17 @@ class Session:
 
         With "auto", a missing sentence encoder becomes a note of the transcript, and there are no passages.
         """
-        found = self.transcript(decoder)
-        if found is None or not found.lines:
-            return found, None
-        found = found.within(start, end)
+        transcript = self.transcript(decoder)
+        if transcript is None or not transcript.lines:
+            return transcript, None
+        transcript = transcript.within(start, end)
         try:
-            return found, self.speech(found) if found.lines else None
+            return transcript, self.speech(transcript) if transcript.lines else None
         except FramenestError as error:
             if self.scoring.subtitles != AUTO:
                 raise
             note = f"the transcript is not used for ranking: {error}"
-            return replace(found, notes=(*found.notes, note)), None
+            return replace(transcript, notes=(*transcript.notes, note)), None
 
     def said(self, video: Video, question: str, count: int = 5) -> list[Passage]:
         """The passages of a video's transcript that answer a question best.
@@ -235,32 +235,34 @@ class Session:
 
             Session(scoring=ScorerConfig(subtitles="auto")).said("talk.mp4", "Who paid for the ships?")
         """
-        found = self.transcript(self.open(video))
-        return self.speech(found).best(question, count) if found is not None and found.lines else []
+        transcript = self.transcript(self.open(video))
+        if transcript is None or not transcript.lines:
+            return []
+        return self.speech(transcript).best(question, count)
 
     def held(self) -> list[Any]:
         """Decoders, indexes and features in memory, the least recently used first."""
-        return list(self._kept.values())
+        return list(self._items.values())
 
     def forget(self) -> None:
         """Drop all open videos, indexes and features from memory."""
-        self._kept.clear()
+        self._items.clear()
 
-    def keep(self, key: tuple[Any, ...], make: Callable[[], Kept]) -> Kept:
+    def keep(self, key: tuple[Any, ...], make: Callable[[], Item]) -> Item:
         """The item in memory under a key, created if missing; evicts the least recently used items.
 
         Sizes are summed again each time, because features grow.
         """
-        self._has_new |= key not in self._kept
-        item: Kept = self._kept.pop(key) if key in self._kept else make()
-        self._kept[key] = item
+        self._has_new |= key not in self._items
+        item: Item = self._items.pop(key) if key in self._items else make()
+        self._items[key] = item
         self._evict()
         return item
 
     def _evict(self) -> None:
-        total = sum(map(_nbytes, self._kept.values()))
-        while len(self._kept) > 1 and (total > self._memory or len(self._kept) > MOST_KEPT):
-            total -= _nbytes(self._kept.pop(next(iter(self._kept))))
+        total = sum(map(_nbytes, self._items.values()))
+        while len(self._items) > 1 and (total > self._memory or len(self._items) > MAX_ITEMS):
+            total -= _nbytes(self._items.pop(next(iter(self._items))))
 
     def scoring_name(self, question: str | None, transcript: Transcript | None = None) -> str:
         """The names of everything that scores a question. transcript: the one that counts, if any."""
@@ -287,5 +289,5 @@ def scorer_name(scorer: Scorer | None) -> str:
     """A scorer in outputs: its name, its version, and how its scores become relevance in [0, 1]."""
     if scorer is None:
         return "none"
-    how = getattr(scorer, "relevance", None)
+    how = scorer.relevance if isinstance(scorer, Explainer) else ""
     return f"{scorer.name} {scorer.version}" + (f" ({how})" if how else "")

@@ -86,10 +86,10 @@ def _chosen(data: bytes, budget: int, question: str | None, pairing: Any) -> tup
     from framenest.config import DEFAULT_PRESET, MECConfig
     from framenest.lmm.prompt import sent_places, video_metadata
     from framenest.method.mec import MEC
-    from framenest.method.prefix import check_budget
+    from framenest.rank_request import Budget
     from framenest.video.pyav import PyAVDecoder
 
-    check_budget(budget)
+    budget = Budget(budget)
     session, config = _session(), MECConfig.preset(DEFAULT_PRESET)
     config = config.with_settings({"horizon": max(config.ranking.horizon, budget)})
     video = PyAVDecoder.of_bytes(data, "the video", session.store)

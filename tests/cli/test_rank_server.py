@@ -12,7 +12,8 @@ pytest.importorskip("httpx", reason="needs the extra `test`")
 pytest.importorskip("fastapi", reason="needs the extra `server`")
 
 from command_line import run
-from framenest.cli.ranking_server import WAITING, RankingServer
+from framenest.cli.ranking_server import WAITING_STAGE as WAITING
+from framenest.cli.ranking_server import RankingServer
 from framenest.errors import FramenestError
 from media import numbered_video
 from processes import PATIENCE, children, standing_still
@@ -82,7 +83,7 @@ def lines(text):
 def test_the_output_and_the_file_are_those_of_a_local_run(
     capsys, server, offered, scores, tmp_path, asked, monkeypatch
 ):
-    monkeypatch.setattr("framenest.cli.terminal.out._width", 1000)  # the seconds stay on their line
+    monkeypatch.setattr("framenest.cli.printing.out._width", 1000)  # the seconds stay on their line
     here, there = tmp_path / "here.json", tmp_path / "there.json"
     own = [] if asked == "no question" else ["--scorer", scores]
     local = run(capsys, "rank", offered / "clip.mp4", *ASKED[asked], *own, "-o", here)
@@ -109,7 +110,7 @@ def test_asking_again_makes_nothing_again(capsys, monkeypatch, server, offered, 
     [
         (["--stream", "0"], "--stream"),
         (["--scorer", "clip", "--device", "cpu"], "--scorer, --device"),
-        (["--start", "2", "--max-gap", "1"], "--max-gap"),
+        (["--start", "2", "--max-gap", "1", "--probing", "keyframes"], "--probing"),
         (["--set", "coverage_term=false"], "--set"),
         (["--cache", "elsewhere"], "--cache"),
         (["--jobs", "2"], "--jobs"),

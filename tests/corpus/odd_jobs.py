@@ -44,7 +44,7 @@ class OddJob(BatchJob):
 
         def odd(group, **told):
             for item in group:
-                what = f"{Path(item.video).name} {item.question}"
+                what = f"{Path(item.video).name} {item.request.question}"
                 if "hang" in what:
                     time.sleep(3600)
                 if "crash" in what:

@@ -17,6 +17,9 @@ from framenest import IndexConfig, MECConfig
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
 from framenest.corpus.ray_run import run_on_ray
 from framenest.processes import ProcessLimits
+from framenest.rank_request import RankRequest
+
+SMALL = RankRequest(video="", config=MECConfig(IndexConfig(base_probes=12, extra_probes=0)))
 
 
 @dataclass(frozen=True)
@@ -72,18 +75,17 @@ def main(settings):
     second = cluster.add_node(wait=False, num_cpus=1)
     cluster.wait_for_nodes(timeout=240)  # a busy machine starts it slowly
     job = WatchedJob(
-        MECConfig(IndexConfig(base_probes=12, extra_probes=0)),
         settings.get("scorer"),
-        settings["store"],
+        root=settings["store"],
         url=settings.get("url"),
         library=settings.get("library"),
         log=settings["log"],
         doomed=second.node_id if settings.get("kill") == "in a video" else "",
     )
     if "manifest" in settings:
-        groups = ranking_groups(Path(settings["manifest"]), Path(settings["out"]), None)
+        groups = ranking_groups(Path(settings["manifest"]), Path(settings["out"]), SMALL)
     else:
-        groups = index_groups(find_videos([settings["videos"], *settings.get("odd", [])]))
+        groups = index_groups(find_videos([settings["videos"], *settings.get("odd", [])]), SMALL)
 
     def kill():
         job.wait_for_the_doomed()
@@ -104,7 +106,7 @@ def main(settings):
             kill()
         found += outcomes
     cluster.shutdown()
-    rows = [[Path(o.item.video).name, o.item.question, o.status, o.error, o.text] for o in found]
+    rows = [[Path(o.item.video).name, o.item.request.question, o.status, o.error, o.text] for o in found]
     sys.stdout.write("RESULT" + json.dumps({"outcomes": rows, "log": job.rows(), "second": second.node_id}))
 
 

@@ -1,13 +1,17 @@
 """Folders, addresses and lists become videos and questions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from framenest import ConfigError, StoreError
 from framenest.corpus.manifest import find_videos, ranking_groups
-from framenest.video.source import FORMATS, VIDEO_SUFFIXES
+from framenest.rank_request import RankRequest
+from framenest.video.source import CONTAINERS, VIDEO_SUFFIXES
+
+SETTINGS = RankRequest(video="", scorer="tags")
 
 
 def test_a_folder_is_searched_and_each_video_comes_once(tmp_path):
@@ -70,28 +74,31 @@ def test_questions_are_grouped_by_video_and_named_by_settings(tmp_path):
     rows = [("a.mp4", "Where?"), ("b.mp4", "When?"), ("a.mp4", "Who?"), ("a.mp4", "Where?"), ("b.mp4", None)]
     lines = [json.dumps({"video": video, "question": question}) for video, question in rows]
     (tmp_path / "asked.jsonl").write_text("\n".join(lines))
-    groups = ranking_groups(tmp_path / "asked.jsonl", tmp_path / "out", "settings")
-    assert [[item.question for item in group] for group in groups] == [["Where?", "Who?"], ["When?", None]]
+    groups = ranking_groups(tmp_path / "asked.jsonl", tmp_path / "out", SETTINGS)
+    assert [[item.request.question for item in group] for group in groups] == [
+        ["Where?", "Who?"],
+        ["When?", None],
+    ]
     targets = [item.target for group in groups for item in group]
     assert len(set(targets)) == 4
     assert Path(targets[0]).name.startswith("a-where-")
-    others = ranking_groups(tmp_path / "asked.jsonl", tmp_path / "out", "other settings")
+    others = ranking_groups(tmp_path / "asked.jsonl", tmp_path / "out", replace(SETTINGS, scorer="clip"))
     assert not set(targets) & {item.target for group in others for item in group}
 
 
 def test_an_empty_question_is_refused(tmp_path):
     (tmp_path / "asked.csv").write_text("video,question\na.mp4,\n")
     with pytest.raises(ConfigError, match="is not a question"):
-        ranking_groups(tmp_path / "asked.csv", tmp_path, None)
+        ranking_groups(tmp_path / "asked.csv", tmp_path)
 
 
 def test_a_question_on_several_lines(tmp_path):
     file = tmp_path / "asked.csv"
     file.write_text('video,question\na.mp4,"What\nhappens?"\n')
-    assert [group[0].question for group in ranking_groups(file, tmp_path, None)] == ["What\nhappens?"]
-    (group,) = ranking_groups(file, tmp_path, None, no_question=True)
-    assert group[0].question is None
+    assert [group[0].request.question for group in ranking_groups(file, tmp_path)] == ["What\nhappens?"]
+    (group,) = ranking_groups(file, tmp_path, replace(SETTINGS, scorer=None))
+    assert group[0].request.question is None
 
 
 def test_a_folder_holds_every_kind_that_the_service_takes():
-    assert set(FORMATS.values()) <= VIDEO_SUFFIXES
+    assert set(CONTAINERS.values()) <= VIDEO_SUFFIXES

@@ -18,16 +18,16 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import many_videos
 from framenest.cli.many_videos import ManyVideos
 from framenest.config import ScorerConfig
-from framenest.corpus.batch_job import BatchJob, ItemOutcome, WorkItem, failed
+from framenest.corpus.batch_job import BatchJob, ItemOutcome, RunReport, WorkItem, failed
 from framenest.corpus.manifest import index_groups, ranking_groups
 from framenest.corpus.process_run import run_in_processes
-from framenest.corpus.run_report import RunReport
 from framenest.errors import FramenestError
 from framenest.processes import ProcessLimits, machine_memory, own_memory
+from framenest.rank_request import RankRequest
 from media import numbered_video
 from processes import PATIENCE, children
 
-SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
+SMALL = RankRequest(video="", config=MECConfig(IndexConfig(base_probes=12, extra_probes=0)))
 FAST = ["--set", "base_probes=12", "--set", "extra_probes=0", "--scorer", "none"]
 
 
@@ -56,8 +56,8 @@ def outcomes_by_name(job, groups, jobs=2, limits=None):
 def test_no_video_stops_the_run(videos, tmp_path):
     """One worker hangs, one crashes, one takes too much memory, one file is missing; the rest is done."""
     names = [*sorted(videos.glob("*.mp4")), *(tmp_path / f"{w}.mp4" for w in ("hang", "crash", "greedy"))]
-    job = OddJob(SMALL, root=str(tmp_path / "store"))
-    groups = index_groups([str(name) for name in [*names[6:], *names[:6], tmp_path / "missing.mp4"]])
+    job = OddJob(root=str(tmp_path / "store"))
+    groups = index_groups([str(name) for name in [*names[6:], *names[:6], tmp_path / "missing.mp4"]], SMALL)
     found = outcomes_by_name(job, groups, limits=ProcessLimits(30.0, 400 * 2**20))
     assert {n: o.error for n, o in found.items() if o.status == "failed"} == {
         "hang.mp4": "TimeLimit",
@@ -67,7 +67,7 @@ def test_no_video_stops_the_run(videos, tmp_path):
     }
     assert "killed by SIGSEGV" in found["crash.mp4"].text
     assert sum(o.status == "done" for o in found.values()) == 6
-    again = outcomes_by_name(OddJob(SMALL, root=str(tmp_path / "store")), groups[3:9])
+    again = outcomes_by_name(OddJob(root=str(tmp_path / "store")), groups[3:9])
     assert {o.status for o in again.values()} == {"already"}
 
 
@@ -76,10 +76,10 @@ def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
     asked = ("Where?", "Will it crash?", "When?")
     manifest.write_text("\n".join(json.dumps({"video": str(videos / "0.mp4"), "question": q}) for q in asked))
     (tmp_path / "scores.csv").write_text("frame,score\n0,0\n2,0\n3,1\n4,0\n29,0\n")
-    job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
-    groups = ranking_groups(manifest, tmp_path / "rankings", None)
+    job = OddJob(f"table:{tmp_path / 'scores.csv'}", root=str(tmp_path / "store"))
+    groups = ranking_groups(manifest, tmp_path / "rankings", SMALL)
     found = [o for outcomes in run_in_processes(job, groups, 1, ProcessLimits()) for o in outcomes]
-    assert {o.item.question: o.status for o in found} == {
+    assert {o.item.request.question: o.status for o in found} == {
         "Where?": "done",
         "Will it crash?": "failed",
         "When?": "done",
@@ -88,21 +88,21 @@ def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
 
 
 def test_a_worker_that_cannot_start_ends_the_run(videos, tmp_path):
-    job = OddJob(SMALL, f"table:{tmp_path / 'none.csv'}", str(tmp_path / "store"))
+    job = OddJob(f"table:{tmp_path / 'none.csv'}", root=str(tmp_path / "store"))
     with pytest.raises(FramenestError, match=r"none\.csv"):
-        outcomes_by_name(job, index_groups([str(videos / "0.mp4")]))
+        outcomes_by_name(job, index_groups([str(videos / "0.mp4")], SMALL))
 
 
 def test_a_worker_killed_while_it_starts_does_not_end_the_run(videos, tmp_path):
-    job = OddJob(SMALL, root=str(tmp_path / "store"), first_start=str(tmp_path / "started"))
-    found = outcomes_by_name(job, index_groups([str(videos / "0.mp4")]), jobs=1)
+    job = OddJob(root=str(tmp_path / "store"), first_start=str(tmp_path / "started"))
+    found = outcomes_by_name(job, index_groups([str(videos / "0.mp4")], SMALL), jobs=1)
     assert (tmp_path / "started").exists()
     assert {name: outcome.status for name, outcome in found.items()} == {"0.mp4": "done"}
 
 
 def test_a_worker_that_can_never_start_does_not_end_the_run_of_the_others(videos, tmp_path, caplog):
-    job = OddJob(SMALL, root=str(tmp_path / "store"), only_start=str(tmp_path / "started"))
-    found = outcomes_by_name(job, index_groups([str(path) for path in videos.glob("*.mp4")]), jobs=2)
+    job = OddJob(root=str(tmp_path / "store"), only_start=str(tmp_path / "started"))
+    found = outcomes_by_name(job, index_groups([str(path) for path in videos.glob("*.mp4")], SMALL), jobs=2)
     assert sorted(outcome.status for outcome in found.values()) == ["done"] * 6
     assert (
         "a worker could not start: the worker was killed by SIGKILL; the others continue without it"
@@ -194,16 +194,16 @@ def test_a_name_that_is_no_text_is_a_file_like_any_other(videos, tmp_path):
 def test_rankings_of_another_scorer_are_made_again(videos, tmp_path):
     manifest = tmp_path / "asked.jsonl"
     manifest.write_text(json.dumps({"video": str(videos / "0.mp4"), "question": "Where?"}))
-    groups = ranking_groups(manifest, tmp_path / "rankings", None)
+    groups = ranking_groups(manifest, tmp_path / "rankings", SMALL)
     for place, status in ((3, "done"), (3, "already"), (9, "done")):
         (tmp_path / "scores.csv").write_text(f"frame,score\n0,0\n{place},1\n29,0\n")
-        job = OddJob(SMALL, f"table:{tmp_path / 'scores.csv'}", str(tmp_path / "store"))
+        job = OddJob(f"table:{tmp_path / 'scores.csv'}", root=str(tmp_path / "store"))
         assert outcomes_by_name(job, groups, 1)["0.mp4"].status == status
 
 
 def test_what_cannot_be_kept_ten_times_in_a_row_ends_the_run(tmp_path):
     report = RunReport(tmp_path / "failures.jsonl")
-    item = WorkItem("a.mp4")
+    item = WorkItem(SMALL)
     for _ in range(9):
         report.add(failed(item, "StoreError", "s3://x: cannot be written"))
     report.add(ItemOutcome(item, "done"))
@@ -299,8 +299,8 @@ def test_wrong_calls_are_refused(tmp_path):
 def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
     """The worker stands at 16 of 120 probes until it is cancelled."""
     video = numbered_video(tmp_path / "wait.mp4", 150)
-    config = MECConfig(IndexConfig(base_probes=120, extra_probes=0))
-    job, watched = OddJob(config, root=str(tmp_path / "store")), []
+    request = RankRequest(video="", config=MECConfig(IndexConfig(base_probes=120, extra_probes=0)))
+    job, watched = OddJob(root=str(tmp_path / "store")), []
 
     def press_ctrl_c(video, stage, done, total):
         watched.append((Path(video).name, stage, done, total))
@@ -308,7 +308,7 @@ def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_in_processes(job, index_groups([str(video)]), 1, ProcessLimits(), press_ctrl_c))
+        list(run_in_processes(job, index_groups([str(video)], request), 1, ProcessLimits(), press_ctrl_c))
     assert watched == [
         ("wait.mp4", "starting", 0, 0),
         ("wait.mp4", "probes", 0, 120),
@@ -316,7 +316,7 @@ def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
         ("wait.mp4", "probes", 16, 120),
     ]
     counted = []
-    index = MEC(config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)).index(
-        video
-    )
+    index = MEC(
+        request.config, None, store=tmp_path / "store", progress=lambda *told: counted.append(told)
+    ).index(video)
     assert (len(index), counted[0]) == (120, ("probes", 0, 104))

@@ -16,6 +16,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
+from framenest.rank_request import RankRequest
 from framenest.retrieval.vectors import open_vectors
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_store import Features
@@ -23,7 +24,7 @@ from media import numbered_video
 
 pytest.importorskip("ray", reason="needs the extra `ray`; make test-ray installs it")
 
-SMALL = MECConfig(IndexConfig(base_probes=12, extra_probes=0))
+SMALL = RankRequest(video="", config=MECConfig(IndexConfig(base_probes=12, extra_probes=0)))
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ def entries(store, kind):
 
 
 def index_locally(videos, store, scorer=None):
-    work = BatchJob(SMALL, scorer, str(store)).open()
-    for group in index_groups(sorted(map(str, videos.glob("*.mp4")))):
+    work = BatchJob(scorer, root=str(store)).open()
+    for group in index_groups(sorted(map(str, videos.glob("*.mp4"))), SMALL):
         assert work(group)[0].status == "done"
     return DirectoryStore(store)
 

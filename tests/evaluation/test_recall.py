@@ -13,10 +13,12 @@ from command_line import terminal
 from framenest import (
     ConfigError,
     FrameBatch,
+    Prefix,
     RankingConfig,
     ScorerError,
     Session,
     VideoError,
+    VideoInfo,
     open_video,
 )
 from framenest.cli import main as cli_main
@@ -49,7 +51,8 @@ def test_first_hit_by_hand():
 
 def test_largest_gap_by_hand():
     """Frames at 2 and 5 of 10 s: gaps 2, 3 and 5."""
-    assert recall.largest_gap(seconds(5, 2), 10.0) == 0.5
+    video = VideoInfo("v", "f", 100, 10.0, 10.0, 64, 36, "h264")
+    assert Prefix(video, 2, np.array([50, 20]), seconds(5, 2), None).largest_gap == 0.5
 
 
 def test_redundancy_by_hand():
@@ -211,10 +214,10 @@ def test_timelines_are_evaluated_and_have_no_looks(timelines):
 def test_questions_on_one_timeline_share_what_is_known_of_it(timelines, monkeypatch):
     """Two questions on one timeline, then one on another: each is read once, and one is held at a time."""
     read = []
-    pictures = TimelineDecoder._pictures
+    pictures = TimelineDecoder.pictures
     monkeypatch.setattr(
         TimelineDecoder,
-        "_pictures",
+        "pictures",
         lambda self, frames, sizes: (
             [read.extend((self.info.path, n) for n in frames.tolist())] and pictures(self, frames, sizes)
         ),

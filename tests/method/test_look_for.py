@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from framenest import MEC, ConfigError, Ranking
-from framenest.method.discovery import LookFor, noisy_or
+from framenest.method.discovery import noisy_or
+from framenest.rank_request import LookFor
 from framenest.report.document import document
 from media import numbered_video
 

@@ -15,11 +15,11 @@ import pytest
 from heavy_scorer import CONFIG, SyntheticHeavyScorer
 
 from framenest import MEC, ImageSpec, ScorerError, VideoError
-from framenest.cache.directory import DirectoryStore, UnwritableCache
-from framenest.cache.eviction import EvictedFeatures
+from framenest.cache.directory import DirectoryStore, EvictedFeatures, UnwritableCache
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob, Work, WorkItem
 from framenest.processes import FEATURES_VARIABLE
+from framenest.rank_request import RankRequest
 from framenest.scorers import feature_store, video_features
 from framenest.scorers.feature_store import LargeFeatures, finish_writes
 from framenest.scorers.video_features import KeptUnfinished, VideoFeatures, on_the_way
@@ -95,7 +95,7 @@ def test_small_features_are_kept_without_a_word(clip, tmp_path):
 def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_numbers, tmp_path, monkeypatch):
     """Three videos of some 600 kB, where there is room for two; the features of the first are mapped."""
     monkeypatch.setenv(FEATURES_VARIABLE, "1.9MB")
-    monkeypatch.setattr("framenest.cache.directory.MAPPED", 1)
+    monkeypatch.setattr("framenest.cache.directory.MIN_MAPPED_BYTES", 1)
     videos = [numbered_video(tmp_path / f"{n}.mp4", 100 + n) for n in range(4)]
     store = DirectoryStore(tmp_path / "store")
     encoded = []
@@ -137,14 +137,16 @@ def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_pat
     store = DirectoryStore(tmp_path / "store")
 
     def indexed(video, run):
-        (outcome,) = Work(run, store, SyntheticHeavyScorer(LIGHT))((WorkItem(str(video)),))
+        (outcome,) = Work(run, store, SyntheticHeavyScorer(LIGHT))(
+            (WorkItem(RankRequest(video=str(video), config=CONFIG)),)
+        )
         return outcome
 
-    assert indexed(old, BatchJob(CONFIG, began=0.0)).status == "done"
+    assert indexed(old, BatchJob(began=0.0)).status == "done"
     long_ago = [*store.entries("features")]
     for entry in long_ago:
         os.utime(store.path(entry.key), (1e9, 1e9))
-    run = BatchJob(CONFIG)
+    run = BatchJob()
     first, second, third = (indexed(video, run) for video in videos)
     assert (first.status, second.status) == ("done", "done")
     assert not any(store.has(entry.key) for entry in long_ago)
@@ -158,7 +160,9 @@ def test_an_index_run_stops_before_it_evicts_what_it_made(small_numbers, tmp_pat
 def test_what_was_asked_to_be_kept_and_is_above_the_limit_fails_before_the_work(clip, tmp_path, monkeypatch):
     monkeypatch.setenv(FEATURES_VARIABLE, "300kB")
     scorer = SyntheticHeavyScorer(LIGHT)
-    (outcome,) = Work(BatchJob(CONFIG), DirectoryStore(tmp_path), scorer)((WorkItem(str(clip)),))
+    (outcome,) = Work(BatchJob(), DirectoryStore(tmp_path), scorer)(
+        (WorkItem(RankRequest(video=str(clip), config=CONFIG)),)
+    )
     assert (outcome.status, outcome.stops, scorer.encoded) == ("failed", True, 0)
     assert "not kept: all features may take 293.0 KiB" in outcome.text
 

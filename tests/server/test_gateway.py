@@ -17,7 +17,7 @@ from PIL import Image
 
 from framenest.lmm.prompt import OTHERWISE
 from framenest.processes import own_memory
-from framenest.server.conversation import LONGEST
+from framenest.server.conversation import MAX_QUESTION_CHARS
 from framenest.server.server_settings import MIB
 from local_http import local_http
 from media import number_in, numbered_video
@@ -320,10 +320,13 @@ def test_a_turn_stays_as_it_was_while_tools_are_called(server, behind, first):
 
 
 def test_a_long_text_is_cut_for_the_ranking_alone(server, behind, clip_data):
-    text = "word " * LONGEST
+    text = "word " * MAX_QUESTION_CHARS
     assert ask(server, [user(video(clip_data), {"type": "text", "text": text})]).status_code == 200
     assert behind.messages[0]["content"][-1]["text"] == text
-    assert server.http.get("/rankings").json()[0]["question"] == text[: LONGEST - 1] + text[LONGEST - 1]
+    assert (
+        server.http.get("/rankings").json()[0]["question"]
+        == text[: MAX_QUESTION_CHARS - 1] + text[MAX_QUESTION_CHARS - 1]
+    )
 
 
 # Settings of a request

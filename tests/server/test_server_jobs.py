@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from framenest.errors import StoreError
+from framenest.rank_request import RankRequest
+from framenest.server.guard import Refusal
 from framenest.server.jobs import ATTEMPTS, Jobs, Journal
 from framenest.server.rankings import Rankings
-from framenest.server.refusals import Refusal
 from media import encode_video, numbered_picture, numbered_video
 from processes import PATIENCE, children, standing_still
 from served import Server
@@ -124,7 +125,7 @@ def test_a_job_tells_those_who_wait_when_it_is_over(journal, error):
 
 def test_a_running_job_is_over_as_soon_as_it_is_cancelled(journal):
     told = []
-    jobs = Jobs(journal, limit=5, finished=lambda job: told.append(job.state))
+    jobs = Jobs(journal, limit=5, count=lambda _, state, __: told.append(state))
     job = jobs.submit("rank", "a", {})
     assert jobs.take() is job
     assert jobs.cancel(job.id).state == "cancelled"
@@ -258,7 +259,7 @@ def test_a_video_is_removed_in_the_middle_of_its_work(serve, long_media):
 
 def test_what_a_cancelled_job_writes_after_its_video_was_removed_does_not_stay(journal, tmp_path):
     rankings = Rankings(tmp_path, journal, Jobs(journal, limit=5))
-    rankings.ask("known", {"video": "v"})
+    rankings.ask("known", RankRequest(video="v"))
     for id_ in ("known", "removed"):
         rankings.path(id_).write_text("{}")
         rankings.tidy(id_)

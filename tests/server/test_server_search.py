@@ -8,7 +8,7 @@ from PIL import Image
 
 from colour_scorer import coloured_video, install_colour_scorer
 from framenest.processes import Cancelled
-from framenest.server.refusals import Refusal
+from framenest.server.guard import Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
 from served import Server
@@ -133,7 +133,7 @@ def service(films, scores, tmp_path):
         made.workers[0].call = call
         made._do(made.workers[0], made.job)
         made.jobs.finish(made.job)
-        return made.found(made.id)
+        return made.search_state(made.id)
 
     made.run = run
     yield made
@@ -148,7 +148,7 @@ def test_moments_are_there_before_the_search_is_over_and_failures_without_paths(
         progress("videos", 0, 2)
         progress("moments", [MOMENT | {"video": fog}])
         progress("zoom", 1, 4)
-        read.append((service.found(service.id), service.job.stage))
+        read.append((service.search_state(service.id), service.job.stage))
         return {sunset: f"{sunset}: it has changed"}
 
     after = service.run(call)
@@ -168,7 +168,7 @@ def test_a_cancelled_search_keeps_what_it_found(service):
 
     with pytest.raises(Cancelled):
         service.run(call)
-    found = service.found(service.id)
+    found = service.search_state(service.id)
     assert (found["job"].state, len(found["moments"])) == ("cancelled", 1)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 import rich_click as click
 from click.shell_completion import get_completion_class
 
 import framenest
-from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, search, serve
-from framenest.cli.terminal import fail, set_quiet, warnings_as_notes
+from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, serve
+from framenest.cli.printing import fail, set_quiet, warnings_as_notes
 from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
 from framenest.scorers.feature_store import finish_writes
@@ -65,7 +66,7 @@ COMMANDS = [
     exports.export,
     ask.ask,
     many_videos.index,
-    search.search,
+    many_videos.search,
     rank.select,
     evaluate.evaluate,
     evaluate.lmms_eval,
@@ -80,15 +81,21 @@ for command in COMMANDS:  # --help lists them in this order
     app.add_command(command)
 
 
+def _with_options(message: str) -> str:
+    """The message of a library error with options for Python's settings: `fps=` becomes `--fps`."""
+    setting = r"(?<=\s)([a-z_]+)=(?:True)?(?=[\s;,]|$)"
+    return re.sub(setting, lambda match: "--" + match[1].replace("_", "-"), message)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line. An error is one line on stderr and exit code 2."""
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     code = 2
     set_quiet(False)
     try:
         with warnings_as_notes():
             try:
-                result = app.main(given, prog_name="framenest", standalone_mode=False)
+                result = app.main(words, prog_name="framenest", standalone_mode=False)
             finally:
                 finish_writes()  # inside warnings_as_notes, since it may warn
         sys.exit(result if isinstance(result, int) else 0)
@@ -97,13 +104,14 @@ def main(arguments: list[str] | None = None) -> None:
         code = 130
     except click.ClickException as error:
         hint = "; put a question of several words in quotes"
-        said = error.format_message()
-        fail(said + hint * said.startswith("Got unexpected extra argument"))
+        message = error.format_message()
+        fail(message + hint * message.startswith("Got unexpected extra argument"))
     except Exception as error:
-        if "--debug" in given:
+        if "--debug" in words:
             raise
-        told = error_line(error)
-        fail(told if isinstance(error, FramenestError) else f"{told} (--debug shows where)")
+        message = error_line(error)
+        ours = isinstance(error, FramenestError)
+        fail(_with_options(message) if ours else f"{message} (--debug shows where)")
     if arguments is None and still_loading():  # end at once: nobody waits for the model any more
         sys.stdout.flush()
         sys.stderr.flush()

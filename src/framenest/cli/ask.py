@@ -13,25 +13,24 @@ from framenest.cli.option_groups import (
     ImageOptions,
     ScorerChoice,
     TranscriptOptions,
-    VideoOptions,
     check_server,
     refuse_pairing,
 )
 from framenest.cli.options import Budgets, InputFile, OutputFile, SelectorName, argument, option
-from framenest.cli.printing import NO_MATCH, AnswerPrinter, print_reply
-from framenest.cli.terminal import confirm, note, print_json
-from framenest.config import DEFAULT_PRESET, MECConfig
+from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_json, print_reply
+from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError, ModelError
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.messages import check_style
-from framenest.method.discovery import LookFor
+from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
+from framenest.rank_request import LookFor, RankRequest
 from framenest.selectors import load_selector
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 
 
 @options.command(
@@ -61,7 +60,7 @@ def ask(
     ),
     images: ImageOptions,
     transcript: TranscriptOptions,
-    video_options: VideoOptions,
+    opening: VideoConfig,
     scorer: ScorerChoice,
     common: Common,
 ) -> None:
@@ -87,7 +86,7 @@ def ask(
     with model.client(may_think=False) as client:
         check_server(client)
         with common.bars() as bars:
-            opened = video_options.open(video, common)
+            opened = common.open(video, opening)
             session = scorer.session(common, bars, [selector or "mec"])
             sent = transcript.settings(session.transcript(opened) if transcript.with_transcript else None)
             described = LookFor.of(look_for)
@@ -95,7 +94,16 @@ def ask(
                 written = write_descriptions(client, opened.info, question, choices)
                 described = replace(written, texts=(*look_for, *written.texts))
                 note(f"looking for: {'; '.join(described.texts)}")
-            selected = _select(selector, session, opened, question, budgets, described)
+            request = RankRequest(
+                video=video,
+                question=question,
+                options=choices,
+                look_for=described,
+                preset=DEFAULT_PRESET,
+                config=MECConfig.preset(DEFAULT_PRESET),
+                opening=opening,
+            )
+            selected = _select(selector, request, session, opened, budgets)
         if output is not None:
             selected.save(output)
         try:
@@ -132,28 +140,23 @@ def ask(
 
 
 def _select(
-    name: str | None,
-    session: Session,
-    video: Decoder,
-    question: str,
-    budgets: list[int],
-    look_for: LookFor | None,
+    name: str | None, request: RankRequest, session: Session, opened: Decoder, budgets: list[int]
 ) -> Ranking | Selection:
     """Select the frames to send; MEC returns a ranking.
 
     If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
     selector that the user names is always used.
     """
-    selector = load_selector(name or MecSelector.name, session, MECConfig.preset(DEFAULT_PRESET))
+    selector = load_selector(name or MecSelector.name, session, request.config)
     if not isinstance(selector, MecSelector):
-        if look_for is not None:
+        if request.look_for is not None:
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")
-        return selector.select(video, question, budgets)
-    ranking = selector.rank(video, question, look_for or ())
+        return selector.select(opened, request.question, budgets)
+    ranking = rank_request(replace(request, config=selector.settings), session, opened)
     if not ranking.unmatched:
         return ranking
     if name is not None:
-        note(NO_MATCH)
+        note(NO_MATCH_NOTE)
         return ranking
     note("nothing in this video clearly matches the question; sending frames at even intervals")
-    return load_selector("uniform", session).select(video, question, budgets)
+    return load_selector("uniform", session).select(opened, request.question, budgets)

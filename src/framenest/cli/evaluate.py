@@ -34,7 +34,7 @@ from framenest.cli.options import (
     argument,
     option,
 )
-from framenest.cli.terminal import confirm, note, out, print_table, say, table
+from framenest.cli.printing import confirm, note, out, print_table, say, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.benchmarks import READERS as BENCHMARKS
@@ -191,10 +191,10 @@ PROMPT_PANEL = "The prompt"
 
 
 def _share(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ValueError(f"{text!r} is not a part; write the second of eight as 2/8")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True)
@@ -218,14 +218,14 @@ class Benchmark:
     def questions(self) -> list[BenchmarkQuestion]:
         """Load the questions to ask."""
         every = load_benchmark(self.dataset, self.annotations)
-        found = [q for q in every if self.category in (None, q.category)][: self.limit]
-        if not found:
+        chosen = [q for q in every if self.category in (None, q.category)][: self.limit]
+        if not chosen:
             raise ConfigError(f"{self.annotations}: no questions of category {self.category!r}")
         if self.part is None:
-            return found
+            return chosen
         number, of = self.part
-        mine = set(sorted({question.video for question in found})[number - 1 :: of])
-        return [question for question in found if question.video in mine]
+        mine = set(sorted({question.video for question in chosen})[number - 1 :: of])
+        return [question for question in chosen if question.video in mine]
 
     def folders(
         self, questions: list[BenchmarkQuestion], scoring: ScorerConfig
@@ -321,8 +321,6 @@ def qa(
     if scorer is None and any(needs_scorer(name) for name in selectors):
         raise ConfigError("give a scorer, such as --scorer tags; `framenest models` lists them")
     refuse_pairing(model.style)
-    if min(budgets) < 1:
-        raise ConfigError("--budgets must be 1 or more")
     for selector in selectors:
         check_selector(selector, min(budgets))
         left = [k for k in budgets if k not in served_budgets(selector, budgets)]
@@ -359,14 +357,14 @@ def qa(
             **images.settings,
         )
         if plan:
-            asked = (settings, questions, selectors, sorted(set(budgets)), videos, file, jobs)
-            _print_plan(questions, *plan_run(*asked))
+            rows, lost = plan_run(settings, questions, selectors, budgets, videos, file, jobs)
+            _print_plan(questions, rows, lost)
             say(f"selection: {selections.scorer or 'no scorer'} on device {scoring.device}, in this process")
             where = f"{client.model} at {model.base_url}"
             say(f"answers: {where}, {jobs} concurrent requests, style {model.style}")
             return
         run = QaRun(settings, client, selections, videos, file, subtitles=subtitles, jobs=jobs, progress=bars)
-        run(questions, selectors, sorted(set(budgets)))
+        run(questions, selectors, budgets)
     rows = main_table(ScoredAnswers([file]))
     print_rows(rows)
     _write_json(json_file, rows)
@@ -431,10 +429,10 @@ def print_rows(rows: list[Row]) -> None:
             out.print(f"[bold]{escape(title)}[/]")
         columns = list(dict.fromkeys(name for row in group for name in row))
         texts = [name for name in columns if any(isinstance(row.get(name), str) for row in group)]
-        made = table(*columns, left=texts, wrap=["Selector"])
+        grid = table(*columns, left=texts, wrap=["Selector"])
         for row in group:
-            made.add_row(*(cell(row.get(name)) or "–" for name in columns))
-        print_table(made)
+            grid.add_row(*(cell(row.get(name)) or "–" for name in columns))
+        print_table(grid)
 
 
 @click.group("lmms-eval")

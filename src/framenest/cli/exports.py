@@ -35,20 +35,18 @@ from framenest.cli.options import (
     check_writable_folder,
     option,
 )
-from framenest.cli.printing import TOP, print_prefix, print_ranking
-from framenest.cli.terminal import confirm, note, out, print_json, say
+from framenest.cli.printing import TOP, confirm, note, out, print_json, print_prefix, print_ranking, say
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
 from framenest.report.document import document
 from framenest.report.figure import contact_sheet, draw, figure_frames
 from framenest.report.page import embed, page, read_images
-from framenest.selectors import frame_lists
-from framenest.selectors.selection import Selection, load_result
+from framenest.selectors.selection import Selection, aks_list, load_result, read_entries, wfs_sb_list
 from framenest.text import size_text
+from framenest.video.decoder import Decoder
 
 
 @options.command()
@@ -94,12 +92,12 @@ def show(
 def _print_ranking_csv(ranking: Ranking, count: int) -> None:
     columns: dict[str, Any] = {"evidence": ranking.evidence, **ranking.cues, **ranking.terms}
     write = csv.writer(out.file, lineterminator="\n").writerow
-    seen = ["seen"] if ranking.pool.seen else []
-    write(["rank", "frame", "seconds", "from", *columns, *seen])
+    labels = ["seen"] if ranking.pool.labels else []
+    write(["rank", "frame", "seconds", "from", *columns, *labels])
     for i in range(count):
         origin = "zoom" if ranking.is_zoom[i] else "probe"
         values = (f"{float(column[i]):.6g}" for column in columns.values())
-        shown = [ranking.seen(i + 1) for _ in seen]
+        shown = [ranking.labels(i + 1) for _ in labels]
         write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values, *shown])
 
 
@@ -109,7 +107,9 @@ def extract(
     ranking: InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
     folder: OutputFolder = option("Folder for the images.", "--to", required=True),
-    kind: str = option("Image format.", "--format", type=click.Choice(extraction.FORMATS), default="jpg"),
+    kind: str = option(
+        "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
+    ),
     sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
     as_json: bool = AS_JSON,
     video: RankedVideo,
@@ -225,15 +225,15 @@ def export(
             files = extraction.extract(prefix, folder, name=name, video=decoder, progress=bars)
         confirm(f"{len(files)} frames in", str(folder))
         return
-    asked = question or result.question
-    if not asked:
+    text = question or result.question
+    if not text:
         raise ConfigError("this ranking has no question; give one with --question")
     if not choices and question is None and isinstance(result, Ranking):
         choices = result.options
     with common.bars() as bars:
         request = lmm.messages(
             result.prefix(budget),
-            asked,
+            text,
             cast(lmm.StyleName, style),
             options=choices,
             video=video.reopen(result.video, common),
@@ -270,17 +270,17 @@ def _write_list(
     output: str,
 ) -> None:
     prefixes = [result.prefix(budget) for result in results]
-    rows = None if rows_file is None else frame_lists.read_entries(rows_file)
+    rows = None if rows_file is None else read_entries(rows_file)
     if style == "aks":
-        made = frame_lists.aks(prefixes, rows)
+        entries = aks_list(prefixes, rows)
     else:
-        made = frame_lists.wfs_sb(prefixes, [result.question for result in results], rows)
-    text = json.dumps(made, ensure_ascii=False) + "\n"
+        entries = wfs_sb_list(prefixes, [result.question for result in results], rows)
+    text = json.dumps(entries, ensure_ascii=False) + "\n"
     if output == "-":
         print_json(text)
         return
     write_atomic(Path(output), text.encode(errors="surrogatepass"))
-    confirm(f"{len(made)} rows written to", output)
+    confirm(f"{len(entries)} rows written to", output)
 
 
 @options.command()
@@ -307,7 +307,7 @@ def report(
     results = [load_result(ranking) for ranking in rankings]
     if output is None and figure is None:
         output = check_writable("report.html")
-    made = document(results, names=[Path(ranking).stem for ranking in rankings])
+    content = document(results, names=[Path(ranking).stem for ranking in rankings])
     decoder = video.reopen(results[0].video, common)
     if figure is not None:
         frames = figure_frames(results)
@@ -317,7 +317,7 @@ def report(
     if output is not None:
         with common.bars() as bars:
             urls = embed(decoder, results, progress=bars)
-        _write(output, page(made, urls).encode("utf-8", "replace"), f"report with {len(urls)} frames")
+        _write(output, page(content, urls).encode("utf-8", "replace"), f"report with {len(urls)} frames")
 
 
 def _write(file: Path, data: bytes, what: str) -> None:

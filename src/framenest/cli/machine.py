@@ -16,12 +16,12 @@ from rich.markup import escape
 
 import framenest
 from framenest import models as model_files
-from framenest.cache import eviction
+from framenest.cache import directory
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import options
 from framenest.cli.option_groups import AS_JSON, Common
 from framenest.cli.options import Duration, Name, Size, argument, check_writable_folder, option
-from framenest.cli.terminal import (
+from framenest.cli.printing import (
     confirm,
     facts_grid,
     note,
@@ -34,7 +34,7 @@ from framenest.cli.terminal import (
 )
 from framenest.errors import FramenestError, MissingExtra, ScorerError, install_hint
 from framenest.method.mec import MEC
-from framenest.models.downloads import ModelFile, damaged
+from framenest.models import ModelFile, damaged
 from framenest.processes import gpu_memory, has_gpu
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
 from framenest.text import one_line, size_text
@@ -56,13 +56,13 @@ def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
     """
     findings = list(_findings(common))
     if as_json:
-        print_json([{"what": what, "state": state, "found": found} for what, state, found in findings])
+        print_json([{"what": what, "state": state, "found": detail} for what, state, detail in findings])
     else:
         rows = facts_grid()
         rows.add_column(overflow="fold")
         colours = {OK: "green", MISSING: "dim", FAILED: "red"}
-        for what, state, found in findings:
-            rows.add_row(what, f"[{colours[state]}]{state}[/]", escape(found))
+        for what, state, detail in findings:
+            rows.add_row(what, f"[{colours[state]}]{state}[/]", escape(detail))
         print_table(rows)
     return int(any(state == FAILED for _, state, _ in findings))
 
@@ -135,7 +135,7 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
         return
     headings = ("scorer", "what", "runs on", "size", "licence", "state")
     texts = tuple(heading for heading in headings if heading != "size")
-    listed = table(*headings, left=texts, wrap=("what", "runs on", "state"))
+    rows = table(*headings, left=texts, wrap=("what", "runs on", "state"))
     cells: list[tuple[str, str, str, int, str, str]] = [
         (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
         for name, entry in model_files.CATALOGUE.items()
@@ -144,10 +144,10 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
     for name, what, speed, size, licence, state in cells:
         if as_json:
             print_json(dict(zip(headings, (name, what, speed, size, licence, state), strict=True)))
-        listed.add_row(name, what, speed, size_text(size) if size else "–", licence, escape(state))
+        rows.add_row(name, what, speed, size_text(size) if size else "–", licence, escape(state))
     if as_json:
         return
-    print_table(listed)
+    print_table(rows)
     if quiet():
         return
     say_labelled("no weights, or damaged:", "framenest models fetch NAME")
@@ -233,8 +233,8 @@ def clear(*, with_models: bool = option("Also remove model files.", "--models"),
     kinds = (*KINDS, *MODEL_KINDS) if with_models else KINDS
     freed = common.cache.clear(kinds)
     left = sum(size for kind, (_, size) in common.cache.size().items() if kind in kinds)
-    kept = f"; {size_text(left)} could not be removed: in use, or not yours" if left else ""
-    say(f"{size_text(freed)} freed in {common.cache.location}{kept}")
+    rest = f"; {size_text(left)} could not be removed: in use, or not yours" if left else ""
+    say(f"{size_text(freed)} freed in {common.cache.location}{rest}")
 
 
 @options.command(cache)
@@ -245,15 +245,15 @@ def verify(
 ) -> int:
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
-        found = eviction.verify(common.cache, progress=bars)
+        report = directory.verify(common.cache, progress=bars)
     scorers: dict[ModelFile, str] = {}
     for name, entry in model_files.CATALOGUE.items():
         scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
     damaged_models = damaged(list(scorers), common.local, anew=True)
-    total = sum(found.sizes.values()) + sum(file.path.stat().st_size for file in scorers)
+    total = sum(report.sizes.values()) + sum(file.path.stat().st_size for file in scorers)
     say(
-        f"{sum(found.entries.values()):,} entries and {len(scorers):,} model files, {size_text(total)}: "
-        f"{len(found.damaged) + len(damaged_models)} damaged"
+        f"{sum(report.entries.values()):,} entries and {len(scorers):,} model files, {size_text(total)}: "
+        f"{len(report.damaged) + len(damaged_models)} damaged"
     )
     left = 0
     for file in damaged_models:
@@ -261,8 +261,8 @@ def verify(
             file.remove()
         left += not remove
         fetch = f"run: framenest models fetch {scorers[file]}"
-        note(f"{file.path}: {model_files.DAMAGED}; {fetch}{' (removed)' if remove else ''}")
-    for key, wrong in found.damaged.items():
+        note(f"{file.path}: {model_files.DAMAGED_MODEL}; {fetch}{' (removed)' if remove else ''}")
+    for key, wrong in report.damaged.items():
         removed = remove and common.cache.remove(key)
         left += not removed
         note(f"{key}: {wrong}{' (removed)' if removed else ''}")
@@ -287,11 +287,11 @@ def gc(
     \b
     framenest cache gc --older-than 90d --max-size 200GB --dry-run
     """
-    done = eviction.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
+    done = directory.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
     would = "would be " if dry_run else ""
     for reason, count in done.removed.items():
         if count:
             say(f"{count:,} {would}removed: {reason}")
     used = f"; {done.in_use:,} in use were kept" if done.in_use else ""
-    freed, kept = size_text(done.freed), size_text(done.kept)
-    say(f"{freed} {would}freed, {kept} kept in {common.cache.location}{used}")
+    freed, remaining = size_text(done.freed), size_text(done.remaining)
+    say(f"{freed} {would}freed, {remaining} kept in {common.cache.location}{used}")

@@ -1,47 +1,62 @@
-"""Commands over many videos: index, and what rank --manifest does."""
+"""Commands over many videos: index, search, and what rank --manifest does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+import io
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+from rich.markup import escape
+
 from framenest.cache.directory import local_directory
+from framenest.cache.files import write_atomic
 from framenest.cache.remote import RemoteStore
 from framenest.cli import options
 from framenest.cli.option_groups import (
     Common,
     ProbingOptions,
     ScorerChoice,
-    VideoOptions,
     other_settings,
     refuse_one_file,
 )
 from framenest.cli.options import (
     Count,
     Duration,
+    ImageFile,
     InputFile,
     OutputFile,
+    OutputFolder,
     Size,
     argument,
     check_writable,
     check_writable_folder,
     option,
 )
-from framenest.cli.terminal import confirm, fail, note, print_json, quiet, say, short_path
-from framenest.config import IndexConfig, MECConfig
-from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome
-from framenest.corpus.manifest import find_videos, index_groups, ranking_groups
+from framenest.cli.printing import confirm, fail, note, print_json, print_table, quiet, say, short_path, table
+from framenest.config import IndexConfig, MECConfig, VideoConfig
+from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, RunReport
+from framenest.corpus.manifest import find_videos, index_groups, ranking_groups, write_rankings
 from framenest.corpus.process_run import Watch, run_in_processes
-from framenest.corpus.run_report import RunReport, write_rankings
-from framenest.errors import ConfigError, FramenestError, StoreError
+from framenest.errors import ConfigError, FramenestError, StoreError, VideoError
+from framenest.images import encode_image
+from framenest.method.prefix import Prefix
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
+from framenest.rank_request import RankRequest
+from framenest.report.figure import contact_sheet
+from framenest.report.page import moments_page
+from framenest.retrieval.search import UNSURE, IndexedVideo, Moment, Searcher, check_query
 from framenest.retrieval.vectors import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
-from framenest.text import clock
+from framenest.session import Session
+from framenest.text import clock, slug
+from framenest.video.opening import Video
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class ManyVideos:
     )
 
     @property
-    def given(self) -> bool:
+    def any_set(self) -> bool:
         """Whether the command line sets any of these."""
         return any(value not in (None, "local") for value in vars(self).values())
 
@@ -77,8 +92,8 @@ LIBRARY = option(
     "[default: vectors are in the cache]",
     metavar="DIR|URI",
 )
-TIME_LIMIT = 1800.0  # default for --time-limit, in seconds
-NAME = 28  # most characters of a video's name next to its progress bar
+ITEM_SECONDS = 1800.0  # default of --time-limit
+LABEL_CHARACTERS = 28  # of a video's name next to its progress bar, at most
 GPU_BYTES, GPU_CORES = 8 * 2**30, 4
 """GPU memory and CPU cores per worker with a model on the GPU. BLIP-2 takes 5 GB; benchmarks/gpu_machine.py
 measures throughput by number of workers."""
@@ -88,7 +103,7 @@ def outcomes_of(
     many: ManyVideos, job: BatchJob, groups: list[Group], watch: Watch = lambda *_: None
 ) -> Iterator[list[ItemOutcome]]:
     """Run the job on all groups. Yields each group's outcomes as it finishes."""
-    seconds = TIME_LIMIT if many.time_limit is None else many.time_limit or None
+    seconds = ITEM_SECONDS if many.time_limit is None else many.time_limit or None
     if many.engine == "ray":
         from framenest.corpus.ray_run import run_on_ray
 
@@ -111,17 +126,22 @@ def _workers_for(job: BatchJob) -> int:
     return max(1, min(gpu_memory() // GPU_BYTES, cores() // GPU_CORES))
 
 
-def batch_job(common: Common, video_options: VideoOptions, scorer: str | None, **settings: Any) -> BatchJob:
-    """Return a job whose results go to the cache."""
-    cache = common.cache
-    if isinstance(cache, RemoteStore):
-        settings["url"] = cache.location  # each machine has its own local directory
-    else:
-        settings["root"] = str(common.local.root.absolute())
-    if (library := settings.get("library")) is not None:
-        settings["library"] = library if "://" in library else str(Path(library).absolute())
+def batch_job(
+    common: Common, request: RankRequest, library: str | None = None, keep_features: bool | None = True
+) -> BatchJob:
+    """Return a job with the scorer of a request, whose results go to the cache."""
+    if library is not None:
+        library = library if "://" in library else str(Path(library).absolute())
         connect(library)  # a clear error before the run begins
-    return BatchJob(scorer=None if scorer == "none" else scorer, **vars(video_options), **settings)
+    remote = isinstance(common.cache, RemoteStore)  # then each machine has its own local directory
+    return BatchJob(
+        scorer=request.scorer,
+        scoring=request.scoring,
+        root=None if remote else str(common.local.root.absolute()),
+        url=common.cache.location if remote else None,
+        keep_features=keep_features,
+        library=library,
+    )
 
 
 def run(
@@ -140,7 +160,7 @@ def run(
                 for place, outcome in enumerate(outcomes):
                     report.add(outcome, new_video=place == 0)
                     _print_outcome(outcome, as_json)
-                bars(what, report.total, total, said=_speed(report))
+                bars(what, report.total, total, note=_speed(report))
                 if report.stopped:
                     break
     except KeyboardInterrupt:
@@ -156,12 +176,12 @@ def run(
 
 
 def _show(bars: Bars, video: str, stage: str, done: int, total: int) -> None:
-    bars(_label(video), done, total, said=stage)
+    bars(_label(video), done, total, note=stage)
 
 
 def _label(video: str) -> str:
     shown = short_path(video)
-    return shown if len(shown) <= NAME else f"…{shown[1 - NAME :]}"
+    return shown if len(shown) <= LABEL_CHARACTERS else f"…{shown[1 - LABEL_CHARACTERS :]}"
 
 
 def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) -> None:
@@ -169,8 +189,8 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
         note(text)
     if as_json:
         names = ("status", "text", "error", "seconds", "duration")
-        told = {name: getattr(outcome, name) for name in names}
-        print_json({"video": outcome.item.video, "question": outcome.item.question, **told})
+        facts = {name: getattr(outcome, name) for name in names}
+        print_json({"video": outcome.item.video, "question": outcome.item.request.question, **facts})
     elif outcome.status == "failed":
         note(f"{outcome.error}: {outcome.text}")
     elif alone or (outcome.status == "done" and not quiet()):
@@ -207,7 +227,7 @@ def index(
     as_json: bool = option("Print a line of JSON for each video.", "--json"),
     many: ManyVideos,
     library: str | None = LIBRARY,
-    video_options: VideoOptions,
+    opening: VideoConfig,
     scorer: ScorerChoice,
     probes: ProbingOptions,
     others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig),
@@ -226,50 +246,145 @@ def index(
     framenest index films.csv more/*.mp4 --scorer none --probing keyframes \\
       --cache s3://bucket/library
     """
-    found = find_videos(videos, pictures=video_options.fps is not None)
-    given = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
-    config = MECConfig().with_settings(given)
+    paths = find_videos(videos, pictures=opening.fps is not None)
+    settings = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
+    config = MECConfig().with_settings(settings)
     if config != MECConfig(index=config.index):
         raise ConfigError("--set of this command is for settings of the index; give others to rank")
-    settings = {"config": config, "scoring": scorer.config, "library": library}
-    job = batch_job(common, video_options, scorer.resolved(common), **settings)
-    if len(found) == 1 and found[0] == videos[0] and not many.given:
+    name = None if scorer.name == "none" else scorer.resolved(common)
+    request = RankRequest(video="", config=config, scorer=name, scoring=scorer.config, opening=opening)
+    job, groups = batch_job(common, request, library), index_groups(paths, request)
+    if len(paths) == 1 and paths[0] == videos[0] and not many.any_set:
         with common.bars() as bars:  # in this process, with bars for its stages
-            (outcome,) = job.open()(index_groups(found)[0], bars)
+            (outcome,) = job.open()(groups[0], bars)
         if outcome.status == "failed":
             raise FramenestError(outcome.text)
         _print_outcome(outcome, as_json, alone=True)
         return 0
-    report = run(job, index_groups(found), many, common, "videos", as_json)
+    report = run(job, groups, many, common, "videos", as_json)
     if report.counts["failed"]:
-        fail(f"{report.counts['failed']:,} of {len(found):,} videos could not be indexed")
+        fail(f"{report.counts['failed']:,} of {len(paths):,} videos could not be indexed")
     return int(report.counts["failed"] > 0)
 
 
 def rank_many(
     manifest: Path,
     output: str | None,
+    request: RankRequest,
     many: ManyVideos,
     common: Common,
-    how: VideoOptions,
-    scorer: str | None,
-    settings: Mapping[str, Any],
+    *,
+    keep_features: bool | None,
     as_json: bool,
 ) -> int:
-    """Rank the videos of a list for their questions. Returns the exit code."""
-    job = batch_job(common, how, scorer, **settings)
+    """Rank the videos of a list for their questions, as the request says. Returns the exit code."""
     if output is None or output == "-":
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
     folder = check_writable_folder(output).absolute()
-    groups = ranking_groups(manifest, folder, _identity(job), no_question=job.scorer is None)
+    table = Path((request.scorer or "").partition(":")[2])
+    scores = common.local.fingerprint(str(table)) if table.is_file() else None
+    groups = ranking_groups(manifest, folder, request, scores)
+    job = batch_job(common, request, keep_features=keep_features)
     report = run(job, groups, many, common, "rankings", as_json)
     confirm("listed in", short_path(str(write_rankings(folder, groups))))
     return int(report.counts["failed"] > 0)
 
 
-def _identity(job: BatchJob) -> list[Any]:
-    """Everything a ranking depends on besides video and question; device and batch only affect speed."""
-    scoring = {k: v for k, v in asdict(job.scoring).items() if k not in ("device", "batch")}
-    file = Path((job.scorer or "").partition(":")[2])
-    content = local_directory(job.store()).fingerprint(str(file)) if file.is_file() else None
-    return [job.config.to_json(), job.scorer, content, scoring]
+MAX_NAMED = 5  # of the videos that could not be searched
+MOMENT_PIXELS = 480  # of the longer side of a moment's picture, at most
+
+
+@options.command(
+    usual="count as_json sheet folder report jobs failures engine name subtitles cache_location quiet"
+)
+def search(
+    *,
+    query: str = argument(),
+    videos: tuple[InputFile, ...] = argument(nargs=-1),
+    count: Count = option("Moments to find.", "-n", default=10),
+    as_json: bool = option("Print a JSON list of moments.", "--json"),
+    sheet: ImageFile | None = option("Also draw their best frames as a contact sheet."),
+    folder: OutputFolder | None = option("Also write each moment as a short MP4 into this folder.", "--to"),
+    report: OutputFile | None = option("Also write a page with their pictures, times and reasons."),
+    many: ManyVideos,
+    library: str | None = LIBRARY,
+    scorer: ScorerChoice,
+    common: Common,
+) -> int:
+    """Find the moments of many VIDEOS that match QUERY: in which video, and when.
+
+    VIDEOS are what `framenest index` takes: files, URLs, folders and lists. Those that are not indexed yet
+    are indexed first. Without VIDEOS, all videos in the cache are searched.
+
+    A score says how surely a moment matches, from 0 to 1. It can be compared across videos.
+
+    \b
+    framenest search "a dog catches a frisbee" holidays/
+    framenest search "a dog catches a frisbee" holidays/ \\
+      --to clips/ --report dogs.html
+    framenest search "who paid for the ships?" -n 3 --json
+    """
+    check_query(query)
+    name, bars, failed = scorer.resolved(common), common.bars(), dict[str, str]()
+    session = Session(name, store=common.cache, progress=bars, scoring=scorer.config)
+    searcher = Searcher(session, library=library)
+    wanted: Sequence[Video | IndexedVideo] | None = None
+    if videos:
+        paths = find_videos(videos)
+        with bars:
+            wanted, missing = searcher.split(paths)
+        if missing:
+            request = RankRequest(video="", scorer=name, scoring=scorer.config)
+            job, groups = batch_job(common, request, library), index_groups(map(str, missing), request)
+            with redirect_stdout(io.StringIO() if quiet() else sys.stderr):  # the moments alone go to stdout
+                failed = run(job, groups, many, common, "videos", as_json=False).failed
+            wanted = [video for video in paths if video not in failed]
+        if not wanted:
+            raise VideoError(f"no video can be searched: {next(iter(failed.values()))}")
+    moments = searcher.search(query, wanted, count)
+    _print_moments(moments, {**moments.skipped, **failed}, as_json)
+    if moments and folder is not None:
+        for rank, one in enumerate(moments, start=1):
+            file = f"{rank:02d}_{slug(Path(one.video).stem, 'video')}_t{one.start:09.2f}s.mp4"
+            one.clip(folder / file, store=common.cache)
+        confirm(f"{len(moments)} clips in", str(folder))
+    if moments and (sheet or report):
+        _draw_moments(query, moments, sheet, report, common)
+    return int(bool(failed))
+
+
+def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_json: bool) -> None:
+    if skipped:
+        reasons, count = list(skipped.values()), len(skipped)
+        more = [f"{count - MAX_NAMED:,} more"] if count > MAX_NAMED else []
+        videos = "1 video" if count == 1 else f"{count:,} videos"
+        note(f"{videos} could not be searched: {'; '.join(reasons[:MAX_NAMED] + more)}")
+    if max((moment.score for moment in moments), default=0) < UNSURE:
+        note("nothing clearly matches" + ("; these are the best moments" if moments else ""))
+    if as_json:
+        print_json([moment.to_json() for moment in moments])
+        return
+    texts = ("video", "why")
+    rows = table("score", "from", "to", "best", *texts, left=texts, wrap=texts)
+    for one in moments:
+        times = (clock(seconds) for seconds in (one.start, one.end, one.time))
+        rows.add_row(f"{one.score:.2f}", *times, escape(short_path(one.video)), escape(one.why))
+    print_table(rows)
+
+
+def _draw_moments(
+    query: str, moments: Sequence[Moment], sheet: Path | None, report: Path | None, common: Common
+) -> None:
+    """Write the pictures of moments as a contact sheet and as a page."""
+    pictures = [one.images(max_side=MOMENT_PIXELS, store=common.cache)[0] for one in moments]
+    if sheet is not None:
+        ranks, frames = np.arange(1, len(moments) + 1), np.array([one.frame for one in moments])
+        tiles = Prefix(moments[0].info, len(ranks), frames, np.array([one.time for one in moments]), ranks)
+        names = [Path(one.video).name for one in moments]
+        drawn = contact_sheet(tiles, [np.asarray(one) for one in pictures], title=query, labels=names)
+        write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
+        confirm("contact sheet in", str(sheet))
+    if report is not None:
+        page = moments_page(query, [moment.to_json() for moment in moments], pictures)
+        write_atomic(report, page.encode("utf-8", "replace"))
+        confirm("page in", str(report))

@@ -26,7 +26,7 @@ from framenest.cli.options import (
     option,
     refuse,
 )
-from framenest.cli.terminal import err, note, quiet, set_quiet
+from framenest.cli.printing import err, note, quiet, set_quiet
 from framenest.config import (
     DEFAULT_PRESET,
     PRESETS,
@@ -36,6 +36,7 @@ from framenest.config import (
     Probing,
     RankingConfig,
     ScorerConfig,
+    VideoConfig,
 )
 from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
@@ -43,11 +44,11 @@ from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
 from framenest.progress import Bars
-from framenest.protocols import Decoder
 from framenest.scorers import choose
 from framenest.selectors import needs_scorer, setting_value
 from framenest.session import Session
 from framenest.transcript import AUTO, Transcript
+from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video, reopen
 
 CHOICES = option(
@@ -97,22 +98,9 @@ class Common:
         """Progress bars; none with --quiet."""
         return Bars(off=self.quiet, console=err)
 
-
-ALLOW_PLAYLISTS = option("Allow a VIDEO that refers to other files or URLs: HLS, DASH, ffconcat.")
-
-
-@dataclass(frozen=True)
-class VideoOptions:
-    """How to open a video."""
-
-    fps: float | None = option("Frame rate of a folder of numbered images.")
-    stream: int | None = option("Index of the video stream. [default: FFmpeg's choice]")
-    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
-    allow_playlists: bool = ALLOW_PLAYLISTS
-
-    def open(self, video: str, common: Common) -> Decoder:
-        """Open the video."""
-        return open_video(video, **vars(self), store=common.cache, progress=common.bars())
+    def open(self, video: str, opening: VideoConfig) -> Decoder:
+        """Open a video, with progress bars."""
+        return open_video(video, **vars(opening), store=self.cache, progress=self.bars())
 
 
 @dataclass(frozen=True)
@@ -120,7 +108,7 @@ class RankedVideo:
     """How to reopen the video of a ranking."""
 
     video: InputFile | None = option("The video, if it has moved.")
-    allow_playlists: bool = ALLOW_PLAYLISTS
+    allow_playlists: bool = config_option(VideoConfig, "allow_playlists")
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
         """Open the video; raise if it has changed."""
@@ -230,12 +218,12 @@ class MethodOptions:
     @cached_property
     def config(self) -> MECConfig:
         """The preset, with the settings given."""
-        given = {"horizon": self.horizon, **vars(self.probes)}
-        given = {name: value for name, value in given.items() if value is not None} | dict(self.others)
-        return MECConfig.preset(self.preset).with_settings(given)
+        settings = {"horizon": self.horizon, **vars(self.probes)}
+        settings = {name: value for name, value in settings.items() if value is not None} | dict(self.others)
+        return MECConfig.preset(self.preset).with_settings(settings)
 
 
-ANSWER_TOKENS = {True: 8192, False: 1024}
+TOKEN_LIMITS = {True: 8192, False: 1024}
 """Default limit of an answer's tokens, with thinking and without."""
 
 
@@ -288,16 +276,16 @@ class AnsweringModel:
             timeout=self.timeout,
             retries=self.retries,
             thinking=self.thinks,
-            max_tokens=self.answer_tokens or ANSWER_TOKENS[may_think if self.thinks is None else self.thinks],
+            max_tokens=self.answer_tokens or TOKEN_LIMITS[may_think if self.thinks is None else self.thinks],
             temperature=self.temperature,
         )
 
 
 def check_server(client: Client) -> None:
     """Fail before the video is read if no server answers; note if it does not list the model."""
-    listed = client.models()
-    if listed and client.model not in listed:
-        note(f"{client.base_url} lists {', '.join(listed)}; trying {client.model} anyway")
+    names = client.models()
+    if names and client.model not in names:
+        note(f"{client.base_url} lists {', '.join(names)}; trying {client.model} anyway")
 
 
 def refuse_pairing(style: str) -> None:
@@ -354,10 +342,10 @@ class TranscriptOptions:
         if not self.with_transcript:
             refuse("no transcript is sent without --with-transcript", "transcript_tokens")
 
-    def settings(self, found: Transcript | None) -> dict[str, Any]:
+    def settings(self, transcript: Transcript | None) -> dict[str, Any]:
         """Keyword arguments for `messages` and `ask`."""
         if not self.with_transcript:
             return {}
-        if found is None or not found.lines:
+        if transcript is None or not transcript.lines:
             raise ConfigError("--with-transcript: no transcript was found; rank with --subtitles FILE")
-        return {"transcript": found, "transcript_tokens": self.transcript_tokens}
+        return {"transcript": transcript, "transcript_tokens": self.transcript_tokens}

@@ -17,14 +17,15 @@ from click import get_current_context
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from framenest.config import ScorerConfig
+from framenest.config import CheckedSettings, ScorerConfig
 from framenest.errors import ConfigError, StoreError
-from framenest.images import FORMATS
+from framenest.images import IMAGE_FORMATS
+from framenest.rank_request import Budget
 from framenest.selectors import check_selector
 from framenest.text import bytes_of, seconds_of
 
 SCORER_PANEL = "The scorer"
-SHORT = 20
+MAX_CHOICES_LENGTH = 20
 """--help shows choices of up to this many characters as [a|b|c]; longer lists would break inside a word."""
 
 
@@ -41,7 +42,7 @@ def config_option(config: type, name: str, **settings: Any) -> Any:
     """Declare the option of a config's field. It has no default, so that presets hold unless it is given."""
     entry = config.__dataclass_fields__[name]  # type: ignore[attr-defined]  # every config is a dataclass
     text = entry.metadata["help"]
-    if entry.default is not None:
+    if entry.default not in (None, False):
         shown = f"{entry.default:g}" if isinstance(entry.default, float) else entry.default
         text += f" ({entry.metadata['whose']}: {shown})"
     return option(text, default=None, **settings)
@@ -79,8 +80,8 @@ class Command(click.RichCommand):
 ALL = "framenest.help_all"
 
 
-def _help_all(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given:
+def _help_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
         context.meta[ALL] = True
         click.echo(context.get_help())
         context.exit()
@@ -98,9 +99,9 @@ def command(parent: Any = click, name: str | None = None, usual: str = "") -> Ca
             all_options = click.option("--help-all", is_flag=True, help="Show all options and exit.", **more)
             function = all_options(function)
         with_panel = click.option_panel("Options")(from_parameters(function))  # comes before other panels
-        made = parent.command(name, cls=Command)(with_panel)
-        made.usual = tuple(usual.split())
-        return made
+        decorated = parent.command(name, cls=Command)(with_panel)
+        decorated.usual = tuple(usual.split())
+        return decorated
 
     return decorate
 
@@ -137,8 +138,9 @@ def _group_options(kind: type, changes: dict[str, dict[str, Any]]) -> Iterator[A
         if is_dataclass(hints[entry.name]):
             yield from _group_options(hints[entry.name], changes)
             continue
-        declared = config_option(kind, entry.name, panel=SCORER_PANEL) if kind is ScorerConfig else entry
-        settings = {"panel": getattr(kind, "panel", "Options"), "help": declared.metadata["help"]}
+        declared = config_option(kind, entry.name) if issubclass(kind, CheckedSettings) else entry
+        panel = SCORER_PANEL if kind is ScorerConfig else getattr(kind, "panel", "Options")
+        settings = {"panel": panel, "help": declared.metadata["help"]}
         settings |= declared.metadata["settings"] | changes.get(entry.name, {})
         flags = declared.metadata["flags"]
         yield _option(entry.name, hints[entry.name], settings.pop("help"), flags, settings)
@@ -147,7 +149,7 @@ def _group_options(kind: type, changes: dict[str, dict[str, Any]]) -> Iterator[A
 def _option(name: str, hint: Any, help: str, flags: tuple[str, ...], settings: dict[str, Any]) -> Any:  # noqa: A002 - as above
     settings = {"type": _click_type(hint), "help": help, **settings}
     choices = getattr(settings["type"], "choices", ())
-    if len("|".join(choices)) > SHORT:
+    if len("|".join(choices)) > MAX_CHOICES_LENGTH:
         named = all(re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", help) for choice in choices)
         settings |= {"metavar": "NAME", "help": help if named else f"{help} One of {', '.join(choices)}."}
     if hint is bool:
@@ -170,15 +172,15 @@ def _click_type(hint: Any) -> Any:
 def _build(kind: Any, values: dict[str, Any]) -> Any:
     """Build a group from the values of its options, which it takes out of `values`."""
     hints = get_type_hints(kind)
-    given = {
+    values_by_field = {
         name: _build(hints[name], values) if is_dataclass(hints[name]) else values.pop(name)
         for name in (entry.name for entry in fields(kind))
     }
-    if kind is ScorerConfig:
-        if not given["rerank"]:
-            refuse("nothing is reranked without --rerank COUNT", "reranker")
-        given = {name: value for name, value in given.items() if value is not None}
-    return kind(**given)
+    if kind is ScorerConfig and not values_by_field["rerank"]:
+        refuse("nothing is reranked without --rerank COUNT", "reranker")
+    if issubclass(kind, CheckedSettings):
+        values_by_field = {name: value for name, value in values_by_field.items() if value is not None}
+    return kind(**values_by_field)
 
 
 def _given() -> list[click.Parameter]:
@@ -221,13 +223,6 @@ class Parsed(click.ParamType[Any]):
         return [CompletionItem(incomplete, type=kind)] if kind else []
 
 
-def _budgets(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"{text!r} is not a frame budget; give 8, or several as 8,16,32") from None
-
-
 def _selector(name: str) -> str:
     check_selector(name)
     return name
@@ -244,10 +239,10 @@ DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _duration(text: str) -> float:
-    found = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in DURATION_UNITS:
+    match = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in DURATION_UNITS:
         raise ValueError(f"{text!r} is not a duration; write it like 90s, 30m, 12h or 7d")
-    return float(found[1]) * DURATION_UNITS[found[2]]
+    return float(match[1]) * DURATION_UNITS[match[2]]
 
 
 def check_writable(file: str | Path) -> Path:
@@ -269,18 +264,18 @@ def check_writable_folder(folder: str | Path) -> Path:
     return Path(folder)
 
 
-def _check_folder(given: str | Path, folder: Path, name: str = "") -> None:
+def _check_folder(path: str | Path, folder: Path, name: str = "") -> None:
     """Create a temporary file, named as `write_atomic` names its own, in the folder or its closest parent."""
     try:
         existing = next(place for place in (folder, *folder.parents) if place.exists())
         with tempfile.NamedTemporaryFile(dir=existing, prefix=f".{name}.", suffix=".tmp"):
             pass
     except OSError as error:
-        raise StoreError(f"{given}: cannot be written ({error.strerror})") from error
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _image(file: str) -> Path:
-    if Path(file).suffix.lower()[1:] not in FORMATS:
+    if Path(file).suffix.lower()[1:] not in IMAGE_FORMATS:
         raise StoreError(f"{file}: an image is a .png, .jpg or .webp file")
     return check_writable(file)
 
@@ -296,7 +291,7 @@ Name = Annotated[str, Parsed("NAME", str)]
 Url = Annotated[str, Parsed("URL", str)]
 InputFile = Annotated[str, Parsed("FILE", str)]
 Folder = Annotated[str, Parsed("DIR", str)]
-Budgets = Annotated[list[int], Parsed("K", _budgets)]
+Budgets = Annotated[list[int], Parsed("K", Budget.parse)]
 SelectorName = Annotated[str, Parsed("NAME", _selector)]
 SelectorNames = Annotated[list[str], Parsed("NAME,…", _selectors)]
 Moment = Annotated[float, Parsed("TIME", seconds_of)]

@@ -1,36 +1,149 @@
-"""Rankings and answers on the terminal."""
+"""How the commands print: results to stdout, notes and errors to stderr; rankings and answers."""
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from click import get_current_context
 from numpy.typing import NDArray
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from framenest.cli.terminal import (
-    err,
-    facts_grid,
-    note,
-    out,
-    print_json,
-    print_table,
-    quiet,
-    say,
-    short_path,
-    table,
-)
+from framenest.errors import CacheWarning, ScorerWarning
 from framenest.lmm.ask import Reply, Step
 from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import HEARD, Ranking
 from framenest.report.document import reasons
-from framenest.text import clock, harmless
+from framenest.text import clock, harmless, harmless_json
+
+NOTED = (CacheWarning, ScorerWarning)
+
+
+class SafeConsole(Console):
+    """A console that escapes control characters, which files, videos and servers may contain."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Escape the text of every segment."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+
+out = SafeConsole(highlight=False)
+err = SafeConsole(stderr=True, highlight=False)
+notes = SafeConsole(stderr=True, highlight=False)
+
+
+def set_quiet(quiet: bool) -> None:
+    """Print results and errors only from now on, or notes too."""
+    notes.quiet = quiet
+
+
+def quiet() -> bool:
+    """Whether to print results and errors only."""
+    return notes.quiet
+
+
+def print_json(data: Any) -> None:
+    """Print data as one line of JSON, or JSON that is text already, with control characters escaped."""
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False) + "\n"
+    out.file.write(harmless_json(text))
+
+
+def say(text: str) -> None:
+    """Print a line without markup."""
+    out.print(text, soft_wrap=True, markup=False)
+
+
+def say_labelled(*labels_and_texts: str) -> None:
+    """Print a line of dim labels, each followed by its text."""
+    pairs = zip(labels_and_texts[::2], labels_and_texts[1::2], strict=True)
+    out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
+
+
+def confirm(*labels_and_texts: str) -> None:
+    """Print what was done as `say_labelled` does; nothing with --quiet, or where stdout is for data."""
+    parameters = get_current_context().params
+    if not (quiet() or parameters.get("as_json") or parameters.get("output") == "-"):
+        say_labelled(*labels_and_texts)
+
+
+def note(text: str) -> None:
+    """Print a note to stderr; nothing with --quiet."""
+    notes.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
+
+
+def fail(text: str) -> None:
+    """Print an error to stderr."""
+    err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+
+
+def table(*headings: str, left: Collection[str] = (), wrap: Collection[str] = ()) -> Table:
+    """Return an empty table. Columns are right-aligned except those in `left`.
+
+    On a narrow terminal the columns in `wrap` are wrapped, so that no number is cut off.
+    """
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    for heading in headings:
+        grid.add_column(
+            heading,
+            justify="left" if heading in left else "right",
+            no_wrap=heading not in wrap,
+            overflow="fold" if heading in wrap else "ellipsis",
+        )
+    return grid
+
+
+def print_table(rows: Table) -> None:
+    """Print a table or grid: aligned on a terminal, elsewhere a line per row with tabs between the cells."""
+    if out.is_terminal:
+        out.print(rows)
+        return
+    headings = [[column.header for column in rows.columns]] if rows.show_header else []
+    for cells in (*headings, *zip(*(column.cells for column in rows.columns), strict=True)):
+        texts = (" ".join(Text.from_markup(str(cell)).plain.split()) for cell in cells)
+        out.file.write(harmless("\t".join(texts)) + "\n")
+
+
+def facts_grid() -> Table:
+    """Return an empty grid of names and facts."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", justify="right")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def short_path(path: str) -> str:
+    """A path relative to the working directory if it is below it."""
+    return str(Path(path).relative_to(Path.cwd())) if Path(path).is_relative_to(Path.cwd()) else path
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print warnings of the cache and of scorers as notes, and no other warnings."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        note(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for category in NOTED:
+            warnings.simplefilter("always", category)
+        warnings.showwarning = show
+        yield
 
 
 class AnswerPrinter:
@@ -93,9 +206,9 @@ def print_reply(reply: Reply) -> None:
     print_table(costs)
 
 
-NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
+NO_MATCH_NOTE = "nothing in this video clearly matches the question; these are the best frames"
 TOP = 8  # ranks to print unless -k says otherwise
-CANNOT_TELL = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
+CANNOT_TELL_NOTE = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 WIDE_GAP = 5.0  # seconds between probes above which to suggest --max-gap
 
 
@@ -128,11 +241,11 @@ def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
     because = [re.sub(r"^Chosen (\w+ )?because |\.$", "", sentence) for sentence in reasons(ranking)]
     rows = []
     for i in range(count):
-        said = ""
+        words = ""
         if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
-            said = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
+            words = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
         frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
-        reason = " · ".join(filter(None, (ranking.seen(i + 1), said))) or "".join(because[i : i + 1])
+        reason = " · ".join(filter(None, (ranking.labels(i + 1), words))) or "".join(because[i : i + 1])
         rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
     return rows
 
@@ -152,10 +265,10 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
         facts.add_row("match", escape("\n".join(filter(None, (str(stats.match), stats.match.words)))))
-    said = ranking.transcript
-    if said is not None and said.lines:
+    transcript = ranking.transcript
+    if transcript is not None and transcript.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
-        facts.add_row("speech", escape(f"{len(said.lines):,} lines of {said.source}{weighed}"))
+        facts.add_row("speech", escape(f"{len(transcript.lines):,} lines of {transcript.source}{weighed}"))
     if whole:
         read = f"; text read on {stats.read} of them" if stats.read is not None else ""
         facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
@@ -167,7 +280,7 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
             if value >= 0.005
         )
         facts.add_row("seconds", spent or "0.00")
-    for text in (*video.notes, *(said.notes if said else ()), *_notes(ranking)):
+    for text in (*video.notes, *(transcript.notes if transcript else ()), *_notes(ranking)):
         facts.add_row("[yellow]note[/]", escape(text))
     print_table(facts)
 
@@ -182,9 +295,9 @@ def _notes(ranking: Ranking) -> Iterator[str]:
     if dropped:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
     if ranking.unmatched:
-        yield NO_MATCH
+        yield NO_MATCH_NOTE
     if stats.match is not None and stats.match.verdict == "cannot tell":
-        yield CANNOT_TELL
+        yield CANNOT_TELL_NOTE
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"

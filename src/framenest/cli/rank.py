@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from framenest.cli import options
 from framenest.cli.exports import write_frames
@@ -19,7 +18,6 @@ from framenest.cli.option_groups import (
     Common,
     MethodOptions,
     ScorerChoice,
-    VideoOptions,
 )
 from framenest.cli.options import (
     Budgets,
@@ -33,24 +31,33 @@ from framenest.cli.options import (
     check_writable,
     option,
 )
-from framenest.cli.printing import TOP, note_if_short, print_prefix, print_ranking
+from framenest.cli.printing import (
+    TOP,
+    confirm,
+    note,
+    note_if_short,
+    print_json,
+    print_prefix,
+    print_ranking,
+    print_table,
+    table,
+)
 from framenest.cli.ranking_server import RankingServer
-from framenest.cli.terminal import confirm, note, print_json, print_table, table
-from framenest.config import DEFAULT_PRESET, MECConfig
+from framenest.config import DEFAULT_PRESET, FOR_CLIENTS, MECConfig, VideoConfig
 from framenest.errors import ConfigError
-from framenest.evaluation.recall import largest_gap
-from framenest.method.discovery import LookFor
-from framenest.method.mec import MEC, check_horizon
+from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.selectors import load_selector, selector_names
+from framenest.rank_request import LookFor, RankRequest
+from framenest.selectors import load_selector, selector_forms
 from framenest.selectors.selection import Selection
+from framenest.session import Session
 from framenest.video.opening import reopen
 from framenest.video.source import is_remote
 
 WITH_SERVER = (
     "video", "question", "output", "budgets", "folder", "sheet", "as_json", "verbose", "server",
-    "no_question", "choices", "look_for", "preset", "horizon", "start", "end", "quiet", "debug",
+    "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet", "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
@@ -68,7 +75,10 @@ def rank(
         metavar="FILE",
     ),
     budgets: Budgets = option(
-        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]", "--budget", "-k", default=()
+        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]",
+        "--budget",
+        "-k",
+        default=(),
     ),
     folder: OutputFolder | None = option("Also write the frames of the largest budget as images.", "--to"),
     sheet: ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
@@ -84,7 +94,7 @@ def rank(
     ),
     choices: tuple[str, ...] = CHOICES,
     look_for: tuple[str, ...] = LOOK_FOR,
-    video_options: VideoOptions,
+    opening: VideoConfig,
     keep_features: bool | None = KEEP_FEATURES,
     scorer: ScorerChoice,
     manifest: InputFile | None = option(
@@ -118,30 +128,38 @@ def rank(
         _check_one(video, question, no_question, output)
     elif video or question or budgets or look_for or folder or sheet or verbose:
         raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k, --look-for, --to, --sheet or -v")
-    name = None if server or no_question else scorer.resolved(common)
-    settings: dict[str, Any] = {
-        "config": method.config,
-        "scoring": scorer.config,
-        "keep_features": keep_features,
-    }
+    request = RankRequest(
+        video=video or "",
+        question=question,
+        options=choices,
+        look_for=LookFor.of(look_for),
+        preset=method.preset,
+        config=method.config,
+        scorer=None if server or no_question or scorer.name == "none" else scorer.resolved(common),
+        scoring=scorer.config,
+        opening=opening,
+    )
     if video is None:
-        return rank_many(Path(str(manifest)), output, many, common, video_options, name, settings, as_json)
-    bars, described = common.bars(), LookFor.of(look_for)
+        where = Path(str(manifest)), output
+        return rank_many(*where, request, many, common, keep_features=keep_features, as_json=as_json)
+    bars = common.bars()
     if server:
-        remote = RankingServer(server, os.environ.get("FRAMENEST_TOKEN"))
-        span = method.config.index
-        asked: dict[str, Any] = {"preset": method.preset, "horizon": method.config.ranking.horizon}
-        asked |= {"start": span.start, "end": span.end}
         with bars:
-            ranking = remote.rank(video, question, options=choices, look_for=described, bars=bars, **asked)
+            ranking = RankingServer(server, os.environ.get("FRAMENEST_TOKEN")).rank(request, bars)
     else:
-        mec = MEC(scorer=name, store=common.cache, progress=bars, **settings)
-        if is_remote(video) and name is not None:
-            _ = mec.session.scorer  # loads while the video opens; a file is first checked to be a video
-        opened = video_options.open(video, common)
-        check_horizon(budgets, opened, method.config)
+        session = Session(
+            request.scorer,
+            store=common.cache,
+            progress=bars,
+            keep_features=keep_features,
+            scoring=request.scoring,
+        )
+        if is_remote(video):
+            _ = session.scorer  # loads while the video opens; a file is first checked to be a video
+        opened = common.open(video, opening)
+        check_horizon(budgets, opened, request.config)
         with bars:
-            ranking = mec.rank(opened, question, options=choices, look_for=described or ())
+            ranking = rank_request(request, session, opened)
     largest = _deliver(ranking, budgets, output, as_json, verbose)
     if folder or sheet:
         shown = reopen(ranking.video, video, store=common.cache) if server else opened
@@ -176,7 +194,7 @@ def _deliver(
     return max(prefixes, key=len)
 
 
-NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
+NAMES = ", ".join(selector_forms()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
 @options.command(usual="selectors budgets output as_json name quiet")
@@ -190,7 +208,7 @@ def select(
     budgets: Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
     output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
     as_json: bool = option("Print a line of JSON for each selector.", "--json"),
-    video_options: VideoOptions,
+    opening: VideoConfig,
     scorer: ScorerChoice,
     common: Common,
 ) -> None:
@@ -211,49 +229,49 @@ def select(
     with common.bars() as bars:
         session = scorer.session(common, bars, selectors)
         ready = [load_selector(name, session, MECConfig.preset(DEFAULT_PRESET)) for name in selectors]
-        opened = video_options.open(video, common)
-        made = [selector.select(opened, question, budgets) for selector in ready]
+        opened = common.open(video, opening)
+        selections = [selector.select(opened, question, budgets) for selector in ready]
     if output is not None:
-        made[0].save(output)
+        selections[0].save(output)
     if as_json:
-        for selection in made:
+        for selection in selections:
             print_json(selection.to_json())
     else:
-        _print_selections(selectors, [one.name for one in ready], made)
+        _print_selections(selectors, [one.name for one in ready], selections)
     if output is not None:
         confirm("written to", str(output))
 
 
-def _print_selections(specs: Sequence[str], names: Sequence[str], made: Sequence[Selection]) -> None:
+def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Sequence[Selection]) -> None:
     """Print the times that one selector chose, or compare several."""
     labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
-    if len(made) > 1:
-        _print_comparison(labels, made)
+    if len(selections) > 1:
+        _print_comparison(labels, selections)
     else:
-        confirm("selector", made[0].selector, "scorer", made[0].scorer)
-    for label, selection in zip(labels, made, strict=True):
+        confirm("selector", selections[0].selector, "scorer", selections[0].scorer)
+    for label, selection in zip(labels, selections, strict=True):
         if "diversity" in selection.stats:
             note(f"{label} compares frames by {selection.stats['diversity']}")
         for prefix in selection.prefixes.values():
-            if len(made) == 1:
+            if len(selections) == 1:
                 print_prefix(prefix)
             note_if_short(label, prefix)
 
 
-def _print_comparison(labels: Sequence[str], made: Sequence[Selection]) -> None:
+def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
     """A row for every selector and budget."""
     headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
     rows = table(*headings, left=["selector"], wrap=["selector"])
-    for label, selection in zip(labels, made, strict=True):
+    for label, selection in zip(labels, selections, strict=True):
         for budget, prefix in selection.prefixes.items():
-            first = made[0].prefixes[budget].frames.tolist()
+            first = selections[0].prefixes[budget].frames.tolist()
             rows.add_row(
                 label,
                 str(budget),
                 str(len(prefix)),
                 f"{selection.stats.get('candidates', 0):,}",
                 f"{selection.stats.get('wall_seconds', 0.0):.2f}",
-                f"{100 * largest_gap(prefix.seconds, selection.video.duration):.0f} %",
+                f"{100 * prefix.largest_gap:.0f} %",
                 str(len(set(first) & set(prefix.frames.tolist()))),
             )
     print_table(rows)

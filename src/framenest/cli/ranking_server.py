@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from framenest.config import FOR_CLIENTS
 from framenest.errors import ConfigError, FramenestError, VideoError
-from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.progress import Bars
+from framenest.rank_request import RankRequest
 from framenest.records import parse_json, read_result
 from framenest.text import is_url, one_line
 from framenest.video.source import check_file, is_remote
 
-TIMEOUT = 120.0  # seconds until a request fails; the server may take a while to check a new video
-LARGEST = 2**28  # bytes of an answer
-POLL = 0.5  # seconds between progress updates
-WAITING = "waiting for the server"
+REQUEST_SECONDS = 120.0  # until a request fails; the server may take a while to check a new video
+MAX_ANSWER_BYTES = 2**28
+POLL_SECONDS = 0.5  # between progress updates
+WAITING_STAGE = "waiting for the server"
 
 
 class RankingServer:
@@ -44,39 +44,31 @@ class RankingServer:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
-    def rank(
-        self,
-        video: str,
-        question: str | None,
-        *,
-        options: Sequence[str],
-        look_for: LookFor | None,
-        preset: str,
-        horizon: int,
-        start: float,
-        end: float | None,
-        bars: Bars,
-    ) -> Ranking:
+    def rank(self, request: RankRequest, bars: Bars) -> Ranking:
         """Rank a file that the server can read too. Ctrl-C cancels the work there."""
-        path = str(Path(video).absolute())
-        request: dict[str, Any] = {"question": question, "options": list(options), "preset": preset}
-        request |= {"horizon": horizon, "start": start, "end": end}
-        if look_for is not None:
-            request["look_for"] = list(look_for.texts)
-        registered = self._register(video, path)
+        path = str(Path(request.video).absolute())
+        registered = self._register(request.video, path)
+        settings = request.config.settings()
+        body = {name: settings[name] for name in ("horizon", *FOR_CLIENTS)} | {
+            "video": registered["video"]["id"],
+            "question": request.question,
+            "options": request.options,
+            "look_for": request.look_for.texts if request.look_for else (),
+            "preset": request.preset,
+        }
         jobs = [registered["job"]]
         try:
-            asked = self._call("POST", "/rankings", request | {"video": registered["video"]["id"]})
-            jobs.insert(0, asked["job"])  # cancelled before the index, which would start it when done
-            self._wait(asked["job"], bars)
+            status = self._call("POST", "/rankings", body)
+            jobs.insert(0, status["job"])  # cancelled before the index, which would start it when done
+            self._wait(status["job"], bars)
         except KeyboardInterrupt:
             for job in filter(None, jobs):
                 with suppress(FramenestError):  # it has ended
                     self._call("DELETE", f"/jobs/{job['id']}")
             raise
-        made = self._call("GET", f"/rankings/{asked['ranking']}/file")
-        made["video"] = {**made["video"], "path": path}  # the server does not reveal its paths
-        return read_result(made, self.url, "ranking", RANKING_FORMAT, Ranking.from_json)
+        data = self._call("GET", f"/rankings/{status['ranking']}/file")
+        data["video"] = {**data["video"], "path": path}  # the server does not reveal its paths
+        return read_result(data, self.url, "ranking", RANKING_FORMAT, Ranking.from_json)
 
     def _register(self, video: str, path: str) -> dict[str, Any]:
         if is_remote(video) or Path(video).is_dir():
@@ -99,22 +91,22 @@ class RankingServer:
         while job["state"] in ("queued", "running"):
             current = self._call("GET", f"/jobs/{job['waits_for']}") if job["waits_for"] else job
             if current["stage"] is None:
-                bars(WAITING, 0, 0)
+                bars(WAITING_STAGE, 0, 0)
             else:
-                bars.end(WAITING)
+                bars.end(WAITING_STAGE)
                 bars(current["stage"], current["done"], current["total"])
-            job = self._call("GET", f"/jobs/{job['id']}?wait={POLL}")
+            job = self._call("GET", f"/jobs/{job['id']}?wait={POLL_SECONDS}")
         if job["state"] != "done":
             raise FramenestError(f"{self.url}: {job['error'] or 'the job was cancelled there; ask again'}")
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a request and return the JSON object of its response."""
-        sent = None if body is None else json.dumps(body).encode()
+        payload = None if body is None else json.dumps(body).encode()
         try:
-            with closing(self._connect(*self._address, timeout=TIMEOUT)) as connection:
-                connection.request(method, self._path + path, sent, self._headers)
+            with closing(self._connect(*self._address, timeout=REQUEST_SECONDS)) as connection:
+                connection.request(method, self._path + path, payload, self._headers)
                 response = connection.getresponse()
-                data = parse_json(response.read(LARGEST))  # a truncated response does not parse
+                data = parse_json(response.read(MAX_ANSWER_BYTES))  # a truncated response does not parse
         except (OSError, HTTPException, ValueError) as error:
             why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else one_line(error)
             raise FramenestError(f"{self.url}: no response from a Framenest server ({why})") from error

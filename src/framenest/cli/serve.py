@@ -17,7 +17,7 @@ from platformdirs import user_data_path
 from framenest.cli import options
 from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
 from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
-from framenest.cli.terminal import err
+from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import needs_extra
 from framenest.lmm import FOR_SERVERS
@@ -28,7 +28,7 @@ from framenest.transcript import NONE
 
 @dataclass(frozen=True)
 class Access:
-    """Where the server listens, and what it may fetch."""
+    """Where the server listens, what it may fetch, and how it decodes."""
 
     host: str = option("Address to listen on.", default="127.0.0.1")
     port: int = option("Port to listen on; 0 picks a free one.", default=8600)
@@ -38,6 +38,7 @@ class Access:
         multiple=True,
         metavar="HOST",
     )
+    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def mcp(
     with needs_extra("mcp"):
         import anyio
 
-        from framenest.agents import http_app, mcp_server
+        from framenest.server.agents import http_app, mcp_server
         from framenest.server.service import Service
     with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data:
         settings = _settings(Path(data), folders, scorer, common, access)

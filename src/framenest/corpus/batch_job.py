@@ -1,10 +1,11 @@
-"""BatchJob: the work on each video, in a local worker process or on a cluster."""
+"""BatchJob: the work on each video, in a local worker process or on a cluster; RunReport: how it went."""
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -14,29 +15,34 @@ from framenest.cache.directory import DirectoryStore, ManagedStore, UnwritableCa
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
-from framenest.config import MECConfig, ScorerConfig
+from framenest.config import ScorerConfig
 from framenest.errors import CacheWarning, FramenestError, ScorerWarning, StoreError, error_line
 from framenest.method.index import index_key
-from framenest.method.mec import MEC
+from framenest.method.mec import MEC, rank_request
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, WorkerLost
-from framenest.protocols import Decoder, Progress, Scorer, Searchable
+from framenest.protocols import Progress, Scorer, Searchable
+from framenest.rank_request import RankRequest
 from framenest.retrieval.search import Searcher
 from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.scorers.feature_store import features_key, finish_writes
 from framenest.session import Session
 from framenest.text import clock, one_line
+from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """Index a video, or with a `target` rank it for a question and write the ranking to that file."""
+    """Index the video of a request, or with a `target` rank it and write the ranking to that file."""
 
-    video: str
-    question: str | None = None
+    request: RankRequest
     target: str | None = None
-    options: tuple[str, ...] = ()  # answers to choose from
+
+    @property
+    def video(self) -> str:
+        """A path or an address."""
+        return self.request.video
 
 
 Group = tuple[WorkItem, ...]  # items of one video, which one worker processes in order
@@ -71,22 +77,17 @@ def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> Ite
 
 @dataclass(frozen=True)
 class BatchJob:
-    """The settings that all items of a batch share; small, picklable.
+    """What all items of a batch share: the scorer, and where results are saved; small, picklable.
 
     scorer: a name, or None to index without features. root: the cache directory. url: where machines share
     entries; None if `root` holds them.
     """
 
-    config: MECConfig = field(default_factory=MECConfig)
     scorer: str | None = None
+    scoring: ScorerConfig = ScorerConfig()
     root: str | None = None
     url: str | None = None
-    fps: float | None = None
-    stream: int | None = None
-    decoder: str = "pyav"
-    allow_playlists: bool = False
     keep_features: bool | None = True
-    scoring: ScorerConfig = field(default_factory=ScorerConfig)
     library: str | None = None  # URI of a library for the vectors; None if the cache holds them
     began: float = field(default_factory=time.time)  # when the run began, in seconds since the epoch
 
@@ -127,17 +128,16 @@ class Work:
         done: the heartbeat, called after each item.
         """
         self._session.progress = progress
-        mec = MEC(self.job.config, session=self._session)
         outcomes = []
         try:
             for item in group:
-                outcomes.append(self._outcome(mec, item))
+                outcomes.append(self._outcome(item))
                 done()
             return outcomes
         finally:
             self._session.forget()
 
-    def _outcome(self, mec: MEC, item: WorkItem) -> ItemOutcome:
+    def _outcome(self, item: WorkItem) -> ItemOutcome:
         began = time.monotonic()
         try:
             with warnings.catch_warnings(record=True) as caught:
@@ -148,14 +148,12 @@ class Work:
                     warnings.simplefilter("error", UnwritableCache)
                 decoder = open_video(
                     item.video,
-                    fps=self.job.fps,
-                    stream=self.job.stream,
-                    decoder=self.job.decoder,
-                    allow_playlists=self.job.allow_playlists,
+                    **vars(item.request.opening),
                     store=self.store,
                     progress=self._session.progress,
                 )
-                status, text = self._index(mec, decoder) if item.target is None else _rank(mec, decoder, item)
+                work = self._index if item.target is None else self._rank
+                status, text = work(item, decoder)
                 finish_writes()
         except UnwritableCache as error:
             full = not isinstance(self.store, RemoteStore)  # at a URL, the next write may succeed
@@ -172,21 +170,21 @@ class Work:
             return failed(item, type(error).__name__, f"{item.video}: {error_line(error)}")
         ours = [w for w in caught if issubclass(w.category, (CacheWarning, ScorerWarning))]
         warned = dict.fromkeys(str(warning.message) for warning in ours)
-        said = self._session.transcript(decoder)
-        of_video = (*decoder.info.notes, *(said.notes if said else ()))
+        transcript = self._session.transcript(decoder)
+        of_video = (*decoder.info.notes, *(transcript.notes if transcript else ()))
         notes = (*warned, *(f"{item.video}: {note}" for note in of_video))
         return ItemOutcome(item, status, time.monotonic() - began, decoder.info.duration, text, notes=notes)
 
-    def _index(self, mec: MEC, decoder: Decoder) -> tuple[str, str]:
+    def _index(self, item: WorkItem, decoder: Decoder) -> tuple[str, str]:
         """An index is finished if its checkpoint, all entries named there and its vectors exist."""
-        config = self.job.config.index
+        config = item.request.config.index
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
         checkpoint = f"finished/{digest(keys)}"
-        kept = self.store.get(checkpoint)
-        finished = kept is not None and all(self.store.has(key) for key in kept[0]["keys"])
-        if kept and finished and (self._searcher is None or self._searcher.pictures.has(keys[0])):
-            return "already", str(kept[0]["text"])
-        index = mec.index(decoder)
+        saved = self.store.get(checkpoint)
+        finished = saved is not None and all(self.store.has(key) for key in saved[0]["keys"])
+        if saved and finished and (self._searcher is None or self._searcher.pictures.has(keys[0])):
+            return "already", str(saved[0]["text"])
+        index = MEC(item.request.config, session=self._session).index(decoder)
         if self._searcher is not None:
             self._searcher.store_vectors(decoder, index)
         lost = f", {len(index.substitutes)} undecodable" if len(index.substitutes) else ""
@@ -195,8 +193,9 @@ class Work:
             f"at most {index.largest_gap:.2f} s apart{lost}; "
             f"timeline from {index.video.timeline_bytes / 2**20:.1f} MiB"
         )
-        said = self._session.transcript(decoder)
-        text += f"; {len(said.lines):,} lines of {said.source}" if said is not None and said.lines else ""
+        transcript = self._session.transcript(decoder)
+        if transcript is not None and transcript.lines:
+            text += f"; {len(transcript.lines):,} lines of {transcript.source}"
         missing = [key for key in keys if not self.store.has(key)]
         if missing:
             raise StoreError(f"{decoder.info.path}: {missing[0]} was not stored")
@@ -205,23 +204,84 @@ class Work:
         self.store.put(checkpoint, {"keys": [keys[0], *parts], "text": text}, {})
         return "done", text
 
+    def _rank(self, item: WorkItem, decoder: Decoder) -> tuple[str, str]:
+        """A ranking is finished if its file matches this video, question, scorer and configuration."""
+        request, target = item.request, Path(str(item.target))
+        mec = MEC(request.config, session=self._session)
+        if target.exists():
+            try:
+                earlier = Ranking.load(target)
+            except FramenestError:
+                earlier = None  # of another version
+            if (
+                earlier is not None
+                and (earlier.question, earlier.options, earlier.config)
+                == (request.question, request.options, request.config)
+                and earlier.video.fingerprint == decoder.info.fingerprint
+                and earlier.scorer == mec.scoring_name(decoder, request.question)
+            ):
+                return "already", target.name
+        text = rank_request(request, self._session, decoder).dumps()
+        write_atomic(target, text.encode(errors="surrogatepass"), follow=False)
+        return "done", target.name
 
-def _rank(mec: MEC, decoder: Decoder, item: WorkItem) -> tuple[str, str]:
-    """A ranking is finished if its file matches this video, question, scorer and configuration."""
-    target = Path(str(item.target))
-    if target.exists():
+
+STORE_FAILURES = 10  # consecutive failures of the store after which the run stops
+
+
+@dataclass
+class RunReport:
+    """Counts outcomes and appends failures to a JSON lines file: video, question (of a ranking), error (its
+    class) and message (one line). Times are monotonic.
+    """
+
+    failures: Path
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    hours: float = 0.0  # hours of video that this run processed itself
+    failed: dict[str, str] = field(default_factory=dict)  # why each video failed, by video
+    stopped: str = ""  # why the run must stop; empty while it may continue
+    _store_failures: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
         try:
-            known = Ranking.load(target)
-        except FramenestError:
-            known = None  # of another version
-        asked = (item.question, tuple(item.options), mec.config)
-        if (
-            known is not None
-            and (known.question, known.options, known.config) == asked
-            and known.video.fingerprint == decoder.info.fingerprint
-            and known.scorer == mec.scoring_name(decoder, item.question)
-        ):
-            return "already", target.name
-    text = mec.rank(decoder, item.question, options=item.options).dumps()
-    write_atomic(target, text.encode(errors="surrogatepass"), follow=False)
-    return "done", target.name
+            self.failures.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
+
+    def add(self, outcome: ItemOutcome, new_video: bool = True) -> None:
+        """Count an outcome. new_video: whether its video's hours are not counted yet."""
+        self.counts[outcome.status] += 1
+        if outcome.status == "done" and new_video:
+            self.hours += outcome.duration / 3600
+        if outcome.status == "failed":
+            self.errors[outcome.error] += 1
+            item = outcome.item
+            self.failed[item.video] = outcome.text
+            question = {"question": item.request.question} if item.target is not None else {}
+            line = {"video": item.video, **question, "error": outcome.error, "message": outcome.text}
+            try:
+                with self.failures.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            except OSError as error:
+                raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
+        failed = outcome.error == StoreError.__name__
+        self._store_failures = self._store_failures + 1 if failed else 0
+        if outcome.stops or self._store_failures >= STORE_FAILURES:
+            self.stopped = outcome.text
+
+    @property
+    def total(self) -> int:
+        """Outcomes so far."""
+        return self.counts.total()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.monotonic() - self._began
+
+    @property
+    def hours_a_minute(self) -> float:
+        """Hours of video processed per minute."""
+        return self.hours / max(self.seconds / 60, 1e-9)

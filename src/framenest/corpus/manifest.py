@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.cache.remote import file_system
 from framenest.corpus.batch_job import Group, WorkItem
 from framenest.errors import ConfigError, StoreError
+from framenest.rank_request import RankRequest
 from framenest.records import SUFFIXES, read_rows
 from framenest.text import one_line, slug
 from framenest.video.source import VIDEO_SUFFIXES, is_remote
+
+ANY_VIDEO = RankRequest(video="")
 
 
 def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
@@ -20,13 +26,13 @@ def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
 
     A URL that ends in a slash is a folder. With `pictures`, a folder is one video of images.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for source in sources:
         here = list(_videos(source, pictures))
         if not here:
             raise ConfigError(f"{source}: no videos found")
-        found.update(dict.fromkeys(here))
-    return list(found)
+        paths.update(dict.fromkeys(here))
+    return list(paths)
 
 
 def _videos(source: str, pictures: bool) -> Iterator[str]:
@@ -73,31 +79,52 @@ def _located(video: str, folder: Path) -> str:
     return video if is_remote(video) else str(folder / Path(video).expanduser())
 
 
-def index_groups(videos: Sequence[str]) -> list[Group]:
-    """One group per video, to be indexed."""
-    return [(WorkItem(video),) for video in videos]
+def index_groups(videos: Iterable[str], request: RankRequest = ANY_VIDEO) -> list[Group]:
+    """One group per video, to be indexed as the request says."""
+    return [(WorkItem(replace(request, video=video)),) for video in videos]
 
 
-def ranking_groups(file: Path, folder: Path, settings: object, *, no_question: bool = False) -> list[Group]:
+def ranking_groups(
+    file: Path, folder: Path, request: RankRequest = ANY_VIDEO, scores: str | None = None
+) -> list[Group]:
     """(video, question) rows as groups, one per video, so that a video is opened once.
 
     A row without a question is ranked without one; `options` may list the answers. Rankings go to `folder`.
-    Their names include the video, the question and a hash of `settings`: other settings give other files.
+    Their names include the video, the question and a hash: other settings give other files.
+
+    Args:
+        file: the table.
+        folder: where the rankings go.
+        request: what is asked of every video; without a scorer, questions are ignored.
+        scores: the content of the scorer's file, as a hash.
     """
     groups: dict[str, list[WorkItem]] = {}
     for row in _rows(file):
         video = _located(row["video"], file.parent)
-        question = None if no_question else row.get("question")
+        question = None if request.scorer is None else row.get("question")
         if question is not None and (not isinstance(question, str) or not question.strip()):
             raise ConfigError(f"{file}: {question!r} is not a question (video {row['video']})")
         options = row.get("options") or []
         if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
             raise ConfigError(f"{file}: {options!r} is not a list of answers (video {row['video']})")
         name = f"{slug(Path(video).stem, 'video')}-{slug(question or 'no question', 'question')}"
-        target = folder / f"{name}-{digest(video, question, options, settings)[:10]}.json"
-        item = WorkItem(video, question, str(target), tuple(options))
+        row_request = replace(request, video=video, question=question, options=tuple(options))
+        target = folder / f"{name}-{digest(row_request.identity(), scores)[:10]}.json"
+        item = WorkItem(row_request, str(target))
         if item not in groups.setdefault(video, []):
             groups[video].append(item)
     if not groups:
         raise ConfigError(f"{file}: no rows in this file")
     return [tuple(items) for items in groups.values()]
+
+
+def write_rankings(folder: Path, groups: Iterable[Group]) -> Path:
+    """Which file holds which ranking: one JSON object per line, `ranking` null if there is none."""
+    lines = []
+    for item in (item for group in groups for item in group):
+        target = Path(str(item.target))
+        there = target.name if target.exists() else None
+        lines.append(json.dumps({"video": item.video, "question": item.request.question, "ranking": there}))
+    path = folder / "rankings.jsonl"
+    write_atomic(path, ("\n".join(lines) + "\n").encode())
+    return path

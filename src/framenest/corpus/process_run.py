@@ -14,8 +14,8 @@ from framenest.errors import FramenestError
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess, cores
 
 log = logging.getLogger("framenest")
-POLL = 0.2  # seconds between two checks of the limits on time and memory
-GRACE = 10.0  # seconds that workers get to save their work when the run is interrupted
+POLL_SECONDS = 0.2  # between two checks of the limits on time and memory
+GRACE_SECONDS = 10.0  # that workers get to save their work when the run is interrupted
 Watch = Callable[[str, str, int, int], None]
 """Called with (video, stage, done, total) as work on a video progresses; total is 0 when it begins."""
 
@@ -44,7 +44,7 @@ def run_in_processes(
                 busy[worker] = group
                 watch(group[0].video, "starting", 0, 0)
                 worker.send(group)
-            wait([source for worker in busy for source in worker.wakes], POLL)
+            wait([source for worker in busy for source in worker.wakes], POLL_SECONDS)
             for worker, group in list(busy.items()):
                 try:
                     kind, *rest = worker.poll() or ("nothing",)
@@ -75,9 +75,9 @@ def run_in_processes(
 
 def _let_go(workers: list[WorkerProcess]) -> None:
     """Wait until cancelled workers have saved their work."""
-    end = time.monotonic() + GRACE
+    end = time.monotonic() + GRACE_SECONDS
     while workers and time.monotonic() < end:
-        wait([source for worker in workers for source in worker.wakes], POLL)
+        wait([source for worker in workers for source in worker.wakes], POLL_SECONDS)
         for worker in list(workers):
             try:
                 message = worker.poll()

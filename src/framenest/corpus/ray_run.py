@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import local_directory
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
-from framenest.corpus.process_run import POLL
+from framenest.corpus.process_run import POLL_SECONDS
 from framenest.errors import ConfigError, FramenestError, ScorerError, error_line, needs_extra
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, WorkerLost
@@ -205,7 +205,9 @@ def _result(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
 def _absolute(group: Group) -> Group:
     """Make paths absolute, since workers have their own working directories."""
     return tuple(
-        item if is_remote(item.video) else replace(item, video=str(Path(item.video).absolute()))
+        item
+        if is_remote(item.video)
+        else replace(item, request=replace(item.request, video=str(Path(item.video).absolute())))
         for item in group
     )
 
@@ -259,7 +261,7 @@ def _do(
         began = time.monotonic() - waited()
 
     result = ThreadPoolExecutor(1).submit(work, group, done=heartbeat)
-    while not wait([result], POLL).done:
+    while not wait([result], POLL_SECONDS).done:
         if (lost := limits.exceeded(began + waited(), os.getpid())) is not None:
             threading.Timer(1.0, os._exit, (1,)).start()
             return lost

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import VideoInfo
-from framenest.protocols import Decoder
 from framenest.records import parse_json, read_rows
 from framenest.text import seconds_of
-from framenest.video.pyav import Picture, PictureDecoder, Sizes
+from framenest.video.decoder import Decoder, Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
 
 TIMELINE_FPS = 30.0
@@ -59,7 +58,7 @@ class TimelineDecoder(PictureDecoder):
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
 
-    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         shapes = [spec.size(1, 1) if spec else (1, 1) for spec in sizes]
         black = [np.zeros((height, width, 3), np.uint8) for width, height in shapes]
         return ((number, black) for number in ascending.tolist())

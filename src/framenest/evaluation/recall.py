@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import PRESETS
+from framenest.config import PAPER_PRESETS
 from framenest.errors import ConfigError
 from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import cues
-from framenest.protocols import Decoder, Progress, Scorer
+from framenest.protocols import Progress, Scorer
 from framenest.selectors import load_selector, needs_scorer
 from framenest.selectors.built_in import THUMBNAIL
 from framenest.selectors.selection import Selection
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 
 Floats = NDArray[np.float64]
 
@@ -30,9 +31,9 @@ BOOTSTRAP_DRAWS, BOOTSTRAP_SEED = 1000, 0
 DUPLICATE_SIMILARITY = 0.995  # appearance similarity above which two frames are near-duplicates
 
 # The rows of the paper's two ablation tables.
-_NO = [name for name in PRESETS if name.startswith("no-")]
+_NO = [name for name in PAPER_PRESETS if name.startswith("no-")]
 COMPONENTS = ("uniform", "paper", "static-weights", "evidence-only", *_NO)
-SCHEDULES = ("uniform", *(name for name in PRESETS if name not in (*_NO, "evidence-only", "residual")))
+SCHEDULES = ("uniform", *(name for name in PAPER_PRESETS if name not in (*_NO, "evidence-only")))
 
 
 def hit(seconds: Floats, intervals: Intervals) -> bool:
@@ -49,12 +50,6 @@ def first_hit(seconds_by_rank: Floats, intervals: Intervals) -> int | None:
     """Rank, from 1, of the first frame in an interval; None if there is none."""
     hits = inside(seconds_by_rank, intervals)
     return int(np.argmax(hits)) + 1 if hits.any() else None
-
-
-def largest_gap(seconds: Floats, duration: float) -> float:
-    """The longest stretch of the video without a frame, as a share of its duration."""
-    edges = np.concatenate([[0.0], np.sort(seconds), [duration]])
-    return float(np.diff(edges).max() / duration) if duration > 0 else 0.0
 
 
 def most_similar(appearance: NDArray[np.floating[Any]]) -> Floats:
@@ -186,7 +181,7 @@ def ablations(
 ) -> dict[str, Any]:
     """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
     budgets = [k for group in REGIMES.values() for k in group]
-    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS if name != "residual"}
+    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PAPER_PRESETS}
     rows = {}
     for name, outcomes in collect(questions, specs, budgets, session, progress=progress).items():
         summary = summarise(outcomes)
@@ -272,7 +267,7 @@ def _judge(
         outcome.by_budget[budget] = {
             "hit": float(hit(prefix.seconds, entry.intervals)),
             "covered": covered(prefix.seconds, entry.intervals),
-            "largest_gap": largest_gap(prefix.seconds, selection.video.duration),
+            "largest_gap": prefix.largest_gap,
             "redundancy": None if nearest is None else float(nearest.mean()),
             "near_duplicates": None if nearest is None else near_duplicates(nearest),
             "nesting": nesting(half.frames, prefix.frames) if half is not None and len(half) else None,

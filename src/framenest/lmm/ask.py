@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from framenest.errors import BudgetError, ModelError
+from framenest.errors import ModelError
 from framenest.frames import VideoInfo
 from framenest.images import ImageLimits
 from framenest.lmm.client import Answer, Answerer, OnText
@@ -26,10 +26,10 @@ from framenest.lmm.prompt import (
     model_seconds,
 )
 from framenest.lmm.request import Request, Tokens
-from framenest.method.discovery import LookFor
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress import ShowProgress
+from framenest.rank_request import Budget, LookFor
 from framenest.selectors.selection import Selection
 from framenest.transcript import Transcript
 from framenest.video.opening import Video
@@ -155,9 +155,7 @@ def ask(
     >>> reply.answer.text, [step.prefix.budget for step in reply.steps]
     ('A kiln.', [8])
     """
-    rungs = sorted(set(budgets)) if isinstance(budgets, Iterable) else [budgets]
-    if not rungs:
-        raise BudgetError("give at least one frame budget")
+    rungs = Budget.ladder(budgets if isinstance(budgets, Iterable) else [budgets])
     fuses = check_style(style, pairing).fuses
     steps: list[Step] = []
     for budget in rungs:

@@ -4,58 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import DiscoveryConfig
-from framenest.errors import ConfigError
 from framenest.method.index import interior, segments
 
 Cues = Mapping[str, NDArray[np.float32]]
 """(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
-MOST = 16
-"""The most descriptions for one question; each costs a comparison with every candidate."""
-
-
-@dataclass(frozen=True)
-class LookFor:
-    """What to look for in addition to a question. Image-text models match descriptions, not questions.
-
-    A frame that shows one of them, or answers the question, is relevant.
-
-    Attributes:
-        texts: descriptions, such as "a potter opens a kiln".
-        written_by: the model that wrote them; None if a person did.
-
-    Raises:
-        ConfigError: no description, an empty one, or too many.
-
-    >>> LookFor(("a potter opens a kiln", "cups on a shelf")).texts[1]
-    'cups on a shelf'
-    """
-
-    texts: tuple[str, ...]
-    written_by: str | None = None
-
-    def __post_init__(self) -> None:
-        texts = all(isinstance(text, str) and text.strip() for text in self.texts)
-        if not 1 <= len(self.texts) <= MOST or not texts:
-            raise ConfigError(f"look_for must be 1 to {MOST} descriptions, none of them empty")
-
-    @classmethod
-    def of(cls, given: LookFor | Sequence[str] | None) -> LookFor | None:
-        """A LookFor from what a caller passes; None for nothing."""
-        if isinstance(given, str):
-            raise ConfigError("look_for is a list of descriptions, not one string")
-        if given is None or isinstance(given, LookFor):
-            return given
-        return cls(tuple(given)) if given else None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"texts": list(self.texts), "written_by": self.written_by}
 
 
 def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -71,15 +29,7 @@ def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:
-    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n with OCR, + λs·ς_n with a transcript.
-
-    Args:
-        cues: (n,) arrays by name.
-        config: the weight of a cue is its `<name>_weight`.
-
-    Returns:
-        (n,) float32.
-    """
+    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n with OCR, + λs·ς_n with a transcript. (n,)."""
     total = sum(getattr(config, f"{name}_weight") * cue.astype(np.float64) for name, cue in cues.items())
     return np.asarray(total, dtype=np.float32)
 
@@ -113,13 +63,13 @@ def zoom(probes: NDArray[np.int64], anchor_positions: list[int], count: int) -> 
 
     probes: (P,) ascending frame numbers; anchor_positions: positions in it.
     """
-    found: set[int] = set()
+    frames: set[int] = set()
     for position in anchor_positions:
         if position > 0:
-            found.update(interior(int(probes[position - 1]), int(probes[position]), count).tolist())
+            frames.update(interior(int(probes[position - 1]), int(probes[position]), count).tolist())
         if position + 1 < len(probes):
-            found.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
-    return np.array(sorted(found), dtype=np.int64)
+            frames.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
+    return np.array(sorted(frames), dtype=np.int64)
 
 
 def refine(

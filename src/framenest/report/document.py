@@ -86,8 +86,8 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "anchors": list(pool.anchors),
         "stats": _stats(ranking.stats.to_json()),
     }
-    if pool.seen:
-        entry["seen"] = [ranking.seen(i + 1) for i in range(len(ranking))]
+    if pool.labels:
+        entry["seen"] = [ranking.labels(i + 1) for i in range(len(ranking))]
     if ranking.transcript:
         entry["said"] = [ranking.said(i + 1) for i in range(len(ranking))]
     return entry

@@ -17,10 +17,11 @@ from PIL import Image
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, Pixels
 from framenest.images import as_base64, data_url, encode_image
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Progress
 from framenest.report.document import Result
 from framenest.selectors.selection import Selection
 from framenest.text import clock
+from framenest.video.decoder import Decoder
 
 SMALL_SIDE, LARGE_SIDE = 128, 360
 """Short sides of the two sizes of images, in pixels."""

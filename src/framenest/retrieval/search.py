@@ -30,11 +30,12 @@ from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import HEARD, Ranking
 from framenest.progress import ShowProgress
-from framenest.protocols import Decoder, Scorer, Searchable, Store
+from framenest.protocols import Scorer, Searchable, Store
 from framenest.retrieval.vectors import ScannedVectors, VectorStore, open_vectors
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.session import Session
 from framenest.transcript import AUTO, REACH
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 from framenest.video.source import is_remote
 
@@ -350,7 +351,7 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> 
     for first, last in stretches(scores, seconds, peaks):
         best = first + np.argsort(-scores[first : last + 1], kind="stable")
         top, frames = int(best[0]), pool.frames[best].tolist()
-        why = pool.seen[top] if pool.seen else f"looks like “{query}”"
+        why = pool.labels[top] if pool.labels else f"looks like “{query}”"
         where = (video.path, edges[first], edges[last + 1], float(seconds[top]), frames[0])
         if scores[top] > 0:
             yield Moment(*where, float(scores[top]), why, "seen", video, tuple(frames))

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    create_model,
+    model_validator,
+)
 
-from framenest.config import PRESETS
-from framenest.method.discovery import MOST as MOST_DESCRIPTIONS
+from framenest.config import FOR_CLIENTS, METHOD_CONFIGS, PRESETS, Allowed, MECConfig
+from framenest.rank_request import MAX_DESCRIPTIONS, LookFor, RankRequest
 from framenest.retrieval.search import UNSURE
 from framenest.server.jobs import Job
 from framenest.server.server_settings import MOST_SHOWN
@@ -19,9 +30,9 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 Shown = Annotated[int, Field(ge=1, le=MOST_SHOWN)]
 
 
-def _time(given: Any) -> float:
+def _time(time: Any) -> float:
     try:
-        return seconds_of(str(given))
+        return seconds_of(str(time))
     except ValueError:
         raise ValueError("give seconds or [HH:]MM:SS") from None
 
@@ -48,7 +59,31 @@ class VideoAddress(RequestBody):
     url: str = Field(max_length=2048, examples=["https://media.example.org/kiln.mp4"])
 
 
-class HowToRank(RequestBody):
+_TIME_TYPES = {"start": Time, "end": Time | None}
+_HINTS = {name: hint for config in METHOD_CONFIGS for name, hint in get_type_hints(config).items()}
+
+
+def _check(value: Any, allowed: Allowed) -> Any:
+    words, ok = allowed
+    if not ok(value):
+        raise ValueError(f"it must be {words}")
+    return value
+
+
+def _client_field(name: str) -> tuple[Any, Any]:
+    """Type and default of a field for a setting of the method."""
+    metadata = FOR_CLIENTS[name].metadata
+    check = AfterValidator(partial(_check, allowed=metadata["allowed"]))
+    kind: Any = Annotated[_TIME_TYPES.get(name, _HINTS[name]), check]
+    return kind, Field(FOR_CLIENTS[name].default, description=metadata["help"])
+
+
+_FIELDS: dict[str, Any] = {name: _client_field(name) for name in FOR_CLIENTS}
+MethodSettings: Any = create_model("MethodSettings", **_FIELDS)
+"""The settings of the method that clients may set, as config.py declares them."""
+
+
+class HowToRank(RequestBody, MethodSettings):  # type: ignore[misc]  # made of config.py
     """What a client may say about a ranking beside the video and the question."""
 
     options: list[Text] = Field(
@@ -56,7 +91,7 @@ class HowToRank(RequestBody):
     )
     look_for: list[Text] = Field(
         [],
-        max_length=MOST_DESCRIPTIONS,
+        max_length=MAX_DESCRIPTIONS,
         description="What to look for beside the question, described as it would be seen.",
         examples=[["a glowing kiln", "cups cooling on a shelf"]],
     )
@@ -65,8 +100,20 @@ class HowToRank(RequestBody):
         json_schema_extra={"enum": [*PRESETS, None]},
         description="By default the server's; /health names it.",
     )
-    start: Time = Field(0.0, description="Start of the part to look at: seconds or [HH:]MM:SS.")
-    end: Time | None = Field(None, description="End of the part to look at; null is the end of the video.")
+
+    def request(self, default: RankRequest, video: str, question: str | None) -> RankRequest:
+        """The request for a ranking of a registered video. default: holds where the client says nothing."""
+        preset = self.preset or default.preset
+        settings = self.model_dump(include={*FOR_CLIENTS, "horizon"})
+        return replace(
+            default,
+            video=video,
+            question=question,
+            options=tuple(self.options),
+            look_for=LookFor.of(self.look_for),
+            preset=preset,
+            config=MECConfig.preset(preset).with_settings(settings),
+        )
 
 
 class RankingRequest(HowToRank):
@@ -88,7 +135,6 @@ class TurnSettings(HowToRank):
 
     k: Annotated[list[Shown], BeforeValidator(lambda k: k if isinstance(k, list) else [k])] | None = None
     question: Text | None = None
-    max_gap: float | None = Field(None, gt=0)
 
 
 class SearchRequest(RequestBody):
@@ -199,7 +245,7 @@ class FolderFiles(BaseModel):
     outside: list[str] = Field(description="Links that lead outside the folder, which cannot.")
 
 
-class RankingSummary(BaseModel):
+class RankingSummary(MethodSettings):  # type: ignore[misc]  # as HowToRank
     """A ranking that was asked for."""
 
     id: str
@@ -208,9 +254,6 @@ class RankingSummary(BaseModel):
     options: list[str]
     look_for: list[str]
     preset: str
-    start: float = Field(0.0, description="Start of the part that is looked at, in seconds.")
-    end: float | None = Field(None, description="Its end; null is the end of the video.")
-    max_gap: float | None = Field(None, description="Longest gap between probes in seconds, if limited.")
     horizon: int
     ready: bool
     created: float

@@ -21,15 +21,22 @@ import framenest
 from framenest.errors import FramenestError
 from framenest.lmm import STYLES
 from framenest.lmm.prompt import citations
-from framenest.method.discovery import LookFor
 from framenest.report.document import document
 from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
 from framenest.server.gateway import Gateway
-from framenest.server.guard import COOKIE, Guard, session
+from framenest.server.guard import (
+    COOKIE,
+    GATEWAY,
+    Guard,
+    Refusal,
+    first_problem,
+    refusal_body,
+    session,
+    status_of,
+)
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import GATEWAY, Refusal, first_problem, refusal_body, status_of
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -82,8 +89,8 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FramenestError)
     wait = getattr(error, "retry_after", None)
     headers = {} if wait is None else {"retry-after": str(wait)}
-    told, status = request.app.state.service.without_paths(str(error)), status_of(error)
-    return JSONResponse(refusal_body(request.scope["path"], status, told), status, headers)
+    message, status = request.app.state.service.without_paths(str(error)), status_of(error)
+    return JSONResponse(refusal_body(request.scope["path"], status, message), status, headers)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -113,8 +120,8 @@ def jobs(
     active: Annotated[bool, Query(description="Only what waits or runs.")] = False,
 ) -> list[Job]:
     """The latest jobs, newest first."""
-    found = here.jobs.waiting_or_running()[::-1][:limit] if active else here.jobs.recent(limit)
-    return [here.jobs.told(job) for job in found]
+    latest = here.jobs.waiting_or_running()[::-1][:limit] if active else here.jobs.recent(limit)
+    return [here.jobs.view(job) for job in latest]
 
 
 @routes.get("/jobs/{job}")
@@ -126,16 +133,16 @@ async def job(
     ] = 0,
 ) -> Job:
     """Progress of a job."""
-    found = here.jobs.get(job)
-    if found.active and wait:
-        await asyncio.wait([asyncio.wrap_future(found.over)], timeout=wait)
-    return here.jobs.told(found)
+    current = here.jobs.get(job)
+    if current.active and wait:
+        await asyncio.wait([asyncio.wrap_future(current.over)], timeout=wait)
+    return here.jobs.view(current)
 
 
 @routes.delete("/jobs/{job}")
 def cancel(here: Here, job: JobId) -> Job:
     """Cancel a job, for everyone who waits for it. It is over at once; its process stops within seconds."""
-    return here.jobs.told(here.jobs.cancel(job))
+    return here.jobs.view(here.jobs.cancel(job))
 
 
 # Rankings
@@ -148,12 +155,9 @@ def ask(here: Here, body: api.RankingRequest, response: Response) -> api.Ranking
     The same question with the same settings is the same ranking, and work under way is shared. A video that
     is not indexed yet is indexed first.
     """
-    video = here.library.get(body.video)
-    look_for = LookFor.of(body.look_for)
-    asked = (body.question, body.options, body.preset, body.horizon, look_for, body.start, body.end)
-    id_, job = here.ask(video, *asked)
+    id_, job = here.ask(body.request(here.default, body.video, body.question))
     response.status_code = 200 if job is None else 202
-    return api.RankingStatus(ranking=id_, ready=job is None, job=job and here.jobs.told(job))
+    return api.RankingStatus(ranking=id_, ready=job is None, job=job and here.jobs.view(job))
 
 
 @routes.get("/rankings")
@@ -161,18 +165,15 @@ def rankings(
     here: Here, video: Annotated[str | None, Query(max_length=64)] = None
 ) -> list[api.RankingSummary]:
     """What was asked, newest first; of one video with ?video=."""
-    return [
-        api.RankingSummary(**entry, ready=here.rankings.has(entry["id"]))
-        for entry in here.rankings.all(video)
-    ]
+    return [api.RankingSummary(**entry) for entry in here.rankings.all(video)]
 
 
 @routes.get("/rankings/{ranking}")
 def ranking(here: Here, ranking: RankingId) -> api.RankingOut:
     """What was ranked, how, and how long the ranking is."""
-    found, asked = here.rankings.get(ranking), here.rankings.request(ranking)
-    stats = found.stats.to_json()
-    return api.RankingOut(**asked, ready=True, scorer=found.scorer, length=len(found), stats=stats)
+    loaded, entry = here.rankings.get(ranking), here.rankings.entry(ranking)
+    stats = loaded.stats.to_json()
+    return api.RankingOut(**entry | {"scorer": loaded.scorer}, length=len(loaded), stats=stats)
 
 
 @routes.get("/rankings/{ranking}/prefix", response_model=api.PrefixOut)
@@ -193,8 +194,8 @@ async def prefix(
 @routes.get("/rankings/{ranking}/file")
 def ranking_file(here: Here, ranking: RankingId) -> dict[str, Any]:
     """The whole ranking, as `framenest rank -o` writes it; `framenest show` reads it."""
-    found = here.rankings.get(ranking).to_json()
-    return found | {"video": found["video"] | {"path": here.video_of(ranking).name}}
+    data = here.rankings.get(ranking).to_json()
+    return data | {"video": data["video"] | {"path": here.video_of(ranking).name}}
 
 
 @routes.get("/rankings/{ranking}/messages")
@@ -211,33 +212,33 @@ def messages(
 
     For servers (openai, vllm-video) this is the body of a chat completion without the model's name.
     """
-    found: dict[str, Any] = json.loads(here.packed("messages", ranking, k, style, max_side))
-    if "video" in found:
-        found["video"]["path"] = here.video_of(ranking).name
-    return found
+    request: dict[str, Any] = json.loads(here.packed("messages", ranking, k, style, max_side))
+    if "video" in request:
+        request["video"]["path"] = here.video_of(ranking).name
+    return request
 
 
 @routes.post("/rankings/{ranking}/answer")
 def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.AnswerOut:
     """Let the configured model look at k frames and answer the question."""
-    said = here.answer(ranking, body.k, body.max_side, cite=body.cite)
+    reply = here.answer(ranking, body.k, body.max_side, cite=body.cite)
     shown = here.rankings.get(ranking).prefix(body.k)
     frames, seconds = shown.frames.tolist(), shown.seconds.tolist()
     times = [
         api.CitedTime(start=start, end=end, frame=frames[places[0]], seconds=seconds[places[0]])
-        for start, end, places in citations(said.text, seconds)
+        for start, end, places in citations(reply.text, seconds)
     ]
     return api.AnswerOut(
-        answer=said.text, model=said.model, k=body.k, cited=times, seconds=round(said.usage.seconds, 2)
+        answer=reply.text, model=reply.model, k=body.k, cited=times, seconds=round(reply.usage.seconds, 2)
     )
 
 
 @routes.get("/rankings/{ranking}/report")
 def report(here: Here, ranking: RankingId) -> JSONResponse:
     """The document that the report view draws."""
-    found = document([here.rankings.get(ranking)])
-    named = found["video"] | {"name": here.video_of(ranking).name}
-    return JSONResponse(found | {"video": named}, headers=PRIVATE)
+    content = document([here.rankings.get(ranking)])
+    named = content["video"] | {"name": here.video_of(ranking).name}
+    return JSONResponse(content | {"video": named}, headers=PRIVATE)
 
 
 # Searches
@@ -249,13 +250,13 @@ def search(here: Here, body: api.SearchRequest) -> api.SearchOut:
 
     `GET /searches/{id}` gives the best moments so far while the job runs, and all of them when it is done.
     """
-    return api.SearchOut(**here.found(here.search(body.query, body.n)[0]))
+    return api.SearchOut(**here.search_state(here.search(body.query, body.n)[0]))
 
 
 @routes.get("/searches/{search}")
-def search_found(here: Here, search: SearchId) -> api.SearchOut:
+def search_state(here: Here, search: SearchId) -> api.SearchOut:
     """What a search has found."""
-    return api.SearchOut(**here.found(search))
+    return api.SearchOut(**here.search_state(search))
 
 
 # The service and its page
@@ -328,7 +329,7 @@ def files(here: Here) -> api.FolderFiles:
 @routes.get("/videos")
 def videos(here: Here) -> list[api.VideoOut]:
     """Registered videos, newest first."""
-    return [_seen(here, video) for video in here.library.all()]
+    return [_view(here, video) for video in here.library.all()]
 
 
 @routes.post("/videos", status_code=201)
@@ -370,10 +371,10 @@ async def upload(
 
 def _registered(here: Service, video: LibraryVideo) -> api.RegisteredVideo:
     job = here.index(video)
-    return api.RegisteredVideo(video=_seen(here, video), job=job and here.jobs.told(job))
+    return api.RegisteredVideo(video=_view(here, video), job=job and here.jobs.view(job))
 
 
-def _seen(here: Service, video: LibraryVideo) -> api.VideoOut:
+def _view(here: Service, video: LibraryVideo) -> api.VideoOut:
     """What clients may know of a video: not where it is."""
     state, error = here.state(video)
     return api.VideoOut(**(video.info or {}) | vars(video) | {"state": state, "error": error})
@@ -382,15 +383,15 @@ def _seen(here: Service, video: LibraryVideo) -> api.VideoOut:
 @routes.get("/videos/{video}")
 def video(here: Here, video: VideoId) -> api.VideoOut:
     """One video, with its facts once it is indexed."""
-    return _seen(here, here.library.get(video))
+    return _view(here, here.library.get(video))
 
 
 @routes.post("/videos/{video}/index")
 def index(here: Here, video: VideoId) -> api.RegisteredVideo:
     """Index a video again, if that failed or was cancelled. A question does so as well."""
-    found = here.library.get(video)
-    found.check()
-    return _registered(here, found)
+    registered = here.library.get(video)
+    registered.check()
+    return _registered(here, registered)
 
 
 @routes.delete("/videos/{video}", status_code=204)
@@ -424,8 +425,8 @@ async def frame(
     ] = None,
 ) -> Response:
     """One frame as JPEG, exact to the frame."""
-    found = here.library.get(video)
-    short = found.image_size(frame, size)
-    found.check()
-    picture = await here.pictures.get(found, frame, short)
+    registered = here.library.get(video)
+    short = registered.image_size(frame, size)
+    registered.check()
+    picture = await here.pictures.get(registered, frame, short)
     return Response(picture, media_type="image/jpeg", headers=FOREVER)

@@ -10,8 +10,8 @@ import asyncio
 import binascii
 import hashlib
 import re
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
@@ -23,27 +23,64 @@ from pydantic import TypeAdapter, ValidationError
 from framenest.images import ImageLimits
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
-from framenest.method.discovery import LookFor
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
+from framenest.server.guard import Refusal, first_problem
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal, first_problem
-from framenest.server.server_settings import MIB, MOST_SHOWN
+from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
-LIMITS = ImageLimits(max_side=768)
-LONGEST = 4000  # characters of a turn's text that choose its frames
-MOST_VIDEOS = 256  # in all turns; the same one may be in many
-_GIVEN = TypeAdapter(dict[str, TurnSettings])
+IMAGE_LIMITS = ImageLimits(max_side=768)
+MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
+MAX_VIDEOS = 256  # in all turns; the same one may be in many
+VIDEO_STYLE = "vllm-video"
+_SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 
-class Turn(NamedTuple):
-    """A user's message. parts: its content, with a LibraryVideo where frames go."""
+class VideoSource(NamedTuple):
+    """Where the video of a message is: an address, or a data URL."""
 
-    message: dict[str, Any]
-    digest: str  # of the conversation up to here
-    parts: list[Any]
+    address: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message and its place in a request.
+
+    fields: as they came; without the content if that has videos. parts: of a user's content, with a
+    LibraryVideo where frames go. text: what chooses them. digest: of the conversation up to here.
+    """
+
+    place: int
+    fields: Any
+    parts: Sequence[Any]
     text: str
+    digest: str
+
+    @property
+    def videos(self) -> list[LibraryVideo]:
+        """The videos in it, in order; one may be there twice."""
+        return [part for part in self.parts if isinstance(part, LibraryVideo)]
+
+
+@dataclass(frozen=True)
+class ShownTurn:
+    """A user's message with its frames.
+
+    content: for the model. rankings, k: what it shows. offers: whether it ends with OTHERWISE. times: of its
+    new frames, in seconds; a semicolon is between two videos. frames: numbers of all frames up to here, by
+    video. extra: what the style wants beside the messages.
+    """
+
+    place: int
+    content: list[Any]
+    rankings: list[str]
+    k: int
+    offers: bool
+    times: str
+    frames: dict[str, set[int]]
+    extra: dict[str, Any]
 
 
 class ChatFrames:
@@ -54,162 +91,203 @@ class ChatFrames:
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
 
-    async def video(self, address: str, name: str) -> LibraryVideo:
+    async def video(self, source: VideoSource) -> LibraryVideo:
         """The video at an address, or in a data URL; fetched or decoded if it is new."""
-        library = self.service.library
+        library, (address, name) = self.service.library, source
         if ":" not in (id_ := address.removeprefix("framenest://")):
             return library.get(id_)
         if file := re.match(r"file://[^/]*([^?#]*)", address):  # urlsplit refuses some hosts
             return await asyncio.to_thread(library.add_path, unquote(file[1]))
-        source = (await asyncio.to_thread(hashlib.blake2b, address.encode(), digest_size=16)).hexdigest()
-        async with self._arriving.setdefault(source, asyncio.Lock()):
-            found, id_ = None, self.journal.recall(source) or ""
-            with suppress(Refusal):  # it is new, or was removed or changed
-                found = library.get(id_) if library.get(id_).check() else None
-            if found is None:
+        key = (await asyncio.to_thread(hashlib.blake2b, address.encode(), digest_size=16)).hexdigest()
+        async with self._arriving.setdefault(key, asyncio.Lock()):
+            try:
+                video = library.get(self.journal.recall(key) or "")
+                video.check()
+            except Refusal:  # it is new, or was removed or changed
                 self.service.jobs.check_room()
                 async with self._incoming:
                     if address.startswith("data:"):
-                        found = await library.upload(_decoded(address), name)
+                        video = await library.upload(_decoded(address), name)
                     else:
-                        found = await asyncio.to_thread(library.fetch, address)
-            self.journal.remember(source, found.id)
-            return found
+                        video = await asyncio.to_thread(library.fetch, address)
+            self.journal.remember(key, video.id)
+            return video
 
-    async def rankings(self, turn: Turn, asked: TurnSettings) -> list[str]:
+    async def rankings(self, turn: Message, settings: TurnSettings) -> list[str]:
         """The ids of a turn's finished rankings; a job that nobody waits for any longer is cancelled."""
-        how = (asked.options, asked.preset, MOST_SHOWN, LookFor.of(asked.look_for), asked.start, asked.end)
-        found = []
-        for video in [part for part in turn.parts if isinstance(part, LibraryVideo)]:
-            id_, job = self.service.ask(video, asked.question or turn.text or None, *how, asked.max_gap)
+        ids = []
+        for video in turn.videos:
+            question = settings.question or turn.text or None
+            id_, job = self.service.ask(settings.request(self.service.default, video.id, question))
             if job is not None:
                 try:
                     await asyncio.wait([asyncio.wrap_future(job.over)])
                 finally:
                     self.service.jobs.leave(job)
-            found.append(id_)
-        return found
+            ids.append(id_)
+        return ids
 
-    async def parts(self, ranking: str, new: Prefix, style: str) -> tuple[list[Any], dict[str, Any]]:
+    async def show(
+        self, turn: Message, rankings: list[str], k: int, offer: bool, earlier: Sequence[ShownTurn]
+    ) -> ShownTurn:
+        """Put those of the first k frames of its rankings into a turn that no earlier one shows.
+
+        offer: say how the model can ask for more, if there are more.
+        """
+        shown = dict(earlier[-1].frames) if earlier else {}
+        ids, times, complete = iter(rankings), list[str](), True
+        content, extra = list[Any](), dict[str, Any]()
+        for part in turn.parts:
+            if not isinstance(part, LibraryVideo):
+                content.append(part)
+                continue
+            prefix = self.service.rankings.get(ranking := next(ids)).prefix(k)
+            before = shown.get(part.id, set())
+            new = prefix.part(~np.isin(prefix.frames, list(before)))
+            # The fields for a video describe a single one, so later turns show images.
+            style = "openai" if shown or self.settings.style != VIDEO_STYLE else VIDEO_STYLE
+            images, fields = await self._images(ranking, new, style)
+            content += images
+            extra |= fields
+            times.append(",".join(f"{second:.2f}" for second in new.seconds))
+            shown[part.id] = before.union(prefix.frames.tolist())
+            complete = complete and prefix.complete
+        offers = offer and not complete
+        content += [{"type": "text", "text": OTHERWISE}] * offers
+        self.journal.remember(turn.digest, [k, offers, rankings])
+        return ShownTurn(turn.place, content, rankings, k, offers, ";".join(times), shown, extra)
+
+    async def _images(self, ranking: str, new: Prefix, style: str) -> tuple[list[Any], dict[str, Any]]:
         """Frames as parts of a message, and what the style wants beside the messages."""
         if not len(new):
             return [], {}
         video, pictures = self.service.video_of(ranking), self.service.pictures
-        side = min(LIMITS.size(new.video.width, new.video.height))
+        side = min(IMAGE_LIMITS.size(new.video.width, new.video.height))
         async with self._packing:
             jpegs = await asyncio.gather(*(pictures.get(video, n, side) for n in new.frames.tolist()))
         spoken = self.service.rankings.get(ranking).transcript if self.settings.with_transcript else None
         beside = said_beside(new.seconds.tolist(), spoken, self.settings.transcript_tokens)
         kind = STYLES[style]
-        made = kind.build(Draft(new, [], jpegs, "", kind.pairing("auto"), not kind.fuses, None, beside))
-        shown = [part for part in made["messages"][0]["content"] if part.get("text") != ""]
-        return shown, made.get("extra_body", {})
+        request = kind.build(Draft(new, [], jpegs, "", kind.pairing("auto"), not kind.fuses, None, beside))
+        parts = [part for part in request["messages"][0]["content"] if part.get("text") != ""]
+        return parts, request.get("extra_body", {})
 
 
+@dataclass(frozen=True)
 class Conversation:
-    """One request.
+    """A request whose videos are here, and whose answered turns show their frames again.
 
-    rungs: budgets to try for the turn to be answered. rankings, k: what the last turn shows. times: of its
-    frames, in seconds; a semicolon is between two videos.
+    rungs: budgets to try for the latest turn. latest: None if no turn is to be answered.
     """
 
-    def __init__(self, frames: ChatFrames, body: bytes) -> None:
-        try:
-            self._body: dict[str, Any] = msgspec.json.decode(body, type=dict)
-            self._asked = _GIVEN.validate_python({"framenest": self._body.pop("framenest", {})})["framenest"]
-        except ValidationError as error:
-            raise Refusal(400, first_problem(error.errors())) from error
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise Refusal(400, f"the request is not a JSON object ({error})") from error
-        self._frames, self._as_video = frames, frames.settings.style == "vllm-video"
-        self._shown: dict[str, set[int]] = {}  # numbers of frames by video, in the turns before the latest
-        self._videos = 0
-        self._turn: Turn | None = None  # the latest, still to be made
-        self.rungs = sorted(set(self._asked.k or frames.settings.budget))
-        self.rankings, self.k, self.times = list[str](), 0, ""
+    frames: ChatFrames
+    fields: dict[str, Any]
+    settings: TurnSettings
+    rungs: Sequence[int]
+    answered: Sequence[ShownTurn]
+    latest: Message | None
 
-    async def read(self) -> None:
-        """Fetch all videos, and rebuild the turns that were answered before."""
-        hashed, videos = hashlib.blake2b(digest_size=16), dict[str, LibraryVideo]()
-        for message in self._body["messages"] if isinstance(self._body.get("messages"), list) else []:
-            role = message.get("role") if isinstance(message, dict) else None
-            content = message.get("content") if role == "user" else []
-            content = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            parts = [await self._part(part) for part in content] if isinstance(content, list) else []
-            ids = [part.id if isinstance(part, LibraryVideo) else part for part in parts]
-            hashed.update(msgspec.json.encode(ids or message))
-            texts = [part.get("text") for part in parts if isinstance(part, dict)]
-            text = "\n".join(text for text in texts if isinstance(text, str)).strip()[:LONGEST]
-            own = {part.id: part for part in parts if isinstance(part, LibraryVideo)}
-            videos |= own
-            if own or (videos and text):
-                await self._settle()
-                earlier: list[Any] = []
-                for n, video in enumerate(videos.values(), 1):
-                    earlier += [{"type": "text", "text": f"Video {n}:"}, video][len(videos) == 1 :]
-                self._turn = Turn(message, hashed.hexdigest(), parts if own else [*earlier, *parts], text)
-                message["content"] = None  # it may hold a whole video
-            elif role == "assistant":
-                await self._settle()
-        if self._as_video and len(videos) > 1:
-            raise Refusal(400, "--style vllm-video sends one video; this conversation has more")
+    @classmethod
+    async def read(cls, frames: ChatFrames, fields: dict[str, Any], settings: TurnSettings) -> Conversation:
+        """Fetch the videos, decide which turns they are for, and rebuild those that were answered before."""
+        messages = list[Message]()
+        if isinstance(fields.get("messages"), list):
+            messages = await parse_messages(frames, fields["messages"])
+            fields["messages"] = [message.fields for message in messages]  # without the data of videos
+        turns, latest = turns_with_videos(messages), None
+        if frames.settings.style == VIDEO_STYLE and len({v.id for turn in turns for v in turn.videos}) > 1:
+            raise Refusal(400, f"the style {VIDEO_STYLE} sends one video; this conversation has more")
+        if turns and not any(_role(message.fields) == "assistant" for message in messages[turns[-1].place :]):
+            latest = turns.pop()
+        rungs, answered = sorted(set(settings.k or frames.settings.budget)), list[ShownTurn]()
+        settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
+        for turn in turns:
+            k, offer, rankings = frames.journal.recall(turn.digest) or (rungs[-1], False, [])
+            if not rankings or not all(map(frames.service.rankings.has, rankings)):
+                rankings = await frames.rankings(turn, settings_before)
+            answered.append(await frames.show(turn, rankings, k, offer, answered))
+        return cls(frames, fields, settings, rungs, answered, latest)
 
-    async def _part(self, part: Any) -> Any:
-        """The video of a part of a message; the part itself if it has none, or frames that were chosen."""
-        kind = part.get("type") if isinstance(part, dict) else None
-        given = part.get(kind) if kind in ("video_url", "video", "file") else None
-        fields = given if isinstance(given, dict) else {"url": given}
-        address = fields.get("file_data" if kind == "file" else "url")
-        wanted = "(?!data:video/jpeg)data:video/" if kind == "file" else "(?!data:video/jpeg)"
-        if isinstance(address, str) and re.match(wanted, address):
-            self._videos += 1
-            if self._videos > MOST_VIDEOS:
-                raise Refusal(400, f"a conversation has at most {MOST_VIDEOS} videos")
-            return await self._frames.video(address, str(fields.get("filename") or ""))
-        return part
+    async def at(self, k: int) -> tuple[bytes, ShownTurn | None]:
+        """The request with k frames in its latest turn, and the last turn that shows frames."""
+        shown = [*self.answered]
+        if self.latest is not None:
+            rankings = await self.frames.rankings(self.latest, self.settings)
+            shown.append(await self.frames.show(self.latest, rankings, k, k != self.rungs[-1], shown))
+        fields = dict(self.fields)
+        if shown:
+            fields["messages"] = messages = [*fields["messages"]]
+        for turn in shown:
+            messages[turn.place] = messages[turn.place] | {"content": turn.content}
+            fields |= turn.extra
+        return msgspec.json.encode(fields), shown[-1] if shown else None
 
-    async def at(self, k: int) -> tuple[bytes, bool]:
-        """The request with k frames in the turn to be answered, and whether that ends with OTHERWISE."""
-        if (turn := self._turn) is None:
-            return msgspec.json.encode(self._body), False
-        self.rankings = await self._frames.rankings(turn, self._asked)
-        offer = await self._show(turn, k, k != self.rungs[-1])
-        return msgspec.json.encode(self._body), offer
 
-    async def _settle(self) -> None:
-        """Rebuild the latest turn as it was answered, or with this request's settings if that is unknown."""
-        if (turn := self._turn) is not None:
-            k, offer, self.rankings = self._frames.journal.recall(turn.digest) or (self.rungs[-1], False, [])
-            if not self.rankings or not all(map(self._frames.service.rankings.has, self.rankings)):
-                asked = self._asked.model_copy(update={"question": None, "options": [], "look_for": []})
-                self.rankings = await self._frames.rankings(turn, asked)
-            await self._show(turn, k, offer)
-            self._shown, self._turn = self._showing, None
+def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
+    """The fields of a chat completion, and the settings in its field `framenest`."""
+    try:
+        fields: dict[str, Any] = msgspec.json.decode(body, type=dict)
+        settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})
+    except ValidationError as error:
+        raise Refusal(400, first_problem(error.errors())) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refusal(400, f"the request is not a JSON object ({error})") from error
+    return fields, settings["framenest"]
 
-    async def _show(self, turn: Turn, k: int, offer: bool) -> bool:
-        """Put the first k frames of its rankings into a turn; whether it ends with OTHERWISE."""
-        rankings, shown, times, content = iter(self.rankings), dict(self._shown), list[str](), list[Any]()
-        complete = True
-        for part in turn.parts:
-            if not isinstance(part, LibraryVideo):
-                content.append(part)
-                continue
-            prefix = self._frames.service.rankings.get(id_ := next(rankings)).prefix(k)
-            before = shown.get(part.id, set())
-            new = prefix.part(~np.isin(prefix.frames, list(before)))
-            # The fields for a video describe a single one, so later turns show images.
-            style = "vllm-video" if self._as_video and not shown else "openai"
-            frames, extra = await self._frames.parts(id_, new, style)
-            content += frames
-            self._body |= extra
-            times.append(",".join(f"{second:.2f}" for second in new.seconds))
-            shown[part.id] = before.union(prefix.frames.tolist())
-            complete = complete and prefix.complete
-        offer = offer and not complete
-        turn.message["content"] = content + [{"type": "text", "text": OTHERWISE}] * offer
-        self.k, self.times, self._showing = k, ";".join(times), shown
-        self._frames.journal.remember(turn.digest, [k, offer, self.rankings])
-        return offer
+
+async def parse_messages(frames: ChatFrames, messages: Sequence[Any]) -> list[Message]:
+    """The messages of a request, with their videos fetched."""
+    contents = [_content(message) for message in messages]
+    if sum(isinstance(part, VideoSource) for content in contents for part in content) > MAX_VIDEOS:
+        raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
+    hashed, parsed = hashlib.blake2b(digest_size=16), list[Message]()
+    for message, content in zip(messages, contents, strict=True):
+        parts = [await frames.video(part) if isinstance(part, VideoSource) else part for part in content]
+        ids = [part.id if isinstance(part, LibraryVideo) else part for part in parts]
+        hashed.update(msgspec.json.encode(ids or message))
+        texts = [part.get("text") for part in parts if isinstance(part, dict)]
+        text = "\n".join(text for text in texts if isinstance(text, str)).strip()[:MAX_QUESTION_CHARS]
+        fields = message | {"content": None} if parts != content else message
+        parsed.append(Message(len(parsed), fields, parts, text, hashed.hexdigest()))
+    return parsed
+
+
+def turns_with_videos(messages: Sequence[Message]) -> list[Message]:
+    """The messages that show frames: of their own videos or, if they have only a text, of all before them."""
+    videos, turns = dict[str, LibraryVideo](), list[Message]()
+    for message in messages:
+        videos |= {video.id: video for video in message.videos}
+        if message.videos:
+            turns.append(message)
+        elif videos and message.text:
+            earlier: list[Any] = []
+            for n, video in enumerate(videos.values(), 1):
+                earlier += [{"type": "text", "text": f"Video {n}:"}, video][len(videos) == 1 :]
+            turns.append(replace(message, parts=[*earlier, *message.parts]))
+    return turns
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def _content(message: Any) -> list[Any]:
+    """The parts of a user's message, with a VideoSource in place of each video; none of another message."""
+    content = message.get("content") if _role(message) == "user" else None
+    content = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [_video_source(part) or part for part in content] if isinstance(content, list) else []
+
+
+def _video_source(part: Any) -> VideoSource | None:
+    """None if a part has no video, or frames that were chosen."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    value = part.get(kind) if kind in ("video_url", "video", "file") else None
+    fields = value if isinstance(value, dict) else {"url": value}
+    address = fields.get("file_data" if kind == "file" else "url")
+    wanted = "(?!data:video/jpeg)data:video/" if kind == "file" else "(?!data:video/jpeg)"
+    if isinstance(address, str) and re.match(wanted, address):
+        return VideoSource(address, str(fields.get("filename") or ""))
+    return None
 
 
 async def _decoded(address: str) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Authentication, and how refusals are answered."""
+"""Who gets in, how requests are refused, and what is counted."""
 
 from __future__ import annotations
 
@@ -6,21 +6,36 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from framenest.server.metrics import Metrics
-from framenest.server.refusals import GATEWAY, refusal_body
+from framenest.errors import (
+    BudgetError,
+    ConfigError,
+    FramenestError,
+    IndexMismatch,
+    ModelError,
+    ScorerError,
+    StoreError,
+    VideoError,
+)
 from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 
+GATEWAY = "/v1/"  # OpenAI's API
 COOKIE = "framenest"
 UPLOAD = "/videos/upload"
-LARGEST_BODY = 65_536  # bytes of a request that is no upload
+MAX_BODY_BYTES = 65_536  # bytes of a request that is no upload
 BODY_SECONDS = 30.0  # until all of them must have arrived
 OPEN = ("/", "/health", "/session")  # without a token; they reveal nothing
 READING = ("GET", "HEAD")
@@ -35,7 +50,120 @@ HEADERS = Headers({
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 })  # fmt: skip
+_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+JOB_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 log = logging.getLogger("framenest.server")
+
+
+class Refusal(FramenestError):
+    """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too.
+
+    status: of HTTP: 403 not allowed, 404 unknown, 409 not ready, 413 too large, 422 unusable, 429 too many.
+    retry_after: seconds, if waiting helps.
+    """
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+_STATUS: dict[type[FramenestError], int] = {
+    IndexMismatch: 409,
+    BudgetError: 422,
+    ConfigError: 422,
+    VideoError: 422,
+    ScorerError: 422,
+    ModelError: 502,
+    StoreError: 507,
+}
+
+
+def status_of(error: FramenestError) -> int:
+    """
+    >>> status_of(Refusal(429, "full", 3)), status_of(BudgetError("too many"))
+    (429, 422)
+    """
+    if isinstance(error, Refusal):
+        return error.status
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def refusal_body(path: str, status: int, message: str) -> dict[str, Any]:
+    """The JSON of a refusal: a `detail`, or OpenAI's error object below GATEWAY."""
+    if not path.startswith(GATEWAY):
+        return {"detail": message}
+    kind = _ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+def first_problem(problems: Sequence[Any], skip: int = 0) -> str:
+    """The first of Pydantic's errors in one line; what was sent is not repeated.
+
+    skip: parts of its place to leave out, such as "body".
+
+    >>> first_problem([{"loc": ("body", "k"), "msg": "Field required"}], skip=1)
+    'k: Field required'
+    """
+    place, message = problems[0]["loc"], problems[0]["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(str(part) for part in place[skip:] or place)}: {message}"
+
+
+class ConcurrencyLimit:
+    """A semaphore that refuses with 429 and Retry-After if no place is free within `wait` seconds."""
+
+    def __init__(self, most: int, what: str, retry_after: int, wait: float = 0.0) -> None:
+        self._places = threading.BoundedSemaphore(most)
+        self._message = f"{what}; try again later"
+        self._retry_after, self._wait = retry_after, wait
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        if not self._places.acquire(timeout=self._wait):
+            raise Refusal(429, self._message, self._retry_after)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
+class Metrics:
+    """Counters for Prometheus, of one server; several servers in one process do not share them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._requests = counter(
+            "framenest_http_requests", "Requests answered.", ["method", "route", "status"]
+        )
+        self._seconds = histogram("framenest_http_seconds", "Seconds to answer.", ["route"])
+        self._jobs = counter("framenest_jobs", "Jobs ended.", ["kind", "state"])
+        self._job_seconds = histogram(
+            "framenest_job_seconds", "Seconds a job ran.", ["kind"], buckets=JOB_SECONDS
+        )
+        self._active = Gauge(
+            "framenest_jobs_active", "Jobs waiting or running.", ["state"], registry=self.registry
+        )
+        self.shared = counter("framenest_shared", "Requests for work that was done or under way.")
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def job(self, kind: str, state: str, seconds: float | None) -> None:
+        """Count a job that ended. seconds: None if it never started."""
+        self._jobs.labels(kind, state).inc()
+        if seconds is not None:
+            self._job_seconds.labels(kind).observe(seconds)
+
+    def text(self, counts: dict[str, int]) -> bytes:
+        """The page that Prometheus reads. counts: jobs now active, by state."""
+        for state, count in counts.items():
+            self._active.labels(state).set(count)
+        return generate_latest(self.registry)
 
 
 def session(token: str) -> str:
@@ -53,7 +181,7 @@ class Guard:
         self._app = app
         self._token = settings.token
         chat = min(512 * MIB, 4 * settings.max_upload // 3 + MIB)  # it may have a video in base64
-        self._largest_chat = chat if settings.upstream else LARGEST_BODY
+        self._max_chat_bytes = chat if settings.upstream else MAX_BODY_BYTES
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +229,7 @@ class Guard:
         if "transfer-encoding" in headers:
             return _refuse(path, 411, "give the length of the request")
         length = headers.get("content-length", "0")
-        largest = self._largest_chat if path.startswith(GATEWAY) else LARGEST_BODY
+        largest = self._max_chat_bytes if path.startswith(GATEWAY) else MAX_BODY_BYTES
         if not length.isdecimal() or int(length) > largest:
             return _refuse(path, 413, f"a request has at most {largest} bytes")
         return None
@@ -132,9 +260,9 @@ def _refuse(path: str, status: int, detail: str, headers: dict[str, str] | None 
 
 def _allowed(request: Request, token: str) -> bool:
     """Whether a request has the token, or the cookie made from it."""
-    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    kind, _, bearer = request.headers.get("authorization", "").partition(" ")
     cookie = request.cookies.get(COOKIE, "")
-    return (kind.lower() == "bearer" and _same(given.strip(), token)) or _same(cookie, session(token))
+    return (kind.lower() == "bearer" and _same(bearer.strip(), token)) or _same(cookie, session(token))
 
 
 def _name(host: str) -> str:
@@ -148,5 +276,5 @@ def _name(host: str) -> str:
         return ""
 
 
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
+def _same(text: str, expected: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), expected.encode())

@@ -16,15 +16,17 @@ from cachetools import LRUCache, cachedmethod
 
 from framenest.errors import FramenestError
 from framenest.method.ranking import Ranking
+from framenest.rank_request import RankRequest
+from framenest.records import convert
+from framenest.server.guard import Refusal
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import LibraryVideo
-from framenest.server.refusals import Refusal
 from framenest.server.video_worker import VideoWorker
 
-CACHE_BYTES = 64 * 2**20
-BATCH = 64  # frames decoded at once
-WAITING = 1024  # frames that may be waited for
-LOADED, PREFIXES = 64, 1024  # sizes of the LRU caches
+PICTURE_CACHE_BYTES = 64 * 2**20
+BATCH_FRAMES = 64  # decoded at once
+MAX_WAITING_FRAMES = 1024
+CACHED_RANKINGS, CACHED_PREFIXES = 64, 1024
 log = logging.getLogger("framenest.server")
 
 Key = tuple[str, int, int]  # video, short side, frame
@@ -39,7 +41,7 @@ class FrameImages:
 
     def __init__(self, worker: VideoWorker) -> None:
         self._worker = worker
-        self._cache: LRUCache[Key, bytes] = LRUCache(CACHE_BYTES, getsizeof=len)
+        self._cache: LRUCache[Key, bytes] = LRUCache(PICTURE_CACHE_BYTES, getsizeof=len)
         self._wanted: dict[Key, tuple[LibraryVideo, asyncio.Future[bytes]]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -49,7 +51,7 @@ class FrameImages:
         if key in self._cache:
             return self._cache[key]
         if key not in self._wanted:
-            if len(self._wanted) >= WAITING:
+            if len(self._wanted) >= MAX_WAITING_FRAMES:
                 raise Refusal(429, "too many pictures are waited for; try again later", 2)
             self._wanted[key] = video, asyncio.get_running_loop().create_future()
         _, future = self._wanted[key]
@@ -60,7 +62,7 @@ class FrameImages:
     async def _decode(self) -> None:
         while self._wanted:
             (id_, short, _), (video, _) = next(iter(self._wanted.items()))
-            group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH]
+            group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH_FRAMES]
             left = dict.fromkeys(frame for _, _, frame in group)
             # An index may have been made from another file of the same content, which may be gone.
             info = (video.info or {}) | {"path": str(video.path)}
@@ -92,17 +94,18 @@ class Rankings:
         self._folder = folder
         self._journal = journal
         self._jobs = jobs
-        self._loaded: LRUCache[str, Ranking] = LRUCache(LOADED)
-        self._prefixes: LRUCache[Any, bytes] = LRUCache(PREFIXES)
+        self._loaded: LRUCache[str, Ranking] = LRUCache(CACHED_RANKINGS)
+        self._prefixes: LRUCache[Any, bytes] = LRUCache(CACHED_PREFIXES)
         self._lock = threading.Lock()  # of both caches
 
-    def ask(self, id_: str, request: dict[str, Any]) -> Job | None:
+    def ask(self, id_: str, request: RankRequest) -> Job | None:
         """The job that makes a ranking; None if it is finished."""
+        fields = request.to_json()
         with self._journal.lock:
-            job = self._jobs.submit("rank", id_, request) if self._load(id_) is None else None
+            job = self._jobs.submit("rank", id_, fields) if self._load(id_) is None else None
             self._journal.execute(
                 "insert or ignore into rankings values (?, ?, ?, ?)",
-                [id_, request["video"], json.dumps(request), time.time()],
+                [id_, request.video, json.dumps(fields), time.time()],
             )
             return job
 
@@ -122,16 +125,16 @@ class Rankings:
         if loaded is None:
             job = self._jobs.latest(id_)
             why = "this ranking is being made" if job and job.active else "this ranking was not made"
-            told = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
-            raise Refusal(409, why + told)
+            detail = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
+            raise Refusal(409, why + detail)
         return loaded
 
     def _load(self, id_: str) -> Ranking | None:
         """A finished ranking, or None; a damaged file is deleted."""
         with self._lock:
-            known = self._loaded.get(id_)
-        if known is not None or not self.path(id_).is_file():
-            return known
+            ranking = self._loaded.get(id_)
+        if ranking is not None or not self.path(id_).is_file():
+            return ranking
         try:
             loaded = Ranking.load(self.path(id_))
         except FramenestError as error:
@@ -143,17 +146,30 @@ class Rankings:
             self._loaded[id_] = loaded
         return loaded
 
-    def request(self, id_: str) -> dict[str, Any]:
-        """The request for a ranking, with its id and time."""
+    def request(self, id_: str) -> RankRequest:
+        """The request for a ranking."""
+        return _request(self._row(id_))
+
+    def entry(self, id_: str) -> dict[str, Any]:
+        """What clients may know of the request for a ranking: its fields and settings by name, flat."""
+        return self._entry(self._row(id_))
+
+    def all(self, video: str | None) -> list[dict[str, Any]]:
+        """Entries, newest first, of one video or all."""
+        statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
+        return [self._entry(row) for row in self._journal.execute(statement, [video])]
+
+    def _row(self, id_: str) -> Any:
         row = self._journal.row("select * from rankings where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such ranking")
-        return _from_row(row)
+        return row
 
-    def all(self, video: str | None) -> list[dict[str, Any]]:
-        """Requests for rankings, newest first, of one video or all."""
-        statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
-        return [_from_row(row) for row in self._journal.execute(statement, [video])]
+    def _entry(self, row: Any) -> dict[str, Any]:
+        request, id_ = _request(row), row["id"]
+        look_for = request.look_for.texts if request.look_for else ()
+        fields = request.to_json() | request.config.settings() | {"look_for": look_for}
+        return fields | {"id": id_, "created": row["created"], "ready": self.has(id_)}
 
     def remove(self, id_: str) -> None:
         """Delete a ranking's file."""
@@ -175,18 +191,16 @@ class Rankings:
             raise Refusal(422, f"after={after} leaves nothing of k={k}; after must be less than k")
         chosen = self.get(id_).prefix(k)
         assert chosen.ranks is not None
-        video = self.request(id_)["video"]
+        video = self.request(id_).video
         rows = zip(chosen.frames.tolist(), chosen.seconds.tolist(), chosen.ranks.tolist(), strict=True)
         frames = [
             {"frame": frame, "seconds": seconds, "rank": rank, "image": f"/videos/{video}/frames/{frame}"}
             for frame, seconds, rank in rows
             if rank > after
         ]
-        made = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
-        return json.dumps(made, separators=(",", ":")).encode()
+        body = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
+        return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _from_row(row: Any) -> dict[str, Any]:
-    asked = json.loads(row["request"])
-    described = asked.pop("look_for", {}).get("texts", [])
-    return {"id": row["id"], "created": row["created"], "look_for": described, **asked}
+def _request(row: Any) -> RankRequest:
+    return convert(json.loads(row["request"]), RankRequest)

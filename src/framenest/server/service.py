@@ -9,23 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
-from framenest.config import MECConfig
+from framenest.config import MECConfig, VideoConfig
 from framenest.errors import FramenestError, StoreError
 from framenest.lmm.client import Answer, Client
 from framenest.lmm.prompt import CITE
-from framenest.method.discovery import LookFor
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
+from framenest.rank_request import RankRequest
+from framenest.records import convert
 from framenest.retrieval.search import check_query
+from framenest.server.guard import ConcurrencyLimit, Metrics, Refusal
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
-from framenest.server.metrics import Metrics
 from framenest.server.rankings import FrameImages, Rankings
-from framenest.server.refusals import ConcurrencyLimit, Refusal
 from framenest.server.server_settings import ServerSettings
 from framenest.server.video_worker import VideoWorker
 from framenest.transcript import NONE, transcript_files
@@ -62,8 +63,18 @@ class Service:
         self.pictures = FrameImages(self.picture_worker)
         url, model = settings.upstream, settings.answer_model
         self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url and model else None
-        told = f"{ANSWERS_AT_ONCE} questions are being answered already"
-        self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, told, 10)
+        busy = f"{ANSWERS_AT_ONCE} questions are being answered already"
+        self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, busy, 10)
+        preset, config = settings.preset, MECConfig.preset(settings.preset)
+        self.default = RankRequest(
+            video="",
+            preset=preset,
+            config=config,
+            scorer=settings.scorer,
+            scoring=settings.scoring,
+            opening=VideoConfig(decoder=settings.decoder),
+        )
+        """What a client that says nothing else asks for."""
         self.scorer = ""
         self._packing = ConcurrencyLimit(2, "too many messages are being made at once", 5, wait=10)
         self._threads: list[threading.Thread] = []
@@ -109,37 +120,15 @@ class Service:
         last = self.jobs.latest(f"index:{video.id}")
         return ("failed", last.error) if last and last.state == "failed" else ("new", None)
 
-    def ask(
-        self,
-        video: LibraryVideo,
-        question: str | None,
-        options: list[str],
-        preset: str | None,
-        horizon: int,
-        look_for: LookFor | None = None,
-        start: float = 0.0,
-        end: float | None = None,
-        max_gap: float | None = None,
-    ) -> tuple[str, Job | None]:
-        """The id of a ranking, and the job that makes it; None if it is made.
-
-        preset: None for the server's. start, end: the part to look at, in seconds. max_gap: seconds.
-        """
+    def ask(self, request: RankRequest) -> tuple[str, Job | None]:
+        """The id of a ranking of a registered video, and the job that makes it; None if it is made."""
+        video = self.library.get(request.video)
         video.check()
-        preset = preset or self.settings.preset
-        settings = {"start": start, "end": end} if start or end is not None else {}
-        settings |= {"max_gap": max_gap} if max_gap is not None else {}
-        config = MECConfig.preset(preset).with_settings(settings).to_json()
-        request: dict[str, Any] = {"video": video.id, "question": question, "options": options}
-        request |= {"preset": preset, "horizon": horizon, "scored_by": self.scorer} | settings
-        if look_for is not None:
-            request["look_for"] = look_for.to_json()
-        subtitles = self.settings.scoring.subtitles or NONE
-        heard = []
-        for file in transcript_files(str(video.path), subtitles):
+        subtitles = []
+        for file in transcript_files(str(video.path), request.scoring.subtitles or NONE):
             with suppress(OSError):  # it has just gone
-                heard.append([str(file), *file_state(file)])
-        id_ = digest(request, config, subtitles, heard, RANKING_FORMAT)[:24]
+                subtitles.append([str(file), *file_state(file)])
+        id_ = digest(request.identity(), self.scorer, subtitles, RANKING_FORMAT)[:24]
         with self.journal.lock:  # the video must not be removed in between
             self.library.get(video.id)
             if self.rankings.has(id_) or self.jobs.active(id_):
@@ -172,17 +161,17 @@ class Service:
                 self.journal.remember(f"search:{id_}", search | {"left_out": left_out})
             return id_, job
 
-    def found(self, id_: str) -> dict[str, Any]:
+    def search_state(self, id_: str) -> dict[str, Any]:
         """A search with the best moments so far, as SearchOut shows it; `videos` are the ids it searches."""
         search: dict[str, Any] | None = self.journal.recall(f"search:{id_}")
         if search is None:
             raise Refusal(404, "no such search")
         job = self.jobs.latest(id_)
-        return search | {"searched": len(search["videos"]), "job": job and self.jobs.told(job)}
+        return search | {"searched": len(search["videos"]), "job": job and self.jobs.view(job)}
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
-        return self.library.get(self.rankings.request(ranking)["video"])
+        return self.library.get(self.rankings.request(ranking).video)
 
     def packed(
         self, task: str, ranking: str, k: int, style: str, max_side: int, instructions: Sequence[str] = ()
@@ -254,15 +243,17 @@ class Service:
             self._search(worker, job, progress)
             return
         video = self.library.get(job.video)
-        arguments: list[Any] = [str(video.check())]
+        path = str(video.check())
+        arguments: list[Any] = [path]
         if job.kind == "rank":
-            arguments += [job.request, str(self.rankings.path(job.target))]
+            request = replace(convert(job.request, RankRequest), video=path)
+            arguments = [request, str(self.rankings.path(job.target))]
         info = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
         if video.info is None:
             self.library.indexed(video.id, info)
 
     def _search(self, worker: VideoWorker, job: Job, progress: Callable[[str, int, int], None]) -> None:
-        search = self.found(job.target) | {"job": None}
+        search = self.search_state(job.target) | {"job": None}
         videos: dict[str, LibraryVideo] = {}
         for id_ in search["videos"]:
             with suppress(Refusal):  # it has just gone
@@ -273,25 +264,25 @@ class Service:
             statement = "update remembered set value = ? where key = ?"
             self.journal.execute(statement, [json.dumps(search), f"search:{job.target}"])
 
-        def moment(found: dict[str, Any]) -> dict[str, Any]:
-            video = videos[found["video"]]
-            image = f"/videos/{video.id}/frames/{found['frame']}"
-            return found | {"video": video.id, "name": video.name, "image": image}
+        def moment(row: dict[str, Any]) -> dict[str, Any]:
+            video = videos[row["video"]]
+            image = f"/videos/{video.id}/frames/{row['frame']}"
+            return row | {"video": video.id, "name": video.name, "image": image}
 
-        def report(stage: str, *told: Any) -> None:
+        def report(stage: str, *values: Any) -> None:
             if stage == "moments":
-                search["moments"] = [*map(moment, told[0])]
+                search["moments"] = [*map(moment, values[0])]
                 with suppress(StoreError):  # go on reading what the worker reports
                     keep()
             elif stage in ("videos", "probes"):
-                progress(stage, *told)
+                progress(stage, *values)
 
-        asked = (search["query"], list(videos), search["n"])
-        skipped = worker.call("search", *asked, progress=report, cancelled=job.cancelled.is_set)
+        query = (search["query"], list(videos), search["n"])
+        skipped = worker.call("search", *query, progress=report, cancelled=job.cancelled.is_set)
         for path, why in skipped.items():
             video = videos.pop(path)
-            told = self.without_paths(why.removeprefix(f"{path}: "))
-            search["left_out"].append({"name": video.name, "video": video.id, "why": told})
+            reason = self.without_paths(why.removeprefix(f"{path}: "))
+            search["left_out"].append({"name": video.name, "video": video.id, "why": reason})
         search["videos"] = [video.id for video in videos.values()]
         keep()
 

@@ -13,43 +13,45 @@ from typing import Any
 import numpy as np
 
 from framenest.cache.files import write_atomic
-from framenest.cache.remote import open_store
-from framenest.config import MECConfig, ScorerConfig
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
 from framenest.images import encode_image
 from framenest.lmm import ImageLimits, Request, StyleName, messages
-from framenest.method.discovery import LookFor
-from framenest.method.mec import MEC
+from framenest.method.mec import MEC, rank_request
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, ProcessLimits, Report, WorkerLost, WorkerProcess
 from framenest.protocols import Searchable
-from framenest.records import convert
+from framenest.rank_request import RankRequest
 from framenest.retrieval.search import Searcher
 from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
 from framenest.session import Session
-from framenest.video.opening import reopen
-from framenest.video.pyav import PyAVDecoder
+from framenest.video.decoder import Decoder, HasStreams, one_by_one
+from framenest.video.opening import must_not_fetch_unasked, reopen
 
-QUALITY = 85  # of JPEGs
-GRACE = 5.0  # seconds that a cancelled task may take to stop by itself
+JPEG_QUALITY = 85
+CANCEL_SECONDS = 5.0  # that a cancelled task may take to stop by itself
 NICENESS = 5  # answering requests goes before work
 
 
-def load_tasks(report: Report, scorer: str, scoring: ScorerConfig, cache: str | None) -> Callable[..., Any]:
+def load_tasks(
+    report: Report, scorer: str, scoring: ScorerConfig, cache: str | None, decoder: str
+) -> Callable[..., Any]:
     """For WorkerProcess: calls name a method of VideoTasks and give its arguments."""
-    tasks = VideoTasks(scorer, scoring, cache, partial(report, "progress"))
+    tasks = VideoTasks(scorer, scoring, cache, decoder, partial(report, "progress"))
     return lambda task, *arguments: getattr(tasks, task)(*arguments)
 
 
 class VideoTasks:
     """One scorer and its session of open videos. Not thread-safe."""
 
-    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Report) -> None:
-        self._store, self._report = open_store(cache), progress
+    def __init__(
+        self, scorer: str, scoring: ScorerConfig, cache: str | None, decoder: str, progress: Report
+    ) -> None:
+        self._report = progress
         self._session = Session(
-            scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
+            scorer, store=cache, progress=progress, keep_features=True, scoring=scoring, decoder=decoder
         )
 
     def scorer(self) -> str:
@@ -65,33 +67,26 @@ class VideoTasks:
             Searcher(self._session).store_vectors(self._session.open(path), index)
         return index.video.to_json()
 
-    def rank(self, path: str, request: dict[str, Any], target: str) -> dict[str, Any]:
+    def rank(self, request: RankRequest, target: str) -> dict[str, Any]:
         """Rank a video as a request asks, into a file; the video's VideoInfo."""
-        settings: dict[str, Any] = {
-            name: request[name] for name in ("horizon", "start", "end", "max_gap") if name in request
-        }
-        config = MECConfig.preset(request["preset"]).with_settings(settings)
-        look_for = convert(request["look_for"], LookFor) if "look_for" in request else ()
-        mec = MEC(config, session=self._session)
-        ranking = mec.rank(path, request["question"], options=request["options"], look_for=look_for)
+        ranking = rank_request(request, self._session)
         write_atomic(Path(target), ranking.dumps().encode(errors="surrogatepass"), follow=False)
         return ranking.video.to_json()
 
     def search(self, query: str, videos: list[str], n: int) -> dict[str, str]:
         """Search videos, reporting the best moments so far; returns why some could not be searched."""
         searcher = Searcher(self._session)
-        for found in searcher.find(query, videos, n):
-            self._report("moments", [moment.to_json() for moment in found])
+        for moments in searcher.find(query, videos, n):
+            self._report("moments", [moment.to_json() for moment in moments])
         return searcher.skipped
 
     def describe(self, path: str) -> dict[str, Any]:
         """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""
         decoder = self._session.open(path)
-        assert isinstance(decoder, PyAVDecoder)  # a registered file
         transcript = self._session.transcript(decoder)
         return {
             "video": decoder.info.to_json(),
-            "streams": decoder.streams(),
+            "streams": decoder.streams() if isinstance(decoder, HasStreams) else [],
             "transcript": transcript.source if transcript and transcript.lines else None,
         }
 
@@ -100,13 +95,13 @@ class VideoTasks:
         decoder = self._session.open(path)
         on_screen = np.searchsorted(decoder.seconds, np.asarray(times) + 1e-9, side="right") - 1
         frames = np.unique(np.maximum(on_screen, 0))
-        found = self._jpegs(decoder.info.to_json(), frames.tolist(), short)
-        return [(frame, float(decoder.seconds[frame]), picture) for frame, picture in found]
+        pictures = self._jpegs(decoder.info.to_json(), frames.tolist(), short)
+        return [(frame, float(decoder.seconds[frame]), picture) for frame, picture in pictures]
 
     def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
         """(start, end, words) of the passages that answer a question best; none without a transcript."""
-        found = self._session.said(path, question, count)
-        return [(passage.start, passage.end, passage.text) for passage in found]
+        passages = self._session.said(path, question, count)
+        return [(passage.start, passage.end, passage.text) for passage in passages]
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> None:
         """Report (frame, JPEG) of each frame, as soon as it is decoded; see `_jpegs`."""
@@ -115,10 +110,13 @@ class VideoTasks:
 
     def _jpegs(self, video: dict[str, Any], frames: list[int], short: int) -> Iterator[tuple[int, bytes]]:
         """(frame, JPEG) with this short side, ascending; frames that do not decode are left out."""
-        decoder = reopen(VideoInfo.from_json(video), store=self._store)
-        assert isinstance(decoder, PyAVDecoder)  # a registered file
-        for number, pixels in decoder.one_by_one(frames, ImageSpec.short_side(short)):
-            yield number, encode_image(pixels, quality=QUALITY)
+        decoder = self._reopen(VideoInfo.from_json(video))
+        for number, pixels in one_by_one(decoder, frames, ImageSpec.short_side(short)):
+            yield number, encode_image(pixels, quality=JPEG_QUALITY)
+
+    def _reopen(self, known: VideoInfo) -> Decoder:
+        must_not_fetch_unasked(known)
+        return reopen(known, self._session.open(known.path))
 
     def request(
         self,
@@ -144,13 +142,13 @@ class VideoTasks:
             limits=ImageLimits(max_side=max_side),
             transcript=ranking.transcript if spoken else None,
             transcript_tokens=spoken,
-            store=self._store,
+            video=self._reopen(ranking.video),
             progress=False,
         )
 
-    def messages(self, *asked: Any) -> str:
+    def messages(self, *arguments: Any) -> str:
         """What `request` makes as JSON text, as `framenest export` writes it."""
-        return self.request(*asked).dumps()
+        return self.request(*arguments).dumps()
 
 
 class VideoWorker:
@@ -165,7 +163,7 @@ class VideoWorker:
     """
 
     def __init__(self, settings: ServerSettings, limits: ProcessLimits) -> None:
-        what = (settings.scorer, settings.scoring, settings.cache)
+        what = (settings.scorer, settings.scoring, settings.cache, settings.decoder)
         self.limits = limits
         self._process = WorkerProcess(load_tasks, *what, limits=limits, niceness=NICENESS)
         self._turn = threading.Lock()
@@ -194,7 +192,7 @@ class VideoWorker:
                 while True:
                     if deadline == math.inf and (cancelled() or self._closed):
                         self._process.cancel()
-                        deadline = time.monotonic() + (0 if self._closed else GRACE)
+                        deadline = time.monotonic() + (0 if self._closed else CANCEL_SECONDS)
                     kind, *rest = self._process.poll(0.05) or ("nothing",)
                     if kind == "done":
                         return rest[0]
