@@ -28,8 +28,7 @@ from machine import RESULTS, options, write
 from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore
-from framenest.retrieval.vector_library import LibraryVectors, optimize
-from framenest.retrieval.vectors import VectorStore, open_vectors
+from framenest.retrieval.vectors import LibraryVectors, VectorStore, open_vectors, optimize
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 2_500_000)
 NUMBERS, PROBES, THEMES, QUERIES = 768, 500, 200, 20

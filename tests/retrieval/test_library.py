@@ -11,7 +11,7 @@ from colours import ColourScorer, colour_video
 from framenest import MissingExtra, Searcher, Session, StoreError
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
-from framenest.retrieval import vector_library as library
+from framenest.retrieval import vectors as library
 from framenest.retrieval.vectors import ScannedVectors, open_vectors
 
 RNG = np.random.default_rng(7)
@@ -79,8 +79,8 @@ def test_no_ghosts(uri):
 
 
 def test_an_index_finds_what_the_scan_finds(uri, tmp_path, monkeypatch):
-    monkeypatch.setattr(library, "INDEXED", 2000)
-    monkeypatch.setattr(library, "PARTITION", 500)
+    monkeypatch.setattr(library, "MIN_INDEXED_ROWS", 2000)
+    monkeypatch.setattr(library, "PARTITION_ROWS", 500)
     vectors, exact = library.LibraryVectors(uri, "made"), ScannedVectors(DirectoryStore(tmp_path), "made")
     for name in range(8):
         made = unit(300, 60)

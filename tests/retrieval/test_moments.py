@@ -70,7 +70,7 @@ def test_results_stream_as_stage_two_finishes_videos(library):
 
 
 def test_stage_two_looks_only_at_the_best_videos(tmp_path, monkeypatch):
-    monkeypatch.setattr("framenest.retrieval.search.FEWEST", 2)
+    monkeypatch.setattr("framenest.retrieval.search.MIN_VIDEOS", 2)
     for number in range(8):
         parts = [("grey", 3), ("red", 1)] if number == 5 else [("grey", 4)]
         colour_video(tmp_path / f"{number}.mp4", *parts)
@@ -114,7 +114,7 @@ def test_a_moved_video_is_found_by_its_content(library, tmp_path):
     moved = tmp_path / "elsewhere.mp4"
     videos[0].rename(moved)
     searcher = Searcher(Session(ColourScorer(), progress=False))
-    assert searcher.known([str(moved)])[1] == []
+    assert searcher.split([str(moved)])[1] == []
     assert names(found("red", [moved, videos[1]])) == ["elsewhere.mp4", "b.mp4"]
     assert "elsewhere.mp4" in names(found("red"))  # its place is known since
 
@@ -272,7 +272,7 @@ def test_a_search_lists_the_vectors_once(library, tmp_path):
     searcher = Searcher(Session(ColourScorer(), store=store, progress=False))
     whole = searcher.search("red", videos)
     store.reads = 0
-    known, missing = searcher.known(videos)
+    known, missing = searcher.split(videos)
     assert missing == []
     assert searcher.search("red", known) == whole
     assert store.reads == len(videos)

@@ -33,7 +33,7 @@ def expected(every, query, count):
 
 @pytest.mark.parametrize("several", [None, 3])
 def test_the_scan_is_exact(cache, several, monkeypatch):
-    monkeypatch.setattr(vectors, "BLOCK", 7 * 24)  # many blocks, the last one shorter
+    monkeypatch.setattr(vectors, "BLOCK_NUMBERS", 7 * 24)  # many blocks, the last one shorter
     scanned, every = made(DirectoryStore(cache), 9, several=several)
     query = np.random.default_rng(2).normal(0, 1, 24).astype(np.float32)
     found = scanned.nearest(query, 50)

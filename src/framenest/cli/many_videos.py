@@ -51,8 +51,8 @@ from framenest.progress import Bars
 from framenest.rank_request import RankRequest
 from framenest.report.figure import contact_sheet
 from framenest.report.page import moments_page
-from framenest.retrieval.search import UNSURE, Known, Moment, Searcher, check_query
-from framenest.retrieval.vector_library import connect, optimize
+from framenest.retrieval.search import UNSURE, IndexedVideo, Moment, Searcher, check_query
+from framenest.retrieval.vectors import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
 from framenest.session import Session
 from framenest.text import clock, slug
@@ -328,11 +328,11 @@ def search(
     name, bars, failed = scorer.resolved(common), common.bars(), dict[str, str]()
     session = Session(name, store=common.cache, progress=bars, scoring=scorer.config)
     searcher = Searcher(session, library=library)
-    wanted: Sequence[Video | Known] | None = None
+    wanted: Sequence[Video | IndexedVideo] | None = None
     if videos:
         paths = find_videos(videos)
         with bars:
-            wanted, missing = searcher.known(paths)
+            wanted, missing = searcher.split(paths)
         if missing:
             request = RankRequest(video="", scorer=name, scoring=scorer.config)
             job, groups = batch_job(common, request, library), index_groups(map(str, missing), request)

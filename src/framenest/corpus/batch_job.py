@@ -182,7 +182,7 @@ class Work:
         checkpoint = f"finished/{digest(keys)}"
         saved = self.store.get(checkpoint)
         finished = saved is not None and all(self.store.has(key) for key in saved[0]["keys"])
-        if saved and finished and (self._searcher is None or self._searcher.seen.has(keys[0])):
+        if saved and finished and (self._searcher is None or self._searcher.pictures.has(keys[0])):
             return "already", str(saved[0]["text"])
         index = MEC(item.request.config, session=self._session).index(decoder)
         if self._searcher is not None:

@@ -43,11 +43,11 @@ UNSURE = 0.25
 """Score below which nothing clearly matches."""
 SETTINGS = {"horizon": 32, "activation": 0.0625}
 """Of stage two, beside the preset: it looks for the best moments of a video, not for its context."""
-FEWEST, EVENTS = 5, 8
+MIN_VIDEOS, EVENT_RANKS = 5, 8
 """Videos of stage two, and first ranks of each that may be events, even if fewer moments are wanted."""
-ROWS = 64  # of stage one, for each video wanted
+ROWS_PER_VIDEO = 64  # of stage one, for each video wanted
 MAY_ANSWER = 0.3  # cosine of a query and a passage from which on stage two looks at the passage
-ALIKE, DIP = 0.1, 2.5
+SAME_EVENT, DIP_SECONDS = 0.1, 2.5
 """Difference of scores, and seconds of lower scores, that do not end a moment."""
 
 
@@ -111,16 +111,16 @@ class Moments(list[Moment]):
 
 
 @dataclass(frozen=True)
-class Known:
-    """A video with vectors."""
+class IndexedVideo:
+    """A video whose vectors are stored."""
 
     key: str  # of its vectors
     info: VideoInfo
     config: IndexConfig  # of its index
-    said: bool  # whether it has a transcript
+    has_speech: bool  # a transcript with vectors
     video: Video  # what to open
 
-    def at(self, path: str) -> Known:
+    def at(self, path: str) -> IndexedVideo:
         """The same content at another path."""
         return replace(self, info=replace(self.info, path=path), video=path)
 
@@ -152,10 +152,12 @@ class Searcher:
         self.config = config or MECConfig.preset(DEFAULT_PRESET).with_settings(SETTINGS)
         self.skipped: dict[str, str] = {}
         self._scorer = scorer
-        self.seen = open_vectors(session.store, f"{scorer.name} {scorer.version}", library)
-        self.said = open_vectors(session.store, SentenceEncoder.name, library)
+        self.pictures = open_vectors(session.store, f"{scorer.name} {scorer.version}", library)
+        self.passages = open_vectors(session.store, SentenceEncoder.name, library)
 
-    def search(self, query: str, videos: Sequence[Video | Known] | None = None, n: int = 10) -> Moments:
+    def search(
+        self, query: str, videos: Sequence[Video | IndexedVideo] | None = None, n: int = 10
+    ) -> Moments:
         """Search videos: the last result of `find`, whose arguments and errors these are."""
         with self.session.showing():
             moments = Moments([[], *self.find(query, videos, n)][-1])
@@ -163,14 +165,13 @@ class Searcher:
         return moments
 
     def find(
-        self, query: str, videos: Sequence[Video | Known] | None = None, n: int = 10
+        self, query: str, videos: Sequence[Video | IndexedVideo] | None = None, n: int = 10
     ) -> Iterator[list[Moment]]:
         """Search videos; indexes those that are not indexed yet.
 
         Args:
             query: what to look for.
-            videos: paths, URLs or open videos, or those that `known` found; None searches all videos in the
-                store.
+            videos: paths, URLs, open videos or those that `split` returned; None searches all in the store.
             n: how many moments.
 
         Yields:
@@ -183,80 +184,80 @@ class Searcher:
         check_query(query)
         self.skipped = {}
         if videos is None:
-            known = self._present()
+            ready = self._present()
         else:
-            known, missing = self.known(videos)
+            ready, missing = self.split(videos)
             for video in missing:
                 try:
-                    known.append(self.add(video))
+                    ready.append(self.add(video))
                 except FramenestError as error:
                     self.skipped[str(video)] = str(error)
-        if not known:
+        if not ready:
             first = next(iter(self.skipped.values()), "nothing is indexed yet; give videos to index")
             raise VideoError(f"no video can be searched: {first}")
-        return self._stream(query, {one.info.fingerprint: one for one in reversed(known)}.values(), n)
+        return self._stream(query, {one.info.fingerprint: one for one in reversed(ready)}.values(), n)
 
-    def _listed(self) -> dict[str, Known]:
+    def _catalogue(self) -> dict[str, IndexedVideo]:
         """All videos with vectors: remote ones by URL, the others by fingerprint."""
-        listed = {}
-        for key, about in self.seen.videos().items():
+        catalogue = {}
+        for key, about in self.pictures.videos().items():
             info = VideoInfo.from_json(about["video"])
-            known = Known(key, info, IndexConfig(**about["config"]), about["said"], info.path)
-            listed[info.path if is_remote(info.path) else info.fingerprint] = known
-        return listed
+            ready = IndexedVideo(key, info, IndexConfig(**about["config"]), about["said"], info.path)
+            catalogue[info.path if is_remote(info.path) else info.fingerprint] = ready
+        return catalogue
 
-    def known(self, videos: Sequence[Video | Known]) -> tuple[list[Known], list[Video]]:
+    def split(self, videos: Sequence[Video | IndexedVideo]) -> tuple[list[IndexedVideo], list[Video]]:
         """The videos whose vectors are stored, found by content, and the others."""
-        listed = {} if all(isinstance(video, Known) for video in videos) else self._listed()
-        known, missing = list[Known](), list[Video]()
+        catalogue = {} if all(isinstance(video, IndexedVideo) for video in videos) else self._catalogue()
+        ready, missing = list[IndexedVideo](), list[Video]()
         for done, video in enumerate(videos):
-            if isinstance(video, Known):
-                known.append(video)
+            if isinstance(video, IndexedVideo):
+                ready.append(video)
                 continue
             self.session.progress("looking", done, len(videos))  # a file that is new here is read whole
-            one = self._same(str(video), listed) if isinstance(video, (str, os.PathLike)) else None
+            one = self._same(str(video), catalogue) if isinstance(video, (str, os.PathLike)) else None
             if one is None:
                 missing.append(video)
             else:
-                known.append(one)
-        return known, missing
+                ready.append(one)
+        return ready, missing
 
-    def _same(self, path: str, listed: Mapping[str, Known]) -> Known | None:
-        """The listed video at a URL, or with the content of a file."""
+    def _same(self, path: str, catalogue: Mapping[str, IndexedVideo]) -> IndexedVideo | None:
+        """The video of the catalogue at a URL, or with the content of a file."""
         if is_remote(path):
-            return listed.get(path)
-        known = None
+            return catalogue.get(path)
+        ready = None
         with suppress(VideoError):  # opening it will say why it cannot be read
-            if listed and Path(path).is_file():
-                known = listed.get(local_directory(self.session.store).fingerprint(path))
-        return known and known.at(path)
+            if catalogue and Path(path).is_file():
+                ready = catalogue.get(local_directory(self.session.store).fingerprint(path))
+        return ready and ready.at(path)
 
-    def _present(self) -> list[Known]:
+    def _present(self) -> list[IndexedVideo]:
         """All videos with vectors that are still there, or elsewhere; the others are skipped."""
-        listed, files = self._listed(), known_files(local_directory(self.session.store))
-        there = dict[str, Known]()
-        for fingerprint, one in sorted(listed.items(), key=lambda item: item[1].info.path):
+        catalogue, files = self._catalogue(), known_files(local_directory(self.session.store))
+        there = dict[str, IndexedVideo]()
+        for fingerprint, one in sorted(catalogue.items(), key=lambda item: item[1].info.path):
             path = one.info.path
-            if Path(path).is_dir() or self._same(path, listed) == one:
+            if Path(path).is_dir() or self._same(path, catalogue) == one:
                 there[path] = one
             elif fingerprint in files:
                 there[files[fingerprint]] = one.at(files[fingerprint])
             else:
                 why = "has changed since it was indexed" if Path(path).exists() else "no longer exists"
                 self.skipped[path] = f"{path}: {why}"
-        for header in self.seen.headers(mine=False) if isinstance(self.seen, ScannedVectors) else ():
+        for header in self.pictures.headers(mine=False) if isinstance(self.pictures, ScannedVectors) else ():
             path, space = header["about"]["video"]["path"], header["space"]
-            if space != self.said.space and header["about"]["fingerprint"] not in listed:
+            if space != self.passages.space and header["about"]["fingerprint"] not in catalogue:
                 self.skipped[path] = f"{path}: indexed with {space}; give it to index it with this scorer"
         self.skipped = {path: why for path, why in self.skipped.items() if path not in there}
         return [*there.values()]
 
-    def add(self, video: Video) -> Known:
+    def add(self, video: Video) -> IndexedVideo:
         """Index a video, unless it is indexed already, and store its vectors."""
         decoder = self.session.open(video)
         return self.store_vectors(decoder, MEC(self.config, session=self.session).index(decoder))
 
-    def store_vectors(self, decoder: Decoder, index: SparseIndex) -> Known:
+    def store_vectors(self, decoder: Decoder, index: SparseIndex) -> IndexedVideo:
         """Store the vectors of an indexed video: of its probes, and of what is said in it."""
         key, info = index_key(decoder, index.config), decoder.info
         _, speech = self.session.heard(decoder, *index.span)
@@ -268,31 +269,31 @@ class Searcher:
         if speech is not None:
             starts = [passage.start for passage in speech.passages]
             frames = (np.searchsorted(decoder.seconds, starts, side="right") - 1).clip(0)
-            self.said.put(key, about, frames, speech.vectors.astype(np.float16))
+            self.passages.put(key, about, frames, speech.vectors.astype(np.float16))
         features = self.session.features(decoder, self.session.scorer, index.config.thumbnail)
         probes = features.get(index.frames, "probes")
         vectors = np.asarray(self._scorer.search_vectors(probes.encoded), np.float16)
-        self.seen.put(key, about, probes.frames, vectors)
-        return Known(key, info, index.config, speech is not None, decoder)
+        self.pictures.put(key, about, probes.frames, vectors)
+        return IndexedVideo(key, info, index.config, speech is not None, decoder)
 
-    def _stream(self, query: str, known: Collection[Known], n: int) -> Iterator[list[Moment]]:
-        by_key, count = {one.key: one for one in known}, max(n, FEWEST)
-        best = _best(self.seen, self._scorer.search_query(query), by_key, count)
-        if talks := [one.key for one in known if one.said]:
-            said = _best(self.said, self.session.encoder(query), talks, count, MAY_ANSWER)
-            turns = chain.from_iterable(zip_longest(best, said))
+    def _stream(self, query: str, ready: Collection[IndexedVideo], n: int) -> Iterator[list[Moment]]:
+        by_key, count = {one.key: one for one in ready}, max(n, MIN_VIDEOS)
+        best = _best(self.pictures, self._scorer.search_query(query), by_key, count)
+        if talks := [one.key for one in ready if one.has_speech]:
+            spoken = _best(self.passages, self.session.encoder(query), talks, count, MAY_ANSWER)
+            turns = chain.from_iterable(zip_longest(best, spoken))
             best = [key for key in dict.fromkeys(turns) if key is not None]
-        found: list[Moment] = []
+        moments: list[Moment] = []
         for done, key in enumerate(best, start=1):
             try:
-                found += self._moments(by_key[key], query, n)
+                moments += self._moments(by_key[key], query, n)
             except FramenestError as error:
                 self.skipped[by_key[key].info.path] = str(error)
-            found = sorted(found, key=lambda one: (-one.score, one.video, one.start))[:n]
+            moments = sorted(moments, key=lambda one: (-one.score, one.video, one.start))[:n]
             self.session.progress("videos", done, len(best))
-            yield [*found]
+            yield [*moments]
 
-    def _moments(self, one: Known, query: str, n: int) -> list[Moment]:
+    def _moments(self, one: IndexedVideo, query: str, n: int) -> list[Moment]:
         """Stage two: the moments of a video, seen and said; what is both counts for more than either."""
         pictures = isinstance(one.video, str) and Path(one.video).is_dir()
         decoder = self.session.open(one.video, one.info.fps if pictures else None)
@@ -301,9 +302,9 @@ class Searcher:
         ranking = MEC(replace(self.config, index=one.config), session=self.session).rank(decoder, query)
         features = self.session.features(decoder, self.session.scorer, one.config.thumbnail)
         scores = features.certainty(features.get(ranking.pool.frames, "zoom"), query)
-        found = [*_seen(ranking, scores, query, n)]
+        moments = [*_seen(ranking, scores, query, n)]
         if "speech" not in ranking.cues or ranking.transcript is None:
-            return found
+            return moments
         for start, end, text, score in self.session.speech(ranking.transcript).best(query, n):
             if score < HEARD:
                 break
@@ -311,13 +312,13 @@ class Searcher:
             frame = max(0, int(middle) - 1)
             where = (decoder.info.path, start, end, float(decoder.seconds[frame]), frame)
             new = Moment(*where, score, f"“{text}”", "said", decoder.info, (frame,))
-            for other in [m for m in found if start - REACH <= m.time <= end + REACH][:1]:
-                found.remove(other)
+            for other in [m for m in moments if start - REACH <= m.time <= end + REACH][:1]:
+                moments.remove(other)
                 first, second = sorted((other, new), key=lambda m: -m.score)
                 both = 1 - (1 - first.score) * (1 - second.score)
                 new = replace(first, score=both, why=f"{first.why} · {second.why}")
-            found.append(new)
-        return found
+            moments.append(new)
+        return moments
 
 
 def check_query(query: str) -> None:
@@ -331,10 +332,10 @@ def _best(
     store: VectorStore, query: NDArray[Any], videos: Collection[str], count: int, least: float = -np.inf
 ) -> list[str]:
     """Keys of the `count` videos with the best rows, from the score `least` on, best first."""
-    rows = ROWS * count
+    rows = ROWS_PER_VIDEO * count
     while True:
-        found = store.nearest(np.asarray(query, np.float32), rows, videos)
-        good = found.videos[: int((found.scores >= least).sum())]
+        nearest = store.nearest(np.asarray(query, np.float32), rows, videos)
+        good = nearest.videos[: int((nearest.scores >= least).sum())]
         order = [*dict.fromkeys(good)][:count]
         if len(order) >= min(count, len(videos)) or len(good) < rows:
             return order
@@ -346,7 +347,7 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> 
     pool, video, seconds = ranking.pool, ranking.video, ranking.pool.seconds
     middles = (seconds[1:] + seconds[:-1] + 1 / video.fps) / 2  # a frame stays on screen until the next
     edges = [0.0, *middles.tolist(), video.duration]
-    peaks = [int(scores.argmax()), *ranking.order[: max(n, EVENTS)].tolist()]
+    peaks = [int(scores.argmax()), *ranking.order[: max(n, EVENT_RANKS)].tolist()]
     for first, last in stretches(scores, seconds, peaks):
         best = first + np.argsort(-scores[first : last + 1], kind="stable")
         top, frames = int(best[0]), pool.frames[best].tolist()
@@ -362,7 +363,7 @@ def stretches(
     """First and last place of each event that has a peak.
 
     An event goes on while scores stay above the middle between its peak and the tenth percentile, or within
-    ALIKE of the peak. One frame, or all frames of DIP seconds, may be lower.
+    SAME_EVENT of the peak. One frame, or all frames of DIP_SECONDS, may be lower.
 
     >>> scores = np.float32([0, 0, 0.9, 0.2, 0.8, 0, 0, 0, 0, 0.7, 0])
     >>> stretches(scores, np.arange(11.0), [2, 4, 9])
@@ -372,11 +373,11 @@ def stretches(
     for peak in map(int, peaks):
         if event[peak] >= 0:
             continue
-        level, ends, same = min((scores[peak] + base) / 2, scores[peak] - ALIKE), [peak], len(levels)
+        level, ends, same = min((scores[peak] + base) / 2, scores[peak] - SAME_EVENT), [peak], len(levels)
         for step in (-1, 1):
             end, place = peak, peak + step
             while 0 <= place < len(scores) and (
-                abs(place - end) <= 2 or abs(seconds[place] - seconds[end]) <= DIP
+                abs(place - end) <= 2 or abs(seconds[place] - seconds[end]) <= DIP_SECONDS
             ):
                 if event[place] >= 0:
                     same = int(event[place]) if scores[peak] >= levels[event[place]] else same
@@ -421,5 +422,5 @@ def search(
     """
     scoring = ScorerConfig(subtitles=AUTO)
     session = session or Session(scorer, store=store, progress=progress, scoring=scoring)
-    given = [videos] if isinstance(videos, (str, os.PathLike, Decoder)) else videos
-    return Searcher(session, library=library).search(query, given, n)
+    several = [videos] if isinstance(videos, (str, os.PathLike, Decoder)) else videos
+    return Searcher(session, library=library).search(query, several, n)
