@@ -1,8 +1,9 @@
-"""Text on screen, read by OCR."""
+"""Text on screen, read by OCR, and the cue of what is written."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -11,18 +12,42 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.frames import FrameBatch, ImageSpec
-from framenest.protocols import Encoded, Progress
+from framenest.errors import needs_extra
+from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.protocols import Encoded, Progress, Store
+from framenest.scorers.calibration import sigmoid
 from framenest.scorers.checkpoint import InBackground
-from framenest.scorers.feature_store import Features
-from framenest.scorers.question_text import items, matching
+from framenest.scorers.question_text import (
+    SentenceEncoder,
+    items,
+    kinds_of_text,
+    matching,
+    text_vectors,
+)
 from framenest.scorers.video_features import VideoFeatures
 
 TEXT_BYTES = 1024
 """Bytes of text kept per frame."""
 OCR_PIXELS = 480
-LEAST_SURE = 0.7
-"""Lines below this OCR confidence are more often noise than text."""
+LOOK_PIXELS, READ_PIXELS = 416, 640
+"""Long sides at which text is looked for, and at which the detector then finds its lines."""
+LOOK_LEVEL = 0.3
+"""Confidence from which the look sees text; the reader's own 0.5 overlooks small print."""
+MAX_LINES = 64
+"""Lines read of a frame, the highest first: walls of names in closing credits take seconds each."""
+BLOCK_PIXELS, SAME_LEVELS = 20, 2.0
+"""Pictures have the same text if no block's mean differs by this many levels of 255."""
+LEAST_SURE, SHORTEST_LINE = 0.7, 3
+"""Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
+IDEOGRAPHS_FROM = "\u2e80"
+FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
+"""What names, numbers and words of the question add to the similarity of a line, and what is added if the
+screen has the kind of text that the question asks for."""
+LOW_PERCENT, CLEAR, SCORE_WIDTH = 95.0, 0.08, 0.05
+"""The cue is one half at this percentile of the probes with text, but at least CLEAR below the best of them;
+it rises there within SCORE_WIDTH."""
+WRITTEN_WEIGHT = 0.8
+"""Share of what is written in the relevance for a question that asks for it; the rest is what is seen."""
 
 
 class OcrScorer:
@@ -36,9 +61,11 @@ class OcrScorer:
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(OCR_PIXELS),)
 
     def __init__(self) -> None:
-        self.version = f"rapidocr {version('rapidocr')}, {OCR_PIXELS} px, {LEAST_SURE} sure"
-        self._reader = InBackground(_load)
-        self.timing = self._reader.timing
+        sides = f"{LOOK_PIXELS} and {READ_PIXELS} px"
+        self.version = f"2, rapidocr {version('rapidocr')}, {sides}, {LEAST_SURE} sure"
+        self._readers = InBackground(_load)
+        self.timing = self._readers.timing
+        self._last: tuple[NDArray[np.float64], str] | None = None
 
     @classmethod
     def load(
@@ -49,14 +76,21 @@ class OcrScorer:
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """The text on each frame; see `framenest.Scorer`."""
-        reader = self._reader()
         texts = np.zeros((len(frames), TEXT_BYTES), dtype=np.uint8)
         for row, image in enumerate(frames.pixels[0]):
-            reading = reader(np.ascontiguousarray(image[:, :, ::-1]))
-            lines = zip(reading.txts or (), reading.scores or (), strict=True)
-            text = "\n".join(line for line, sure in lines if sure >= LEAST_SURE).encode()[:TEXT_BYTES]
+            text = self._text(image).encode()[:TEXT_BYTES]
             texts[row, : len(text)] = np.frombuffer(text, dtype=np.uint8)
         return {"text": texts}
+
+    def _text(self, image: Pixels) -> str:
+        """The lines on a frame; those of the frame before if nothing has changed since it was read."""
+        blocks = _blocks(image)
+        last = self._last
+        if last and last[0].shape == blocks.shape and np.abs(blocks - last[0]).max() < SAME_LEVELS:
+            return last[1]
+        text = "\n".join(read_lines(*self._readers(), np.ascontiguousarray(image[:, :, ::-1])))
+        self._last = blocks, text
+        return text
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
@@ -65,12 +99,54 @@ class OcrScorer:
         return matching(items(question), texts(encoded), texts(encoded if reference is None else reference))
 
 
-def _load() -> Any:
-    import rapidocr
+def _load() -> tuple[Any, Any]:
+    """Two readers: one looks whether there is text, the other reads. Each loads its networks at first use."""
+    with needs_extra("ocr", "rapidocr"):
+        import rapidocr
 
-    reader = rapidocr.RapidOCR(params={"Global.log_level": "critical"})
+    def reader(side: int, **more: Any) -> Any:
+        settings = {"Global.log_level": "critical", "Global.use_cls": False, "Det.limit_type": "max"}
+        return rapidocr.RapidOCR(params=settings | {"Det.limit_side_len": side} | more)
+
+    readers = reader(LOOK_PIXELS, **{"Det.box_thresh": LOOK_LEVEL}), reader(READ_PIXELS)
     logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
-    return reader
+    return readers
+
+
+def read_lines(look: Any, reader: Any, image: Pixels) -> list[str]:
+    """The lines on an image (h, w, 3) BGR, from top to bottom; at most MAX_LINES, the highest."""
+    from rapidocr.main import RapidOCRError
+
+    if look(image, use_cls=False, use_rec=False).boxes is None:
+        return []
+    try:
+        crops, boxes = reader.detect_and_crop(image, {})
+    except RapidOCRError:  # it sees none
+        return []
+    corners = np.asarray(boxes.boxes, dtype=np.float64)
+    heights = np.linalg.norm(corners[:, 3] - corners[:, 0], axis=1)
+    highest = np.sort(np.argsort(-heights, kind="stable")[:MAX_LINES])
+    reading = reader.recognize_txt([crops[place] for place in highest])
+    lines = zip(reading.txts or (), reading.scores or (), strict=True)
+    return [line for line, sure in lines if is_line(line, sure)]
+
+
+def is_line(text: str, sure: float) -> bool:
+    """Whether what OCR returned is a line of text and no noise; an ideograph counts as two letters.
+
+    >>> is_line("00:05", 0.9), is_line("JY", 0.9), is_line("出口", 0.9), is_line("业", 0.9)
+    (True, False, True, False)
+    """
+    size = sum(2 if sign >= IDEOGRAPHS_FROM else 1 for sign in text if sign.isalnum())
+    return sure >= LEAST_SURE and size >= SHORTEST_LINE
+
+
+def _blocks(image: Pixels) -> NDArray[np.float64]:
+    """The means of an image's blocks, of every third pixel."""
+    rows, columns = (length // BLOCK_PIXELS for length in image.shape[:2])
+    whole = image[: rows * BLOCK_PIXELS, : columns * BLOCK_PIXELS]
+    blocks = whole.reshape(rows, BLOCK_PIXELS, columns, BLOCK_PIXELS, 3)[:, ::3, :, ::3]
+    return np.asarray(blocks.mean(axis=(1, 3)))
 
 
 def texts(encoded: Encoded) -> list[str]:
@@ -79,43 +155,72 @@ def texts(encoded: Encoded) -> list[str]:
 
 
 class ScreenText:
-    """The cue of text on screen: how well it matches a question.
+    """The cue of what is written on screen, for one question.
 
-    OCR costs hundreds of milliseconds a frame, so only `budget` frames are read: the probes first, then zoom
-    frames, both in bit-reversed order, which spreads any number of them evenly over the video. Which frames
-    are read depends on nothing else, so rankings are reproducible. features: from the OCR scorer.
+    Every line, and the whole screen, is compared with the question as passages of a transcript are; names,
+    numbers and words that match add to it, and so does the kind of text that the question asks for.
+    features: from the OCR scorer.
     """
 
-    def __init__(self, features: VideoFeatures, question: str, budget: int) -> None:
+    def __init__(
+        self, features: VideoFeatures, question: str, encoder: SentenceEncoder, store: Store
+    ) -> None:
         self.read = 0
-        """Frames read so far."""
-        self._features, self._question, self._budget = features, question, budget
-        self._probes: Features | None = None
+        """Frames whose text is known so far."""
+        self._features, self._question = features, question
+        self._vectors: Callable[[Sequence[str]], NDArray[np.float32]] = lambda texts: text_vectors(
+            texts, encoder, store, "screens"
+        )
+        self._vector = encoder(question)
+        self._everywhere: list[str] | None = None
+        self._centre: float | None = None
 
-    def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(n,) cue in [0, 1], 0 for a frame beyond the budget; the first call must be for the probes."""
-        left = self._budget - self.read
-        chosen = self._features.get(np.sort(frames[spread(len(frames))[:left]]), "text")
-        self.read += len(chosen.frames)
-        if self._probes is None:
-            self._probes = chosen  # they say which words are on every frame
-        result = np.zeros(len(frames), dtype=np.float32)
-        if len(self._probes.frames):
-            result[np.isin(frames, chosen.frames)] = self._features.relevance(
-                chosen, self._question, self._probes
-            )
-        return result
+    def cue(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], list[str]]:
+        """(n,) how well each frame's text answers, in [0, 1], and the line that answers best, "" if none.
 
+        The first call must be for the probes: the cue is relative to them. 0 for all if none has text.
+        """
+        read = self._features.get(frames, "text")
+        self.read += len(read.frames)
+        screens = dict(zip(read.frames.tolist(), texts(read.encoded), strict=True))
+        by_frame = [screens.get(number, "") for number in frames.tolist()]
+        if self._everywhere is None:
+            self._everywhere = [" ".join(text.split("\n")) for text in by_frame]
+        scored = self._scored(sorted({text for text in by_frame if text}))
+        if self._centre is None and scored:
+            of_probes = [scored[text][0] for text in by_frame if text]
+            self._centre = min(float(np.percentile(of_probes, LOW_PERCENT)), max(of_probes) - CLEAR)
+        if self._centre is None:
+            return np.zeros(len(frames), dtype=np.float32), [""] * len(frames)
+        raw = np.array([scored[text][0] if text else -np.inf for text in by_frame])
+        cue = np.where(raw > -np.inf, sigmoid((raw - self._centre) / SCORE_WIDTH), np.float32(0))
+        return cue, [scored[text][1] if text else "" for text in by_frame]
 
-def spread(count: int) -> NDArray[np.int64]:
-    """0 … count−1 in bit-reversed order, so that every prefix is spread evenly.
+    def join(
+        self, frames: NDArray[np.int64], relevance: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], list[str]]:
+        """Relevance (n,) in which what is written decides, and the line that is the reason, "" if none.
 
-    >>> spread(8).tolist()
-    [0, 4, 2, 6, 1, 5, 3, 7]
-    """
-    bits = max(1, (count - 1).bit_length())
-    numbers = np.arange(count, dtype=np.int64)
-    turned = np.zeros_like(numbers)
-    for bit in range(bits):
-        turned |= ((numbers >> bit) & 1) << (bits - 1 - bit)
-    return np.argsort(turned, kind="stable")
+        Unchanged if no probe has text.
+        """
+        cue, lines = self.cue(frames)
+        if self._centre is None:
+            return relevance, lines
+        written = WRITTEN_WEIGHT * cue
+        seen = np.float32(1 - WRITTEN_WEIGHT) * relevance
+        shown = [line if mine > other else "" for line, mine, other in zip(lines, written, seen, strict=True)]
+        return np.asarray(written + seen, dtype=np.float32), shown
+
+    def _scored(self, screens: Sequence[str]) -> dict[str, tuple[float, str]]:
+        """The score of each text of a frame, and its best line."""
+        split = [text.split("\n") for text in screens]
+        everything = sorted({*(line for lines in split for line in lines), *map(" ".join, split)})
+        likeness = matching(items(self._question), everything, self._everywhere or ())
+        raw = self._vectors(everything) @ self._vector + FUZZY_WEIGHT * likeness
+        score = dict(zip(everything, raw.tolist(), strict=True))
+        scored = {}
+        for text, lines in zip(screens, split, strict=True):
+            best, whole = max(lines, key=lambda line: score[line]), " ".join(lines)
+            kind = KIND_WEIGHT * kinds_of_text(self._question, whole)
+            scored[text] = max(score[best], score[whole]) + kind, best
+        return scored

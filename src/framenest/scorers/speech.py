@@ -9,11 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import keep
-from framenest.cache.hashes import digest
 from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
-from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions
+from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions, text_vectors
 from framenest.transcript import REACH, Line, Transcript
 
 PASSAGE_SECONDS = 6.0
@@ -69,12 +67,8 @@ class Speech:
         self.passages = passages(transcript.lines)
         self._texts = [passage.text for passage in self.passages]
         self._encoder = encoder
-        key = f"transcripts/{digest(self._texts, encoder.name)}"
-        entry = store.get(key)
-        self.vectors = encoder.many(self._texts) if entry is None else entry[1]["vectors"]
+        self.vectors = text_vectors(self._texts, encoder, store, "transcripts")
         """(p, 384) unit vectors of the passages."""
-        if entry is None:
-            keep(store, key, {"kind": "transcript", "format": 1}, {"vectors": self.vectors})
 
     @property
     def nbytes(self) -> int:
