@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import needs_extra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.processes import cores
 from framenest.protocols import Encoded, Progress, Store
 from framenest.scorers.calibration import sigmoid
 from framenest.scorers.checkpoint import InBackground
@@ -106,7 +108,8 @@ def _load() -> tuple[Any, Any]:
 
     def reader(side: int, **more: Any) -> Any:
         settings = {"Global.log_level": "critical", "Global.use_cls": False, "Det.limit_type": "max"}
-        return rapidocr.RapidOCR(params=settings | {"Det.limit_side_len": side} | more)
+        threads = {"EngineConfig.onnxruntime.intra_op_num_threads": cores()}
+        return rapidocr.RapidOCR(params=settings | threads | {"Det.limit_side_len": side} | more)
 
     readers = reader(LOOK_PIXELS, **{"Det.box_thresh": LOOK_LEVEL}), reader(READ_PIXELS)
     logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
@@ -155,7 +158,7 @@ def texts(encoded: Encoded) -> list[str]:
 
 
 class ScreenText:
-    """The cue of what is written on screen, for one question.
+    """What is written on screen, for one question.
 
     Every line, and the whole screen, is compared with the question as passages of a transcript are; names,
     numbers and words that match add to it, and so does the kind of text that the question asks for.
@@ -167,58 +170,46 @@ class ScreenText:
     ) -> None:
         self.read = 0
         """Frames whose text is known so far."""
-        self._features, self._question = features, question
-        self._vectors: Callable[[Sequence[str]], NDArray[np.float32]] = lambda texts: text_vectors(
-            texts, encoder, store, "screens"
-        )
-        self._vector = encoder(question)
-        self._everywhere: list[str] | None = None
-        self._centre: float | None = None
-
-    def cue(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], list[str]]:
-        """(n,) how well each frame's text answers, in [0, 1], and the line that answers best, "" if none.
-
-        The first call must be for the probes: the cue is relative to them. 0 for all if none has text.
-        """
-        read = self._features.get(frames, "text")
-        self.read += len(read.frames)
-        screens = dict(zip(read.frames.tolist(), texts(read.encoded), strict=True))
-        by_frame = [screens.get(number, "") for number in frames.tolist()]
-        if self._everywhere is None:
-            self._everywhere = [" ".join(text.split("\n")) for text in by_frame]
-        scored = self._scored(sorted({text for text in by_frame if text}))
-        if self._centre is None and scored:
-            of_probes = [scored[text][0] for text in by_frame if text]
-            self._centre = min(float(np.percentile(of_probes, LOW_PERCENT)), max(of_probes) - CLEAR)
-        if self._centre is None:
-            return np.zeros(len(frames), dtype=np.float32), [""] * len(frames)
-        raw = np.array([scored[text][0] if text else -np.inf for text in by_frame])
-        cue = np.where(raw > -np.inf, sigmoid((raw - self._centre) / SCORE_WIDTH), np.float32(0))
-        return cue, [scored[text][1] if text else "" for text in by_frame]
+        self._features, self._question, self._encoder, self._store = features, question, encoder, store
+        self._of_probes: list[str] | None = None
+        self._centre = np.inf
 
     def join(
         self, frames: NDArray[np.int64], relevance: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], list[str]]:
-        """Relevance (n,) in which what is written decides, and the line that is the reason, "" if none.
+        """Relevance (n,) in which what is written decides, and the line that is the reason, "" if none is.
 
-        Unchanged if no probe has text.
+        Relative to the probes, so the first call must be for them; unchanged if none of them has text.
         """
-        cue, lines = self.cue(frames)
-        if self._centre is None:
-            return relevance, lines
-        written = WRITTEN_WEIGHT * cue
+        read = self._features.get(frames, "text")
+        self.read += len(read.frames)
+        by_frame = dict(zip(read.frames.tolist(), texts(read.encoded), strict=True))
+        screens = [by_frame.get(number, "") for number in frames.tolist()]
+        first = self._of_probes is None
+        if first:
+            self._of_probes = [text.replace("\n", " ") for text in screens]
+        scored = self._scored([text for text in dict.fromkeys(screens) if text]) | {"": (-np.inf, "")}
+        raw = np.array([scored[text][0] for text in screens])
+        if first and any(screens):
+            best = raw[raw > -np.inf]
+            self._centre = min(float(np.percentile(best, LOW_PERCENT)), float(best.max()) - CLEAR)
+        if self._centre == np.inf:
+            return relevance, [""] * len(screens)
+        written = WRITTEN_WEIGHT * sigmoid((raw - self._centre) / SCORE_WIDTH)
         seen = np.float32(1 - WRITTEN_WEIGHT) * relevance
-        shown = [line if mine > other else "" for line, mine, other in zip(lines, written, seen, strict=True)]
-        return np.asarray(written + seen, dtype=np.float32), shown
+        lines = [scored[text][1] for text in np.where(written > seen, screens, "").tolist()]
+        return np.asarray(written + seen, dtype=np.float32), lines
 
     def _scored(self, screens: Sequence[str]) -> dict[str, tuple[float, str]]:
         """The score of each text of a frame, and its best line."""
         split = [text.split("\n") for text in screens]
-        everything = sorted({*(line for lines in split for line in lines), *map(" ".join, split)})
-        likeness = matching(items(self._question), everything, self._everywhere or ())
-        raw = self._vectors(everything) @ self._vector + FUZZY_WEIGHT * likeness
-        score = dict(zip(everything, raw.tolist(), strict=True))
-        scored = {}
+        every = sorted({*chain(*split), *map(" ".join, split)})
+        if not every:
+            return {}
+        vectors = text_vectors(every, self._encoder, self._store, "screens")
+        likeness = matching(items(self._question), every, self._of_probes or ())
+        raw = vectors @ self._encoder(self._question) + FUZZY_WEIGHT * likeness
+        score, scored = dict(zip(every, raw.tolist(), strict=True)), {}
         for text, lines in zip(screens, split, strict=True):
             best, whole = max(lines, key=lambda line: score[line]), " ".join(lines)
             kind = KIND_WEIGHT * kinds_of_text(self._question, whole)
