@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from textwrap import shorten
 from typing import Any, Unpack
 
 import numpy as np
@@ -32,9 +31,6 @@ from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_wa
 from framenest.session import Session
 from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
-
-REASON_LETTERS = 80
-"""Letters shown of a line that is the reason of a frame."""
 
 
 class MEC:
@@ -187,7 +183,6 @@ class MEC:
             decoded=features.decoded - decoded,
             seconds=session.timing.since(began),
             match=max(filter(None, strengths), key=lambda one: one.order, default=None),
-            read=None if scoring.screen is None else scoring.screen.read,
         )
         return Ranking(pool, ordered.order, ordered.terms, stats)
 
@@ -366,16 +361,12 @@ class _Scoring:
         best = np.argmax(matches, axis=0)  # a reason is that of the text that matches best
         labels = [by_text[which][row] for row, which in enumerate(best)] if all(by_text) else []
         if self.screen is not None:
-            matches[0], lines = self.screen.join(frames, matches[0])
-            labels = [
-                f'reads "{shorten(line, REASON_LETTERS, placeholder=" …")}"' if line else seen
-                for line, seen in zip(lines, labels or [""] * len(lines), strict=True)
-            ]
+            matches[0], labels = self.screen.join(frames, matches[0], labels)
         cues = {"relevance": noisy_or(matches), "change": changed, "observability": observable}
         cues |= {name: cue.cue(frames) for name, cue in self._cues.items()}
-        matches_by_text = {text: match for text, match in zip(self._texts, matches, strict=True) if text}
-        looks = appearance, blank(features.thumbnails)
-        return _Scored(frames, cues, matches_by_text, *looks, np.array(labels, dtype=object))
+        of_texts = {text: match for text, match in zip(self._texts, matches, strict=True) if text}
+        looks_blank = blank(features.thumbnails)
+        return _Scored(frames, cues, of_texts, appearance, looks_blank, np.array(labels, dtype=object))
 
     def reranked(self, scored: _Scored) -> _Scored:
         """The same, with the relevance of a second pass over the best; unchanged without a reranker."""

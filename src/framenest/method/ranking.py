@@ -43,7 +43,6 @@ class Stats:
         decoded: frames decoded for this ranking; frames seen before cost nothing.
         seconds: wall time by stage.
         match: how surely anything in the video matches the question; None if the scorer cannot tell.
-        read: frames whose text on screen was read; None if the question does not ask for it.
     """
 
     candidates: Whole
@@ -54,7 +53,6 @@ class Stats:
     decoded: Whole
     seconds: Mapping[str, Amount]
     match: MatchStrength | None = None
-    read: Whole | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
@@ -17,39 +19,30 @@ from framenest.errors import needs_extra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress, Store
-from framenest.scorers.calibration import sigmoid
 from framenest.scorers.checkpoint import InBackground
 from framenest.scorers.question_text import (
     SentenceEncoder,
+    has_kind_of_text,
     items,
-    kinds_of_text,
     matching,
     text_vectors,
 )
+from framenest.scorers.speech import answering
 from framenest.scorers.video_features import VideoFeatures
 
 TEXT_BYTES = 1024
 """Bytes of text kept per frame."""
 OCR_PIXELS = 480
-LOOK_PIXELS, READ_PIXELS = 416, 640
-"""Long sides at which text is looked for, and at which the detector then finds its lines."""
-LOOK_LEVEL = 0.3
-"""Confidence from which the look sees text; the reader's own 0.5 overlooks small print."""
-MAX_LINES = 64
-"""Lines read of a frame, the highest first: walls of names in closing credits take seconds each."""
-BLOCK_PIXELS, SAME_LEVELS = 20, 2.0
-"""Pictures have the same text if no block's mean differs by this many levels of 255."""
-LEAST_SURE, SHORTEST_LINE = 0.7, 3
+LOOK_PIXELS, READ_PIXELS = 416, 640  # long sides at which text is looked for, and at which its lines are
+LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
+MAX_LINES = 64  # read of a frame, the highest; walls of names in closing credits take seconds
+BLOCK_PIXELS, SAME_LEVELS = 20, 2  # a picture has the text of the last one if no block differs so much
+LEAST_SURE, LEAST_LETTERS = 0.7, 3
 """Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
-IDEOGRAPHS_FROM = "\u2e80"
 FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
-"""What names, numbers and words of the question add to the similarity of a line, and what is added if the
-screen has the kind of text that the question asks for."""
-LOW_PERCENT, CLEAR, SCORE_WIDTH = 95.0, 0.08, 0.05
-"""The cue is one half at this percentile of the probes with text, but at least CLEAR below the best of them;
-it rises there within SCORE_WIDTH."""
-WRITTEN_WEIGHT = 0.8
-"""Share of what is written in the relevance for a question that asks for it; the rest is what is seen."""
+"""What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
+WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
+REASON_LETTERS = 80  # shown of a line
 
 
 class OcrScorer:
@@ -67,7 +60,7 @@ class OcrScorer:
         self.version = f"2, rapidocr {version('rapidocr')}, {sides}, {LEAST_SURE} sure"
         self._readers = InBackground(_load)
         self.timing = self._readers.timing
-        self._last: tuple[NDArray[np.float64], str] | None = None
+        self._last: tuple[NDArray[np.int16], str] | None = None
 
     @classmethod
     def load(
@@ -86,7 +79,7 @@ class OcrScorer:
 
     def _text(self, image: Pixels) -> str:
         """The lines on a frame; those of the frame before if nothing has changed since it was read."""
-        blocks = _blocks(image)
+        blocks = np.asarray(Image.fromarray(image).reduce(BLOCK_PIXELS), dtype=np.int16)
         last = self._last
         if last and last[0].shape == blocks.shape and np.abs(blocks - last[0]).max() < SAME_LEVELS:
             return last[1]
@@ -135,21 +128,9 @@ def read_lines(look: Any, reader: Any, image: Pixels) -> list[str]:
 
 
 def is_line(text: str, sure: float) -> bool:
-    """Whether what OCR returned is a line of text and no noise; an ideograph counts as two letters.
-
-    >>> is_line("00:05", 0.9), is_line("JY", 0.9), is_line("出口", 0.9), is_line("业", 0.9)
-    (True, False, True, False)
-    """
-    size = sum(2 if sign >= IDEOGRAPHS_FROM else 1 for sign in text if sign.isalnum())
-    return sure >= LEAST_SURE and size >= SHORTEST_LINE
-
-
-def _blocks(image: Pixels) -> NDArray[np.float64]:
-    """The means of an image's blocks, of every third pixel."""
-    rows, columns = (length // BLOCK_PIXELS for length in image.shape[:2])
-    whole = image[: rows * BLOCK_PIXELS, : columns * BLOCK_PIXELS]
-    blocks = whole.reshape(rows, BLOCK_PIXELS, columns, BLOCK_PIXELS, 3)[:, ::3, :, ::3]
-    return np.asarray(blocks.mean(axis=(1, 3)))
+    """Whether what OCR returned is a line of text and no noise; an ideograph counts as two letters."""
+    size = sum(2 if sign > "\u2e80" else 1 for sign in text if sign.isalnum())
+    return sure >= LEAST_SURE and size >= LEAST_LETTERS
 
 
 def texts(encoded: Encoded) -> list[str]:
@@ -168,50 +149,45 @@ class ScreenText:
     def __init__(
         self, features: VideoFeatures, question: str, encoder: SentenceEncoder, store: Store
     ) -> None:
-        self.read = 0
-        """Frames whose text is known so far."""
         self._features, self._question, self._encoder, self._store = features, question, encoder, store
-        self._of_probes: list[str] | None = None
-        self._centre = np.inf
+        self._probes: tuple[list[str], NDArray[np.float64]] | None = None
 
     def join(
-        self, frames: NDArray[np.int64], relevance: NDArray[np.float32]
+        self, frames: NDArray[np.int64], relevance: NDArray[np.float32], reasons: Sequence[str]
     ) -> tuple[NDArray[np.float32], list[str]]:
-        """Relevance (n,) in which what is written decides, and the line that is the reason, "" if none is.
+        """Relevance (n,) in which what is written decides, and reasons, the line read if it is one.
 
-        Relative to the probes, so the first call must be for them; unchanged if none of them has text.
+        The first call must be for the probes, which the others are relative to; if they have no text, nothing
+        changes. reasons: of the relevance; none at all, or n.
         """
         read = self._features.get(frames, "text")
-        self.read += len(read.frames)
         by_frame = dict(zip(read.frames.tolist(), texts(read.encoded), strict=True))
         screens = [by_frame.get(number, "") for number in frames.tolist()]
-        first = self._of_probes is None
-        if first:
-            self._of_probes = [text.replace("\n", " ") for text in screens]
-        scored = self._scored([text for text in dict.fromkeys(screens) if text]) | {"": (-np.inf, "")}
+        everywhere = self._probes[0] if self._probes else [text.replace("\n", " ") for text in screens]
+        scored = self._scored([text for text in dict.fromkeys(screens) if text], everywhere)
         raw = np.array([scored[text][0] for text in screens])
-        if first and any(screens):
-            best = raw[raw > -np.inf]
-            self._centre = min(float(np.percentile(best, LOW_PERCENT)), float(best.max()) - CLEAR)
-        if self._centre == np.inf:
-            return relevance, [""] * len(screens)
-        written = WRITTEN_WEIGHT * sigmoid((raw - self._centre) / SCORE_WIDTH)
-        seen = np.float32(1 - WRITTEN_WEIGHT) * relevance
-        lines = [scored[text][1] for text in np.where(written > seen, screens, "").tolist()]
-        return np.asarray(written + seen, dtype=np.float32), lines
+        self._probes = self._probes or (everywhere, raw[raw > -np.inf])
+        reasons = list(reasons) or [""] * len(screens)
+        if not len(self._probes[1]):
+            return relevance, reasons
+        written = WRITTEN_WEIGHT * answering(raw, self._probes[1])
+        joined = written + np.float32(1 - WRITTEN_WEIGHT) * relevance
+        for row in np.flatnonzero(2 * written > joined):
+            line = shorten(scored[screens[row]][1], REASON_LETTERS, placeholder=" …")
+            reasons[row] = f'reads "{line}"'
+        return np.asarray(joined, dtype=np.float32), reasons
 
-    def _scored(self, screens: Sequence[str]) -> dict[str, tuple[float, str]]:
-        """The score of each text of a frame, and its best line."""
-        split = [text.split("\n") for text in screens]
+    def _scored(self, screens: Sequence[str], everywhere: Sequence[str]) -> dict[str, tuple[float, str]]:
+        """The score of each text of a frame, and its best line; those of a frame without text, too."""
+        scored, split = {"": (-np.inf, "")}, [text.split("\n") for text in screens]
         every = sorted({*chain(*split), *map(" ".join, split)})
-        if not every:
-            return {}
-        vectors = text_vectors(every, self._encoder, self._store, "screens")
-        likeness = matching(items(self._question), every, self._of_probes or ())
-        raw = vectors @ self._encoder(self._question) + FUZZY_WEIGHT * likeness
-        score, scored = dict(zip(every, raw.tolist(), strict=True)), {}
+        if every:
+            vectors = text_vectors(every, self._encoder, self._store, "screens")
+            raw = vectors @ self._encoder(self._question)
+            raw += FUZZY_WEIGHT * matching(items(self._question), every, everywhere)
+            score = dict(zip(every, raw.tolist(), strict=True))
         for text, lines in zip(screens, split, strict=True):
             best, whole = max(lines, key=lambda line: score[line]), " ".join(lines)
-            kind = KIND_WEIGHT * kinds_of_text(self._question, whole)
+            kind = KIND_WEIGHT * has_kind_of_text(whole, self._question)
             scored[text] = max(score[best], score[whole]) + kind, best
         return scored

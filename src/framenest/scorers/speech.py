@@ -60,6 +60,14 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
     return passages
 
 
+def answering(
+    scores: NDArray[np.float64], reference: NDArray[np.float64], least: float = -np.inf
+) -> NDArray[np.float32]:
+    """(n,) in [0, 1]: scores mapped so that only the best few of the reference (m,) are high."""
+    centre = min(float(np.percentile(reference, LOW_PERCENT)), float(reference.max()) - CLEAR)
+    return sigmoid((scores - max(least, centre)) / SCORE_WIDTH)
+
+
 class Speech:
     """The transcript of a video, which has lines, encoded for questions. It is encoded once and cached."""
 
@@ -83,8 +91,7 @@ class Speech:
         """
         raw = (self.vectors @ self._encoder(question)).astype(np.float64)
         raw += WORDS_WEIGHT * matching(items(question), self._texts, self._texts, mentions)
-        centre = max(CENTRE_SCORE, min(float(np.percentile(raw, LOW_PERCENT)), float(raw.max()) - CLEAR))
-        return sigmoid((raw - centre) / SCORE_WIDTH)
+        return answering(raw, raw, CENTRE_SCORE)
 
     def cue(
         self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False

@@ -26,7 +26,7 @@ from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, certain, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
-from framenest.scorers.colours import COLOURS, colour_shares, colours_of
+from framenest.scorers.colours import colour_shares, colours_of
 from framenest.scorers.onnx import onnx_session
 from framenest.scorers.question_text import (
     PROMPT,
@@ -60,7 +60,7 @@ SURE = (0.355, 0.145)
 """Levels that one in a hundred frames of a search exceeds, and one in ten (benchmarks/search_quality.py)."""
 NAMED = 10  # labels of a frame that describe it
 SHOWN, LEAST_SHOWN = 2, 0.05  # labels shown for a frame, and the least confidence in them
-COLOUR_WEIGHT = 0.4  # of a colour, if the question names no object of the detector that may have it
+COLOUR_WEIGHT = 0.4  # of a colour in the relevance
 COLOUR_PERCENT = 99.0  # percent of the probes that have no more of a colour than a frame that fully shows it
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
@@ -75,11 +75,11 @@ class TagScorer(Calibrated):
     - the detector's confidence in objects close to the question,
     - the cosine between the question and the mean of the frame's ten best labels.
 
-    If the question names a colour, and no object of the detector, the colour's share of the frame joins them.
+    If the question names a colour and no object of the detector, the colour's share of the frame joins them.
 
     Relevance is relative to the video. encode → {"classes": (n, 1000) float32 probabilities, "objects":
-    (n, 90) float32 confidences, "colours": (n, 11) float32 shares of the picture}; "objects" only if the
-    detector's runtime is installed.
+    (n, 90) float32 confidences, "colours": (n, 11) float32 shares}; "objects" only if the detector's runtime
+    is installed.
 
     Raises:
         ScorerError: a model file is missing or damaged.
@@ -114,11 +114,10 @@ class TagScorer(Calibrated):
         if model.detector:
             begun["objects"] = self._begin(model.detector, frames.pixels[1])
         try:
-            encoded = {
+            return {"colours": colour_shares(frames.pixels[-1])} | {
                 kind: np.array([row.result() for row in rows], np.float32).reshape(-1, SIZES[kind])[which]
                 for kind, (rows, which) in begun.items()
             }
-            return encoded | {"colours": colour_shares(frames.pixels[-1])}
         finally:
             for row in chain(*(rows for rows, _ in begun.values())):
                 row.cancel()  # not started at Ctrl-C
@@ -143,19 +142,28 @@ class TagScorer(Calibrated):
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
         """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
-        relevance = super().match(encoded, question, reference=reference)
-        colours = self._unbound_colours(question)
-        if not colours:
-            return relevance
-        cue = _colour_cue(encoded, colours, encoded if reference is None else reference)
-        return np.asarray((1 - COLOUR_WEIGHT) * relevance + COLOUR_WEIGHT * cue, dtype=np.float32)
+        labels = super().match(encoded, question, reference=reference)
+        colour = self._colour(encoded, question, encoded if reference is None else reference)
+        return labels if colour is None else (1 - np.float32(COLOUR_WEIGHT)) * labels + colour
 
-    def _unbound_colours(self, question: str) -> list[int]:
-        """The places of a question's colours; none if an object of the detector may have them."""
+    def _colour(self, encoded: Encoded, question: str, reference: Encoded) -> NDArray[np.float32] | None:
+        """(n,) what the question's colours add to the relevance; None if it has none, or an object has them.
+
+        The share of the picture, relative to the probes that have most of it.
+        """
+        known, _, colours = self._terms(question)
+        if not colours or any(word.labels["objects"] for word in known):
+            return None
+        mine, probes = (of["colours"][:, [*colours.values()]].mean(axis=1) for of in (encoded, reference))
+        most = max(np.percentile(probes, COLOUR_PERCENT), 1e-6)
+        return np.asarray(COLOUR_WEIGHT * np.minimum(1, mine / most), dtype=np.float32)
+
+    def _terms(self, question: str) -> tuple[list[KnownWord], tuple[str, ...], dict[str, int]]:
+        """The terms of a question that labels know, those unknown, and its colours with their places."""
         known, unknown = self._model().vocabulary.read(question)
         colours = colours_of(question, [*(word.text for word in known), *unknown])
-        bound = any(word.labels["objects"] for word in known if word.text not in colours)
-        return [] if bound else [COLOURS.index(name) for name in dict.fromkeys(colours.values())]
+        others = tuple(text for text in unknown if text not in colours)
+        return [word for word in known if word.text not in colours], others, colours
 
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
         """A logistic model of the best label readings, corrected by what is seen of the words it knows.
@@ -169,17 +177,14 @@ class TagScorer(Calibrated):
         vector, labels = self.text_vector(question), self._model().labels
         z, terms = (3.907, (0.334, 0.597, 0.643)) if "objects" in encoded else (3.449, (0.269, 0.697))
         measures = []
-        for kind in _of_labels(encoded):
+        for kind in _kinds(encoded):
             weights = _softmax(labels[kind] @ vector / SHARPNESS)
             readings = np.sort(encoded[kind] @ weights)
             measures += [float(readings[-3:].mean())] if kind == "classes" else []
             measures += [float(readings[-1] / weights.max())]
         z += sum(term * math.log(measure + 1e-5) for term, measure in zip(terms, measures, strict=True))
         value = 1 / (1 + math.exp(-z))
-        known, unknown = self._model().vocabulary.read(question)
-        colours = colours_of(question, [*(word.text for word in known), *unknown])
-        known = tuple(word for word in known if word.text not in colours)
-        unknown = tuple(text for text in unknown if text not in colours)
+        known, unknown, colours = self._terms(question)
         texts = (*(word.text for word in known), *colours)
         if not known or counts_or_negates(question):
             return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
@@ -200,37 +205,48 @@ class TagScorer(Calibrated):
         return replace(strength, known=texts, unknown=unknown)
 
     def labels(self, encoded: Encoded, question: str, reference: Encoded) -> list[str]:
-        """For each of n frames the labels with the largest share of its score, or its colour; "" if none.
+        """What has the largest share of each frame's score, labels or a colour; "" if nothing speaks for it.
 
         Example::
 
-            probes = scorer.encode(frames)
             scorer.labels(probes, "Where is the cup?", probes)  # ['coffee mug 0.81, bowl 0.45']
         """
-        vector, kinds = self.text_vector(question), list(_of_labels(encoded))
+        kinds, vector = _kinds(encoded), self.text_vector(question)
+        parts, probes = self._parts(encoded, vector), self._parts(reference, vector)
         shares = {kind: np.zeros_like(encoded[kind]) for kind in kinds}
-        parts = zip(self._parts(encoded, vector), self._parts(reference, vector), strict=True)
-        for (kind, part), (_, probes) in parts:
-            deviation = probes.sum(axis=1).std()
-            shares[kind] += (part - probes.mean(axis=0)) / deviation if deviation > 1e-12 else 0
-        every = [name for kind in kinds for name in self._model().names[kind]]
-        names, places = np.unique(every, return_inverse=True)  # both networks know a laptop
+        for (kind, part), (_, other) in zip(parts, probes, strict=True):
+            shares[kind] += (part - other.mean(axis=0)) / max(other.sum(axis=1).std(), 1e-9)
+        listed = [name for kind in kinds for name in self._model().names[kind]]
+        names, places = np.unique(listed, return_inverse=True)  # both networks know a laptop
         share, sure = np.zeros((2, len(names), len(encoded["classes"])), dtype=np.float32)
         np.add.at(share, places, np.concatenate([shares[kind] for kind in kinds], axis=1).T)
         np.maximum.at(sure, places, np.concatenate([encoded[kind] for kind in kinds], axis=1).T)
         share[(sure < LEAST_SHOWN) | (names == "-")[:, None]] = 0
-        lines = []
-        for row, best in enumerate(np.argsort(-share, axis=0, kind="stable")[:SHOWN].T):
-            least = max(share[best[0], row] / 2, 1e-9)
-            lines.append(", ".join(f"{names[i]} {sure[i, row]:.2f}" for i in best if share[i, row] >= least))
-        colours = self._unbound_colours(question)
-        if colours:
-            cue = COLOUR_WEIGHT * _colour_cue(encoded, colours, reference)
-            others = (1 - COLOUR_WEIGHT) * super().match(encoded, question, reference=reference)
-            for row in np.flatnonzero(cue > others).tolist():
-                of_each = encoded["colours"][row]
-                lines[row] = ", ".join(f"{COLOURS[i]} {of_each[i]:.0%} of the picture" for i in colours)
+        best = np.argsort(-share, axis=0, kind="stable")[:SHOWN].T
+        least = np.maximum(share.max(axis=0) / 2, 1e-6)
+        lines = [
+            ", ".join(f"{names[i]} {sure[i, row]:.2f}" for i in some if share[i, row] >= least[row])
+            for row, some in enumerate(best)
+        ]
+        colour = self._colour(encoded, question, reference)
+        if colour is not None:
+            which = self._terms(question)[2].items()
+            relevance = self.match(encoded, question, reference=reference)
+            for row in np.flatnonzero(colour > relevance / 2).tolist():
+                of = encoded["colours"][row]
+                lines[row] = ", ".join(f"{word} {of[place]:.0%} of the picture" for word, place in which)
         return lines
+
+    def _parts(
+        self, encoded: Encoded, question: NDArray[np.float32]
+    ) -> list[tuple[str, NDArray[np.float32]]]:
+        """The readings by label: (n, labels) each, whose sums over the labels are the readings."""
+        labels, classes = self._model().labels, encoded["classes"]
+        best = np.where(classes >= np.partition(classes, -NAMED, axis=1)[:, [-NAMED]], classes, 0)
+        lengths = np.linalg.norm(best @ labels["classes"], axis=1, keepdims=True)
+        described = best * (labels["classes"] @ question) / np.maximum(lengths, 1e-9)
+        close = {kind: _softmax(labels[kind] @ question / SHARPNESS) for kind in _kinds(encoded)}
+        return [("classes", described), *((kind, encoded[kind] * near) for kind, near in close.items())]
 
     def _sure(self, encoded: Encoded, word: KnownWord) -> float:
         """The highest confidence of a network in a word on any frame; 0 if neither has seen it."""
@@ -256,7 +272,7 @@ class TagScorer(Calibrated):
 
     def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 1090) scores of all labels; see `framenest.Searchable`."""
-        scores = np.concatenate([*_of_labels(encoded).values()], axis=1)
+        scores = np.concatenate([encoded[kind] for kind in _kinds(encoded)], axis=1)
         return np.where(scores < LEAST_KEPT, 0, scores)
 
     def search_query(self, query: str) -> NDArray[np.float32]:
@@ -275,8 +291,7 @@ class TagScorer(Calibrated):
         value = self.search_vectors(encoded) @ self.search_query(question)
         words = [
             np.max(
-                [of[:, list(word.labels[kind])].sum(axis=1) for kind, of in _of_labels(encoded).items()],
-                axis=0,
+                [encoded[kind][:, list(word.labels[kind])].sum(axis=1) for kind in _kinds(encoded)], axis=0
             )
             for word in self._model().vocabulary.read(question)[0]
         ]
@@ -292,20 +307,6 @@ class TagScorer(Calibrated):
         if "objects" in encoded:
             readings.append(encoded["objects"] @ _softmax(labels["objects"] @ question / SHARPNESS))
         return [reading.astype(np.float64) for reading in readings]
-
-    def _parts(
-        self, encoded: Encoded, question: NDArray[np.float32]
-    ) -> list[tuple[str, NDArray[np.float32]]]:
-        """The readings by label: (n, labels) each, whose sums over the labels are the readings."""
-        labels, probabilities = self._model().labels, encoded["classes"]
-        best, weights, _, lengths = _best_labels(probabilities, labels["classes"])
-        described = np.zeros_like(probabilities)
-        np.put_along_axis(described, best, weights / lengths * (labels["classes"] @ question)[best], axis=1)
-        weighed = [
-            (kind, of * _softmax(labels[kind] @ question / SHARPNESS))
-            for kind, of in _of_labels(encoded).items()
-        ]
-        return [("classes", described), *weighed]
 
 
 class _Models:
@@ -330,31 +331,18 @@ def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float32)
 
 
-def _of_labels(encoded: Encoded) -> dict[str, NDArray[np.float32]]:
-    """What the networks say, without the colours: classes, and objects if there is a detector."""
-    return {kind: encoded[kind] for kind in SIZES if kind in encoded}
-
-
-def _colour_cue(encoded: Encoded, colours: list[int], reference: Encoded) -> NDArray[np.float32]:
-    """(n,) the mean share of the colours, relative to the probes that have most of them."""
-    mine, probes = (one["colours"][:, colours].mean(axis=1) for one in (encoded, reference))
-    return np.asarray(np.minimum(1, mine / max(np.percentile(probes, COLOUR_PERCENT), 1e-6)))
+def _kinds(encoded: Encoded) -> list[str]:
+    """The networks' labels: classes, and objects if there is a detector."""
+    return [kind for kind in SIZES if kind in encoded]
 
 
 def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float32]:
     """The mean of each frame's best labels, weighted by probability, as unit vectors. (n, 1000) → (n, d)."""
-    _, _, vectors, lengths = _best_labels(probabilities, labels)
-    return np.asarray(vectors / lengths, dtype=np.float32)
-
-
-def _best_labels(
-    probabilities: NDArray[np.float32], labels: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Each frame's best labels: their places (n, 10), probabilities, sum of vectors (n, d) and its length."""
     best = np.argpartition(-probabilities, NAMED, axis=1)[:, :NAMED]
     weights = np.take_along_axis(probabilities, best, axis=1)
-    vectors: NDArray[np.float32] = np.einsum("nk,nkd->nd", weights, labels[best])
-    return best, weights, vectors, np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    vectors = np.einsum("nk,nkd->nd", weights, labels[best])
+    result: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return result
 
 
 def _label_names() -> dict[str, list[str]]:
