@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
@@ -19,7 +20,7 @@ from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
 from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
 from framenest.cli.printing import err
 from framenest.config import PRESETS
-from framenest.errors import needs_extra
+from framenest.errors import ConfigError, needs_extra
 from framenest.lmm import FOR_SERVERS
 from framenest.server.server_settings import ServerSettings
 from framenest.text import is_url
@@ -181,10 +182,17 @@ def _log(level: int) -> None:
 
 def _listen(settings: ServerSettings, make_app: Callable[[Any], Any], announcement: str) -> None:
     """Serve until the process is stopped. The port is opened first, since it may be taken."""
-    from framenest.server.listen import listen, open_port
+    from framenest.server.listen import listen
     from framenest.server.service import Service
 
-    port, settings = open_port(settings)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        port = socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        why = (error.strerror or "").partition(" (while")[0]
+        text = f"cannot listen at {settings.url} ({why}); --port names another port, 0 any free one"
+        raise ConfigError(text) from error
+    settings = replace(settings, port=port.getsockname()[1])
     with port, closing(Service(settings)) as service:
         service.start()
         err.print(announcement.format(url=settings.url), soft_wrap=True)
