@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from framenest.cli import options
-from framenest.cli.option_groups import (
+from framenest.cli.options import (
     CHOICES,
     LOOK_FOR,
     AnsweringModel,
+    Budgets,
     Common,
     ImageOptions,
+    InputFile,
+    OutputFile,
     ScorerChoice,
+    SelectorName,
     TranscriptOptions,
+    argument,
     check_server,
+    command,
+    option,
     refuse_pairing,
 )
-from framenest.cli.options import Budgets, InputFile, OutputFile, SelectorName, argument, option
 from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_asked, print_json
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError
@@ -33,7 +38,7 @@ from framenest.selectors.selection import Selection
 from framenest.session import Session
 
 
-@options.command(
+@command(
     usual="budgets choices look_for rewrite output as_json base_url model selector with_transcript name quiet"
 )
 def ask(

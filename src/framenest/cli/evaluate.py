@@ -12,27 +12,26 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest.cache.files import write_atomic
-from framenest.cli import options
-from framenest.cli.option_groups import (
+from framenest.cli.options import (
     KEEP_FEATURES,
     AnsweringModel,
-    Common,
-    ImageOptions,
-    check_server,
-    refuse_one_file,
-    refuse_pairing,
-)
-from framenest.cli.options import (
     Budgets,
+    Common,
     Count,
     Folder,
+    ImageOptions,
     InputFile,
     Name,
     OutputFile,
     Parsed,
     SelectorNames,
+    adapt,
     argument,
+    check_server,
+    command,
     option,
+    refuse_one_file,
+    refuse_pairing,
 )
 from framenest.cli.printing import confirm, note, out, print_table, say, table
 from framenest.config import ScorerConfig
@@ -80,7 +79,7 @@ def evaluate() -> None:
     """Measure selectors on questions with known answers."""
 
 
-@options.command(evaluate)
+@command(evaluate)
 def recall(
     *,
     questions: str = argument(),
@@ -152,7 +151,7 @@ def _write_json(file: Path | None, data: Any) -> None:
         write_atomic(file, (json.dumps(data, indent=1) + "\n").encode())
 
 
-@options.command(evaluate)
+@command(evaluate)
 def ablations(
     *,
     questions: str = argument(),
@@ -263,7 +262,7 @@ class Prompting:
         return replace(model, answer_tokens=model.answer_tokens or limit)
 
 
-@options.command(evaluate)
+@command(evaluate)
 def qa(
     *,
     results: OutputFile = option(
@@ -271,7 +270,7 @@ def qa(
     ),
     jobs: Count = option("Concurrent requests.", default=4),
     keep_features: bool | None = KEEP_FEATURES,
-    images: ImageOptions = options.group(pairing={"default": "pairs"}),
+    images: ImageOptions = adapt(pairing={"default": "pairs"}),
     plan: bool = option(
         "Ask nothing; print what would run where, and how many frames, tokens and hours. Hours come from the "
         "answers in --results, so ask a few first, with --limit."
@@ -279,7 +278,7 @@ def qa(
     benchmark: Benchmark,
     prompting: Prompting,
     json_file: OutputFile | None = option("Write the table's rows here.", "--json"),
-    model: AnsweringModel = options.group(
+    model: AnsweringModel = adapt(
         thinking={"default": "off"},
         answer_tokens={"help": "Maximum tokens of an answer. [default: 8192; 1024 with thinking off]"},
         temperature={"default": 0.0},
@@ -379,7 +378,7 @@ def _print_plan(questions: list[BenchmarkQuestion], rows: list[Row], lost: int) 
         say("hours: unknown until each selector has some answers; run with --limit 20 first")
 
 
-@options.command(evaluate, name="table")
+@command(evaluate, name="table")
 def results_table(
     *,
     files: tuple[str, ...] = argument(nargs=-1, required=True),
@@ -423,7 +422,7 @@ def print_rows(rows: list[Row]) -> None:
             out.print(f"[bold]{escape(title)}[/]")
         columns = list(dict.fromkeys(name for row in group for name in row))
         texts = [name for name in columns if any(isinstance(row.get(name), str) for row in group)]
-        grid = table(*columns, left=texts, wrap=["Selector"])
+        grid = table(*columns, texts=texts)
         for row in group:
             grid.add_row(*(cell(row.get(name)) or "–" for name in columns))
         print_table(grid)
@@ -434,7 +433,7 @@ def lmms_eval() -> None:
     """Evaluate with lmms-eval on frames that Framenest selects."""
 
 
-@options.command(lmms_eval)
+@command(lmms_eval)
 def tasks(
     *,
     selectors: str = option("One task for each.", default=",".join(SELECTORS), metavar="NAME,…"),

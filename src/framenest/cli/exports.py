@@ -13,27 +13,25 @@ import rich_click as click
 
 from framenest import extraction, lmm
 from framenest.cache.files import write_atomic
-from framenest.cli import options
-from framenest.cli.option_groups import (
+from framenest.cli.options import (
     AS_JSON,
     CHOICES,
     Common,
-    ImageOptions,
-    RankedVideo,
-    TranscriptOptions,
-    refuse_pairing,
-)
-from framenest.cli.options import (
     ImageFile,
+    ImageOptions,
     InputFile,
     Name,
     OutputFile,
     OutputFolder,
     PlotFile,
+    RankedVideo,
+    TranscriptOptions,
     argument,
     check_writable,
     check_writable_folder,
+    command,
     option,
+    refuse_pairing,
 )
 from framenest.cli.printing import TOP, confirm, note, out, print_json, print_prefix, print_ranking, say
 from framenest.errors import ConfigError, StoreError
@@ -51,7 +49,7 @@ from framenest.selectors.selection import Selection, load_result
 from framenest.text import size_text
 
 
-@options.command()
+@command()
 def show(
     *,
     ranking: InputFile = argument(),
@@ -103,7 +101,7 @@ def _print_ranking_csv(ranking: Ranking, count: int) -> None:
         write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values, *shown])
 
 
-@options.command()
+@command()
 def extract(
     *,
     ranking: InputFile = argument(),
@@ -169,7 +167,7 @@ LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
 
 
-@options.command()
+@command()
 def export(
     *,
     rankings: tuple[InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
@@ -283,7 +281,7 @@ def _write_list(
     confirm(f"{len(entries)} rows written to", output)
 
 
-@options.command()
+@command()
 def report(
     *,
     rankings: tuple[InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),

@@ -12,22 +12,31 @@ from pathlib import Path
 import av
 import numpy as np
 import rich_click as click
+from click import get_current_context
 from rich.markup import escape
 
 import framenest
 from framenest import models as model_files
 from framenest.cache import eviction
 from framenest.cache.directory import DirectoryStore
-from framenest.cli import options
-from framenest.cli.option_groups import AS_JSON, Common
-from framenest.cli.options import Duration, Name, Size, argument, check_writable_folder, option
+from framenest.cli.options import (
+    AS_JSON,
+    Common,
+    Duration,
+    Name,
+    Size,
+    argument,
+    check_writable_folder,
+    command,
+    option,
+)
 from framenest.cli.printing import (
     confirm,
     facts_grid,
     note,
+    out,
     print_json,
     print_table,
-    quiet,
     say,
     say_labelled,
     table,
@@ -47,7 +56,7 @@ EXTRAS = {
 OK, MISSING, FAILED = "ok", "–", "failed"
 
 
-@options.command()
+@command()
 def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
     """Check this installation: Python, extras, scorers, GPU, cache; rank a test clip.
 
@@ -120,10 +129,8 @@ def _ranked_clip(scorer: str | None, common: Common) -> str:
     return f"made a clip of 6 s and ranked {ranks} frames of it {by}, in {time.perf_counter() - began:.1f} s"
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-@options.from_parameters
-def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -> None:
+@command(cls=click.RichGroup, invoke_without_command=True)
+def models(*, as_json: bool = AS_JSON, common: Common) -> None:
     """List the scorers, what they need and whether their weights are here; fetch weights.
 
     \b
@@ -131,11 +138,10 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
     framenest models fetch
     framenest models fetch siglip2:google/siglip2-so400m-patch14-384
     """
-    if context.invoked_subcommand is not None:
+    if get_current_context().invoked_subcommand is not None:
         return
     headings = ("scorer", "what", "runs on", "size", "licence", "state")
-    texts = tuple(heading for heading in headings if heading != "size")
-    rows = table(*headings, left=texts, wrap=("what", "runs on", "state"))
+    rows = table(*headings, texts=("scorer", "what", "runs on", "licence", "state"))
     cells: list[tuple[str, str, str, int, str, str]] = [
         (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
         for name, entry in model_files.CATALOGUE.items()
@@ -148,7 +154,7 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
     if as_json:
         return
     print_table(rows)
-    if quiet():
+    if out.brief:
         return
     say_labelled("no weights, or damaged:", "framenest models fetch NAME")
     say_labelled("needs [extra]:", install_hint("extra").removeprefix("run: "))
@@ -168,7 +174,7 @@ def model_state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
     return "ready" if entry.here(cache) else "no weights"
 
 
-@options.command(models)
+@command(models)
 def fetch(
     *,
     scorer: str | None = argument(required=False),
@@ -208,26 +214,26 @@ def cache() -> None:
     """Where indexes and features are cached, their size, checksums, and how to remove them."""
 
 
-@options.command(cache)
+@command(cache)
 def where(*, common: Common) -> None:
     """Print the cache directory or URL."""
     say(common.cache.location)
 
 
-@options.command(cache)
+@command(cache)
 def size(*, as_json: bool = AS_JSON, common: Common) -> None:
     """Print the number and size of files of each kind."""
     if as_json:
         counted = common.cache.size().items()
         print_json({kind: {"files": files, "bytes": total} for kind, (files, total) in counted})
         return
-    rows = table("kind", "files", "size", left=["kind"])
+    rows = table("kind", "files", "size", texts=["kind"])
     for kind, (files, total) in common.cache.size().items():
         rows.add_row(kind, f"{files:,}", size_text(total))
     print_table(rows)
 
 
-@options.command(cache)
+@command(cache)
 def clear(*, with_models: bool = option("Also remove model files.", "--models"), common: Common) -> None:
     """Remove everything cached about videos. It is recomputed when needed."""
     kinds = (*KINDS, *MODEL_KINDS) if with_models else KINDS
@@ -237,7 +243,7 @@ def clear(*, with_models: bool = option("Also remove model files.", "--models"),
     say(f"{size_text(freed)} freed in {common.cache.location}{rest}")
 
 
-@options.command(cache)
+@command(cache)
 def verify(
     *,
     remove: bool = option("Remove damaged files; they are recomputed or fetched again when needed."),
@@ -269,7 +275,7 @@ def verify(
     return int(left > 0)
 
 
-@options.command(cache)
+@command(cache)
 def gc(
     *,
     older_than: Duration | None = option(

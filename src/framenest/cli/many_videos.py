@@ -17,28 +17,26 @@ from rich.markup import escape
 from framenest.cache.directory import local_directory
 from framenest.cache.files import write_atomic
 from framenest.cache.remote import RemoteStore
-from framenest.cli import options
-from framenest.cli.option_groups import (
-    Common,
-    ProbingOptions,
-    ScorerChoice,
-    other_settings,
-    refuse_one_file,
-)
 from framenest.cli.options import (
+    Common,
     Count,
     Duration,
     ImageFile,
     InputFile,
     OutputFile,
     OutputFolder,
+    ProbingOptions,
+    ScorerChoice,
     Size,
     argument,
     check_writable,
     check_writable_folder,
+    command,
     option,
+    other_settings,
+    refuse_one_file,
 )
-from framenest.cli.printing import confirm, fail, note, print_json, print_table, quiet, say, short_path, table
+from framenest.cli.printing import confirm, fail, note, out, print_json, print_table, say, short_path, table
 from framenest.config import IndexConfig, MECConfig, VideoConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, RunReport
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups, write_rankings
@@ -191,7 +189,7 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
         print_json({"video": outcome.item.video, "question": outcome.item.request.question, **facts})
     elif outcome.status == "failed":
         note(f"{outcome.error}: {outcome.text}")
-    elif alone or (outcome.status == "done" and not quiet()):
+    elif alone or (outcome.status == "done" and not out.brief):
         say(f"{outcome.item.video}: {outcome.text}")
 
 
@@ -218,7 +216,7 @@ def _print_summary(report: RunReport, what: str) -> None:
     say(f"{'; '.join(parts)}; in {clock(report.seconds)}")
 
 
-@options.command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")
+@command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")
 def index(
     *,
     videos: tuple[InputFile, ...] = argument(nargs=-1, required=True),
@@ -292,9 +290,7 @@ MAX_NAMED = 5  # of the videos that could not be searched
 MOMENT_PIXELS = 480  # of the longer side of a moment's picture, at most
 
 
-@options.command(
-    usual="count as_json sheet folder report jobs failures engine name subtitles cache_location quiet"
-)
+@command(usual="count as_json sheet folder report jobs failures engine name subtitles cache_location quiet")
 def search(
     *,
     query: str = argument(),
@@ -331,7 +327,7 @@ def search(
     if paths and todo:
         request = RankRequest(video="", scorer=name, scoring=scorer.config)
         job = batch_job(common, request, library)
-        with redirect_stdout(io.StringIO() if quiet() else sys.stderr):  # the moments alone go to stdout
+        with redirect_stdout(io.StringIO() if out.brief else sys.stderr):  # the moments alone go to stdout
             failed = run(job, index_groups(todo, request), many, common, "videos", as_json=False).failed
         paths = [video for video in paths if video not in failed]
         if not paths:
@@ -360,7 +356,7 @@ def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_jso
         print_json([moment.to_json() for moment in moments])
         return
     texts = ("video", "why")
-    rows = table("score", "from", "to", "best", *texts, left=texts, wrap=texts)
+    rows = table("score", "from", "to", "best", *texts, texts=texts)
     for one in moments:
         times = (clock(seconds) for seconds in (one.start, one.end, one.time))
         rows.add_row(f"{one.score:.2f}", *times, escape(short_path(one.video)), escape(one.why))

@@ -7,35 +7,34 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from framenest.cli import options
 from framenest.cli.exports import write_frames
 from framenest.cli.many_videos import ManyVideos, rank_many
-from framenest.cli.option_groups import (
+from framenest.cli.options import (
     AS_JSON,
     CHOICES,
     KEEP_FEATURES,
     LOOK_FOR,
-    Common,
-    MethodOptions,
-    ScorerChoice,
-)
-from framenest.cli.options import (
     Budgets,
+    Common,
     ImageFile,
     InputFile,
+    MethodOptions,
     OutputFile,
     OutputFolder,
+    ScorerChoice,
     SelectorNames,
     Url,
     argument,
     check_writable,
+    command,
     option,
+    refuse,
+    refuse_others,
 )
 from framenest.cli.printing import (
     TOP,
     confirm,
     note,
-    note_if_short,
     print_json,
     print_prefix,
     print_ranking,
@@ -62,9 +61,7 @@ WITH_SERVER = (
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
 
-@options.command(
-    usual="budgets output folder sheet as_json verbose no_question look_for name preset start end quiet"
-)
+@command(usual="budgets output folder sheet as_json verbose no_question look_for name preset start end quiet")
 def rank(
     *,
     video: InputFile | None = argument(required=False),
@@ -121,9 +118,9 @@ def rank(
     framenest rank kiln.mp4 "What is fired?" --server http://127.0.0.1:8600
     """
     if server:
-        options.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
+        refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
     if no_question:
-        options.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
+        refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     if manifest is None:
         _check_one(video, question, no_question, output)
     elif video or question or budgets or look_for or folder or sheet or verbose:
@@ -171,7 +168,7 @@ def _check_one(video: str | None, question: str | None, no_question: bool, outpu
     """Check what was given for one video."""
     if video is None:
         raise ConfigError("give a VIDEO, or --manifest FILE for many")
-    options.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
+    refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
     if no_question == bool((question or "").strip()):
         raise ConfigError("give either a QUESTION, which must not be empty, or --no-question")
     if output not in (None, "-"):
@@ -197,7 +194,7 @@ def _deliver(
 NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
-@options.command(usual="selectors budgets output as_json name quiet")
+@command(usual="selectors budgets output as_json name quiet")
 def select(
     *,
     video: InputFile = argument(),
@@ -255,13 +252,15 @@ def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Se
         for prefix in selection.prefixes.values():
             if len(selections) == 1:
                 print_prefix(prefix)
-            note_if_short(label, prefix)
+            if len(prefix) < prefix.budget:
+                because = f": {prefix.why}" if prefix.why else ""
+                note(f"{label} returns {len(prefix)} frames for a budget of {prefix.budget}{because}")
 
 
 def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
     """A row for every selector and budget."""
     headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
-    rows = table(*headings, left=["selector"], wrap=["selector"])
+    rows = table(*headings, texts=["selector"])
     for label, selection in zip(labels, selections, strict=True):
         for budget, prefix in selection.prefixes.items():
             first = selections[0].prefixes[budget].frames.tolist()

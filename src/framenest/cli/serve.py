@@ -14,9 +14,20 @@ from typing import Annotated, Any, ClassVar
 import rich_click as click
 from platformdirs import user_data_path
 
-from framenest.cli import options
-from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
-from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
+from framenest.cli.options import (
+    Budgets,
+    Common,
+    Folder,
+    Name,
+    Parsed,
+    ScorerChoice,
+    Size,
+    TranscriptOptions,
+    argument,
+    command,
+    option,
+    refuse,
+)
 from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import needs_extra
@@ -94,7 +105,7 @@ def _settings(
     )
 
 
-@options.command(usual="host port videos data name preset upstream answer_model budget quiet")
+@command(usual="host port videos data name preset upstream answer_model budget quiet")
 def serve(
     *,
     access: Access,
@@ -123,9 +134,9 @@ def serve(
     FRAMENEST_TOKEN=… framenest serve --host 0.0.0.0 --videos lectures/
     """
     if transcript.with_transcript and scorer.config.subtitles == NONE:
-        options.refuse("there is no transcript with --subtitles none", "with_transcript")
+        refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        options.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
+        refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
     with needs_extra("server"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
@@ -136,7 +147,7 @@ def serve(
     _listen(settings, create_app, "Framenest at {url}/, its API at {url}/openapi.json" + gateway)
 
 
-@options.command()
+@command()
 def mcp(
     *,
     folders: tuple[str, ...] = argument(metavar="FOLDER", nargs=-1, required=True),
@@ -155,7 +166,7 @@ def mcp(
     framenest mcp lectures/ meetings/ --http --port 8700
     """
     if not http:
-        options.refuse("agents connect over stdin and stdout without --http", "host", "port")
+        refuse("agents connect over stdin and stdout without --http", "host", "port")
     with needs_extra("mcp"):
         import anyio
 
