@@ -58,11 +58,12 @@ from framenest.images import ImageLimits
 from framenest.lmm import messages
 from framenest.lmm.client import Client
 from framenest.progress import Timing
-from framenest.protocols import Decoder, Scorer
+from framenest.protocols import Scorer
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_store import finish_writes
 from framenest.selectors import load_selector
 from framenest.selectors.built_in import THUMBNAIL, MecSelector, RuleSelector
+from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video
 
 PAPER = json.loads((HERE / "paper.json").read_text())
@@ -124,7 +125,7 @@ def preprocess(selector: Any, session: Session, path: str) -> DecodedFirst:
     if isinstance(selector, MecSelector):
         MEC(session=session).index(video)
     if isinstance(selector, RuleSelector):
-        grid = selector.grid(video.info.num_frames, video.info.fps)
+        grid = selector.rule.grid(video.info.num_frames, video.info.fps)
         session.features(video, session.scorer, THUMBNAIL).get(grid, "candidates")
     finish_writes()  # not while a question is timed
     return video

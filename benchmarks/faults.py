@@ -176,7 +176,7 @@ class Run:
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         (folder / "scores.csv").write_text("frame,score\n0,0\n9,1\n")
         server = Server(folder, "--scorer", f"table:{folder / 'scores.csv'}").start()
-        before, many = own_memory(server.process.pid) or 0, []
+        before, many = own_memory(server.process.pid), []
         try:
             for _ in range(600):
                 many.append(socket.create_connection(("127.0.0.1", server.port)))
@@ -185,7 +185,7 @@ class Run:
                     many[-1].send(5000 * b"GET /assets/view.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
             if server.http.get("/health").status_code != 200:
                 self.lost.append("serve: shut by strangers")
-            if (own_memory(server.process.pid) or 0) - before > 200 * 2**20:
+            if own_memory(server.process.pid) - before > 200 * 2**20:
                 self.lost.append("serve: filled by strangers")
         finally:
             for one in many:

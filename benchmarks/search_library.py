@@ -22,7 +22,7 @@ from machine import HERE, options
 from PIL import Image, ImageEnhance
 from rich.progress import track
 
-from framenest.models.downloads import open_wheel
+from framenest.models import open_wheel
 
 FOOLBOX = """
     00_243=mastiff 01_559=deckchairs 02_438=beakers 03_990=chestnuts 04_949=strawberries 05_853=thatch

@@ -49,7 +49,7 @@ def curve(videos: int, memory: int) -> dict[str, Any]:
         clip = rng.integers(0, 256, (24, 36, 64, 3), dtype=np.uint8)
         mec.rank(ArrayDecoder(clip, fps=4), "Where?")
         if done % STEP == 0:
-            used = own_memory(os.getpid()) or 0
+            used = own_memory(os.getpid())
             found.append({"videos": done, "mib": round(used / 2**20, 1), "held": len(mec.session.held())})
     return {"bound_mib": memory / 2**20, "curve": found, "seconds": round(time.perf_counter() - began, 1)}
 

@@ -43,7 +43,7 @@ def commands(group, *path):
             yield from commands(command, *path, name)
 
 
-AT_ONCE = "from framenest import cli, progress; progress.PATIENCE = 0; cli.main()"
+AT_ONCE = "from framenest import cli, progress; progress.BAR_DELAY_SECONDS = 0; cli.main()"
 
 
 def on_a_terminal(*arguments, cwd=None):

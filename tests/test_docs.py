@@ -339,7 +339,7 @@ def test_the_token_estimates_are_the_computed_ones():
 
 def test_the_pairing_table_is_what_the_markers_are():
     from framenest import Prefix, VideoInfo
-    from framenest.lmm.times import PAIRINGS, marker, paired_markers, sent_places, video_metadata
+    from framenest.lmm.prompt import PAIRINGS, marker, paired_markers, sent_places, video_metadata
 
     info = VideoInfo("kiln.mp4", "", 9501, 380.04, 25.0, 640, 360, "h264")
     numbers = np.array([250, 2250, 2300, 7510, 9500])

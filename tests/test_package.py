@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import framenest
-from framenest.lmm.answer import Answer, Usage
+from framenest.lmm.client import Answer, Usage
 from media import numbered_video
 
 SOURCE = Path(framenest.__file__).parent
@@ -35,11 +35,11 @@ ROOMS = [
     ["method"],
     ["selectors"],
     ["extraction"],
+    ["report"],
     ["retrieval"],
     ["lmm"],
     ["vllm_loader"],
     ["evaluation"],
-    ["report"],
     ["corpus"],
     ["server"],
     ["testing"],
@@ -69,6 +69,18 @@ def test_a_module_imports_only_from_rooms_before_it():
             continue
         for other in imported_rooms(path):
             assert other == own or room_of(other) < room_of(own), f"{path.name} imports {other}"
+
+
+def test_the_method_draws_nothing():
+    """Pages, and the strip that a notebook shows, are drawn elsewhere."""
+    for path in (SOURCE / "method").glob("*.py"):
+        modules = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom | ast.Import)
+            for name in (getattr(node, "module", None), *(alias.name for alias in node.names))
+        }
+        assert not {"html", "ImageDraw", "encode_image"} & modules, path.name
 
 
 def test_a_name_is_enough_to_find_a_class_or_a_file():

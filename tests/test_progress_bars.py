@@ -57,7 +57,7 @@ def test_the_first_step_gives_an_estimate(at_once):
 
 
 def test_short_work_shows_nothing(monkeypatch):
-    monkeypatch.setattr(progress, "PATIENCE", 3600.0)
+    monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 3600.0)
     console = terminal()
     with Bars(console=console) as bars:
         bars("probes", 3, 12)
@@ -66,7 +66,7 @@ def test_short_work_shows_nothing(monkeypatch):
 
 def test_long_work_is_shown_while_it_is_silent(monkeypatch):
     """A stage that has begun appears in time, though nothing is told for long."""
-    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 0.01)
     console = terminal()
     with Bars(console=console) as bars:
         bars("probes", 0, 12)

@@ -11,6 +11,9 @@ class MiddleOutSelector:
     """Ranks frames by their distance from the middle; ties go to the earlier frame."""
 
     name = "middle-out"
+    ranks = True  # each budget extends the smaller ones
+    needs_scorer = False
+    settings = None  # or a frozen dataclass of settings, for middle-out:NAME=VALUE
 
     def __init__(self, session: Session) -> None:
         self._session = session  # opens videos, and has the scorer: session.scorer

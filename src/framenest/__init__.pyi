@@ -22,10 +22,11 @@ from .method.index import SparseIndex
 from .method.mec import MEC, rank
 from .method.prefix import Prefix
 from .method.ranking import CandidatePool, Ranking, Stats
-from .protocols import Decoder, Embedder, FrameEmbedder, Scorer, Searchable, Store
+from .protocols import Embedder, FrameEmbedder, Scorer, Searchable, Store
 from .retrieval.search import Moment, Searcher, search
 from .selectors.selection import Selection, Selector
 from .session import Session
+from .video.decoder import Decoder
 from .video.opening import open_video
 
 __version__: str

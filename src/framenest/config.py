@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, Self, TypedDict, get_args
 
 from framenest.errors import BadSetting, ConfigError
 
@@ -79,7 +79,7 @@ def must_be(name: str, value: object, kinds: Any, words: str) -> None:
 
 
 class CheckedSettings:
-    """A config whose settings are checked on construction."""
+    """A config whose settings are checked on construction. Subclasses are frozen dataclasses of settings."""
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
@@ -89,6 +89,14 @@ class CheckedSettings:
     def _require(self, ok: bool, name: str, allowed: str) -> None:
         if not ok:
             raise BadSetting(name, getattr(self, name), allowed)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Self:
+        """A copy with other values for some fields."""
+        known = [one.name for one in fields(self)]  # type: ignore[arg-type]
+        for name in settings:
+            if name not in known:
+                raise _unknown_setting(name, known)
+        return replace(self, **settings)  # type: ignore[type-var]
 
 
 Probing = Literal["uniform", "keyframes"]
@@ -270,7 +278,7 @@ class MECConfig:
             mine = {f.name: left.pop(f.name) for f in fields(config) if f.name in left}
             parts[part.name] = replace(config, **mine)
         if left:
-            raise _unknown_setting(next(iter(left)), also)
+            raise _unknown_setting(next(iter(left)), [*self.settings(), *also])
         return MECConfig(**parts)
 
     def settings(self) -> dict[str, Any]:
@@ -344,9 +352,8 @@ FOR_CLIENTS = {
 """The settings that clients of the server may set."""
 
 
-def _unknown_setting(name: str, also: Iterable[str]) -> ConfigError:
+def _unknown_setting(name: str, known: Sequence[str]) -> ConfigError:
     """The error for an unknown setting, with the closest known name."""
-    known = [*(one.name for config in METHOD_CONFIGS for one in fields(config)), *also]
     near = difflib.get_close_matches(name, known, n=1)
     choose = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
     return ConfigError(f"there is no setting {name!r}; {choose}")
@@ -377,3 +384,5 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mid-to-low": _weights(0.5, 0.1),
 }
 """The paper's configuration, the rule beyond it, and the paper's ablations: what each changes."""
+PAPER_PRESETS = [name for name in PRESETS if MECConfig.preset(name).ranking.rule == MECConfig().ranking.rule]
+"""Those of the paper's own tables: they keep its rule."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -51,6 +52,10 @@ def _installer() -> str:
 class FramenestError(Exception):
     """Base of all errors that Framenest raises on purpose. The message is one line."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: unpickled without the constructor, which may take more than the message."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
 
 def error_line(error: Exception) -> str:
     """What happened, as one line: an error of a file names the file, any other that is not ours its class.
@@ -60,8 +65,10 @@ def error_line(error: Exception) -> str:
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    said = " ".join(str(error).split())
-    return str(error) if isinstance(error, FramenestError) else f"unexpected {type(error).__name__}: {said}"
+    message = " ".join(str(error).split())
+    return (
+        str(error) if isinstance(error, FramenestError) else f"unexpected {type(error).__name__}: {message}"
+    )
 
 
 class VideoError(FramenestError):

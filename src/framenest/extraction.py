@@ -17,10 +17,11 @@ from framenest.errors import BadSetting, StoreError
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.progress import ShowProgress, shown
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 
-FORMATS = ("jpg", "png")
+FRAME_FORMATS = ("jpg", "png")
 TICK = Fraction(1, 90_000)
 """Seconds: the unit of times in a clip."""
 
@@ -35,8 +36,8 @@ def file_name(prefix: Prefix, place: int, suffix: str) -> str:
 def other_frames(prefix: Prefix, folder: str | Path, suffix: str) -> list[Path]:
     """Files in a folder that `extract` wrote for other frames, by their names."""
     mine = {file_name(prefix, place, suffix) for place in range(len(prefix))}
-    found = Path(folder).glob("f[0-9]*_t[0-9]*s*.[jp][pn]g")
-    return sorted(file for file in found if file.name not in mine)
+    files = Path(folder).glob("f[0-9]*_t[0-9]*s*.[jp][pn]g")
+    return sorted(file for file in files if file.name not in mine)
 
 
 def vlmevalkit_name(prefix: Prefix, place: int, suffix: str) -> str:
@@ -79,8 +80,8 @@ def extract(
     >>> [file.name for file in extract(ranking.prefix(2), "frames")]
     ['f0000152_t000006.080s_r002.jpg', 'f0000159_t000006.360s_r001.jpg']
     """
-    if format not in FORMATS:
-        raise BadSetting("format", format, f"one of {', '.join(FORMATS)}")
+    if format not in FRAME_FORMATS:
+        raise BadSetting("format", format, f"one of {', '.join(FRAME_FORMATS)}")
     prefix.must_hold_frames()
     decoder = reopen(prefix.video, video, store=store)
     target = Path(folder)
@@ -111,8 +112,8 @@ def write_clip(decoder: Decoder, start: float, end: float, path: str | os.PathLi
     first, stop = np.searchsorted(times, [start - 1e-6, end - 1e-6]).tolist()
     frames = np.arange(min(first, max(stop, 1) - 1), max(stop, 1))
     even = decoder.info.width // 2 * 2, decoder.info.height // 2 * 2
-    made = io.BytesIO()
-    with av.open(made, "w", format="mp4") as container:
+    clip = io.BytesIO()
+    with av.open(clip, "w", format="mp4") as container:
         stream: Any = container.add_stream("libx264", rate=max(1, round(decoder.info.fps)))
         stream.width, stream.height, stream.pix_fmt = *even, "yuv420p"
         stream.codec_context.time_base = stream.time_base = TICK
@@ -122,5 +123,5 @@ def write_clip(decoder: Decoder, start: float, end: float, path: str | os.PathLi
                 picture.pts, picture.time_base = round(float(second) / TICK), TICK
                 container.mux(stream.encode(picture))
         container.mux(stream.encode(None))
-    write_atomic(Path(path), made.getvalue())
+    write_atomic(Path(path), clip.getvalue())
     return Path(path)

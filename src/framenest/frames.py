@@ -25,11 +25,7 @@ limit a small file could claim any amount of memory."""
 
 
 def check_image_size(path: str, width: int, height: int) -> None:
-    """Refuse frames (sizes in pixels) that would take too much memory, original or scaled.
-
-    Raises:
-        VideoError: too many pixels, or too elongated.
-    """
+    """Raise VideoError for frames (sizes in pixels) that would take too much memory, original or scaled."""
     if width * height > MOST_PIXELS:
         raise VideoError(f"{path}: frames of {width}×{height} are too large; {MOST_PIXELS:,} pixels at most")
     if max(width, height) > MOST_ELONGATED * min(width, height):

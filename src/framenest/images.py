@@ -1,11 +1,13 @@
-"""Encode images as JPEG, PNG, WebP and data URLs, and limit their size."""
+"""Encode images as JPEG, PNG, WebP, data URLs and a strip for notebooks, and limit their size."""
 
 from __future__ import annotations
 
 import base64
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from numbers import Real
 
 from PIL import Image
@@ -64,30 +66,26 @@ class ImageLimits:
         return None if size == (width, height) else ImageSpec.squash(*size)
 
 
-FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP"}
+IMAGE_FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP"}
 """Pillow's format names by file suffix."""
 
-READ = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
+READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
 """Formats that are opened. Pillow reads others with external programs (EPS) or rarely tested code."""
 
 
 def encode_image(
     image: Pixels | Image.Image, suffix: str = "jpg", *, quality: int = 90, subsampled: bool = True
 ) -> bytes:
-    """Encode an image as the bytes of a file.
+    """Encode an image, (h, w, 3) uint8 RGB or a Pillow image, as the bytes of a file.
 
-    Args:
-        image: (h, w, 3) uint8 RGB, or a Pillow image.
-        suffix: one of FORMATS.
-        quality: 1 to 100, for JPEG and WebP.
-        subsampled: whether JPEG may use chroma subsampling.
+    suffix: one of IMAGE_FORMATS. quality: 1 to 100. subsampled: whether JPEG may use chroma subsampling.
 
     >>> encode_image(Image.new("RGB", (4, 4)), "png")[1:4]
     b'PNG'
     """
     pillow = image if isinstance(image, Image.Image) else Image.fromarray(image)
     file = io.BytesIO()
-    pillow.save(file, FORMATS[suffix], quality=quality, subsampling=-1 if subsampled else 0)
+    pillow.save(file, IMAGE_FORMATS[suffix], quality=quality, subsampling=-1 if subsampled else 0)
     return file.getvalue()
 
 
@@ -107,5 +105,54 @@ def data_url(data: bytes, kind: str = "image/jpeg") -> str:
 
 def from_data_url(url: str) -> Image.Image:
     """The image in a data URL, as RGB."""
-    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])), formats=READ) as image:
+    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])), formats=READABLE_FORMATS) as image:
         return image.convert("RGB")
+
+
+STRIP_HEIGHT = 120
+"""Pixels of the short side of a frame in a notebook."""
+TIMELINE = 1000, 60
+"""Width and height of the timeline in a notebook, in its own units."""
+
+
+def strip_html(
+    lines: Sequence[str],
+    duration: float,
+    marks: Sequence[tuple[float, str]],
+    curve: Sequence[tuple[float, float]],
+    pictures: Sequence[tuple[Image.Image, str]],
+    notes: Sequence[str],
+) -> str:
+    """Text, a timeline and pictures, one below the other, as HTML for a notebook.
+
+    Args:
+        lines: text above the timeline.
+        duration: of the timeline, in seconds.
+        marks: seconds on it, and their labels.
+        curve: (seconds, value from 0 to 1) points to draw on it.
+        pictures: images, and their labels.
+        notes: text below the pictures.
+    """
+    width, height = TIMELINE
+    scale = width / max(duration, 1e-9)
+    points = " ".join(f"{scale * second:.1f},{height * (1 - 0.9 * value):.1f}" for second, value in curve)
+    paths = "".join(
+        f'<path d="M{scale * second:.1f},4V{height}" stroke="#d95f02" stroke-width="3">'
+        f"<title>{label}</title></path>"
+        for second, label in marks
+    )
+    timeline = (
+        f'<svg viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" '
+        f'aria-label="where the frames lie" style="width:100%;height:{height}px">'
+        f'<polyline points="{points}" fill="none" stroke="currentColor" opacity="0.5"/>'
+        f'<line x1="0" x2="{width}" y1="{height}" y2="{height}" stroke="currentColor" stroke-width="2"/>'
+        f"{paths}</svg>"
+    )
+    figures = "".join(
+        f'<figure style="display:inline-block;margin:4px"><img src="{data_url(encode_image(image))}" '
+        f'alt="{label}" style="height:{STRIP_HEIGHT}px;display:block">'
+        f'<figcaption style="font-size:small">{label}</figcaption></figure>'
+        for image, label in pictures
+    )
+    parts = (*map(escape, lines), timeline, figures, *map(escape, notes))
+    return '<div style="font-family:sans-serif">' + "".join(f"<div>{part}</div>" for part in parts) + "</div>"

@@ -12,15 +12,15 @@ from framenest.text import one_line
 
 def plugins(group: str, first: Iterable[str] = ()) -> dict[str, EntryPoint]:
     """The entry points of a group: those named in `first`, in that order, then the others by name."""
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
-        other = found.setdefault(point.name, point)
+        other = points.setdefault(point.name, point)
         if other.value != point.value:
             raise ConfigError(
                 f"{package(other)} and {package(point)} both register {group} {point.name!r}; uninstall one"
             )
-    order = [name for name in first if name in found]
-    return {name: found[name] for name in [*order, *sorted(set(found) - set(order))]}
+    order = [name for name in first if name in points]
+    return {name: points[name] for name in [*order, *sorted(set(points) - set(order))]}
 
 
 def load_plugin(point: EntryPoint) -> Any:

@@ -21,25 +21,26 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from framenest.errors import ConfigError, FramenestError, error_line
 from framenest.text import bytes_of
 
 
 def cores() -> int:
     """CPU cores that this process may use, at most FRAMENEST_THREADS."""
-    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most = os.environ.get("FRAMENEST_THREADS", "")
-    return min(given, max(1, int(most))) if most.isdecimal() else given
+    return min(usable, max(1, int(most))) if most.isdecimal() else usable
 
 
-def own_memory(pid: int) -> int | None:
-    """Private memory of a process in bytes, without mapped files; None if unknown."""
+def own_memory(pid: int) -> int:
+    """Private memory of a process in bytes, without mapped files; 0 if it has ended."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return None
-    kibi = [int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
-    return 1024 * sum(kibi) if kibi else None
+        memory = psutil.Process(pid).memory_info()
+    except psutil.Error:
+        return 0
+    return int(memory.rss - getattr(memory, "shared", 0))
 
 
 def return_memory() -> None:
@@ -49,21 +50,16 @@ def return_memory() -> None:
 
 
 def machine_memory() -> int:
-    """Memory of this machine, or of the container this runs in, in bytes; 0 if unknown."""
-    found = []
-    with suppress(OSError, ValueError):
-        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" if there is no limit
-    with suppress(OSError, ValueError, IndexError):
-        found.append(1024 * int(Path("/proc/meminfo").read_text().split()[1]))
-    return min(found, default=0)
+    """Memory of this machine, or of the container this runs in, in bytes."""
+    memory = int(psutil.virtual_memory().total)
+    with suppress(OSError, ValueError):  # psutil does not know a container's limit
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" if there is none
+    return memory
 
 
-def memory_share(processes: int) -> int | None:
-    """Bytes that each of this many processes may use, with a quarter of the memory left for everything else.
-
-    None if the machine's memory is unknown.
-    """
-    return 3 * machine_memory() // (4 * processes) or None
+def memory_share(processes: int) -> int:
+    """Bytes that each of this many processes may use, with a quarter of the memory left for the rest."""
+    return 3 * machine_memory() // (4 * processes)
 
 
 def has_gpu() -> bool:
@@ -132,7 +128,7 @@ def limit_in(variable: str) -> int | None:
 
 
 def process_memory() -> int:
-    """Bytes that this process may use: its limit if it has one, or the machine's; 0 if unknown."""
+    """Bytes that this process may use: its limit if it has one, or the machine's."""
     return limit_in(MEMORY_VARIABLE) or machine_memory()
 
 
@@ -158,22 +154,17 @@ class WorkerLost(FramenestError):
 class ProcessLimits:
     """Limits of one worker process; None for no limit.
 
-    seconds: for one call, or since its last heartbeat. memory: private bytes of the process; needs /proc.
+    seconds: for one call, or since its last heartbeat. memory: private bytes of the process.
     """
 
     seconds: float | None = None
     memory: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.memory is not None and own_memory(os.getpid()) is None:
-            raise ConfigError("a limit on memory needs /proc, which this system does not have")
-
     def exceeded(self, began: float, pid: int) -> WorkerLost | None:
         """The limit that a process exceeds, if any. began: the monotonic time at which its clock started."""
         if self.seconds is not None and time.monotonic() - began > self.seconds:
             return WorkerLost(f"not done after {self.seconds:g} s", "TimeLimit")
-        used = own_memory(pid) if self.memory else None
-        if used is not None and self.memory and used > self.memory:
+        if self.memory and (used := own_memory(pid)) > self.memory:
             text = f"took {used / 2**20:.0f} MiB of the {self.memory / 2**20:.0f} MiB allowed"
             return WorkerLost(text, "MemoryLimit")
         return None
@@ -313,8 +304,8 @@ def _serve(
         Path("/proc/self/oom_score_adj").write_text("800")
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    given = {"FRAMENEST_THREADS": threads, MEMORY_VARIABLE: memory}
-    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
+    variables = {"FRAMENEST_THREADS": threads, MEMORY_VARIABLE: memory}
+    os.environ.update({name: str(value) for name, value in variables.items() if value is not None})
     if niceness and hasattr(os, "nice"):  # not on Windows
         os.nice(niceness)
     sending = threading.Lock()  # warnings may come from any thread

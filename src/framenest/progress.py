@@ -64,7 +64,7 @@ class Timing:
 
 ShowProgress = Callable[[str, int, int], None] | bool
 """True: bars if somebody watches. False: none. Or a function, called as progress(stage, done, total)."""
-PATIENCE = 1.0
+BAR_DELAY_SECONDS = 1.0
 """Seconds of work before bars appear."""
 
 
@@ -72,7 +72,7 @@ class Bars:
     """Progress bars on a terminal (stderr), or in a notebook with ipywidgets; silent elsewhere.
 
     Call it with (stage, done, total) inside `with bars:`, which may be nested. The bars appear after
-    PATIENCE and are erased at the end of the outermost `with`.
+    BAR_DELAY_SECONDS and are erased at the end of the outermost `with`.
 
     Args:
         off: no bars.
@@ -98,7 +98,7 @@ class Bars:
             if self._depth == 1 and not self._off:
                 self._progress, self._tasks = _watched(self._console), {}
                 if self._progress is not None:
-                    self._timer = threading.Timer(PATIENCE, self._appear)
+                    self._timer = threading.Timer(BAR_DELAY_SECONDS, self._appear)
                     self._timer.daemon = True
                     self._timer.start()
         return self
@@ -112,15 +112,15 @@ class Bars:
             self._progress.stop()
             self._progress = None
 
-    def __call__(self, stage: str, done: int, total: int, *, said: str = "") -> None:
+    def __call__(self, stage: str, done: int, total: int, *, note: str = "") -> None:
         with self._lock:
             if self._progress is None:
                 return
             if stage not in self._tasks:
-                self._tasks[stage] = self._progress.add_task(escape(stage), total=total or None, said=said)
+                self._tasks[stage] = self._progress.add_task(escape(stage), total=total or None, note=note)
                 self._progress.advance(self._tasks[stage], 0)  # so that the first step gives an estimate
             # Without a total the bar pulses.
-            self._progress.update(self._tasks[stage], completed=done, total=total or None, said=said)
+            self._progress.update(self._tasks[stage], completed=done, total=total or None, note=note)
 
     def end(self, stage: str) -> None:
         """Remove the bar of a stage."""
@@ -149,7 +149,7 @@ def _watched(console: Console | None) -> Progress | None:
     watched = importlib.util.find_spec("ipywidgets") if console.is_jupyter else console.is_interactive
     if not watched or multiprocessing.parent_process() is not None:
         return None
-    name, said = TextColumn("{task.description}"), TextColumn("[dim]{task.fields[said]}")
+    name, note = TextColumn("{task.description}"), TextColumn("[dim]{task.fields[note]}")
     left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-    columns = (name, BarColumn(), MofNCompleteColumn(), left, said)
+    columns = (name, BarColumn(), MofNCompleteColumn(), left, note)
     return Progress(*columns, console=console, transient=True)

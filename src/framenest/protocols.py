@@ -1,8 +1,8 @@
-"""The interfaces that a decoder, a scorer and a store must implement."""
+"""The interfaces that a scorer and a store must implement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -10,7 +10,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from framenest.config import ScorerConfig
 from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
+from framenest.progress import Timing
 
 Encoded = Mapping[str, Any]
 """A scorer's question-free features: named arrays whose first axis is the frame, or array-likes on a device
@@ -21,39 +23,6 @@ Progress = Callable[[str, int, int], None]
 
 
 @runtime_checkable
-class Decoder(Protocol):
-    """Exact frames of one video by number."""
-
-    name: str
-    """Of the implementation; enters cache keys with `version`."""
-    version: str
-
-    @property
-    def info(self) -> VideoInfo: ...
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        """(N,) presentation time of every frame, counted from the first; ascending."""
-        ...
-
-    @property
-    def key_frames(self) -> NDArray[np.int64]:
-        """Frame numbers that decode without any other frame, ascending."""
-        ...
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
-    ) -> Iterator[FrameBatch]:
-        """Decode frames by number, in the order given, in batches of bounded memory.
-
-        `sizes` lists the images to make of each frame; None is the original size, upright, with square
-        pixels. A frame that does not decode is left out: `FrameBatch.frames` lists those that decoded.
-        The batches are read in a background thread while earlier ones are encoded.
-        """
-        ...
-
-
-@runtime_checkable
 class Scorer(Protocol):
     """How well a frame matches a question.
 
@@ -61,21 +30,9 @@ class Scorer(Protocol):
     constructor should be cheap: load the weights in the background, and wait for them in `encode` and `match`
     (`framenest.scorers.checkpoint.InBackground` does both).
 
-    Optional attributes:
-        batch (int): the number of frames that `encode` prefers at a time; 1 by default.
-        relevance (str): how scores become relevance in [0, 1]; outputs show it after the scorer's name.
-        match_strength(encoded, question) → MatchStrength | None: whether anything in a video matches; gets
-            the probes' features.
-        seen(encoded, question) → list[str]: what each frame shows, as one line, such as "coffee mug 0.81".
-        tell_reach(video): warns if the scorer knows only part of a video; called once per video.
-        hold(encoded) → Encoded: moves features from disk to where `match` wants them, such as a GPU.
-        timing (Timing): times stages inside `encode` and `match`, such as "load".
-
-        certainty(encoded, question) → (n,) in [0, 1]: how surely each frame matches, comparable across
-            videos; `search` uses it instead of the relevance.
-
-    `FrameEmbedder` and `Embedder` are protocols for scorers that compare frames by vectors, `Searchable` is
-    the one for scorers that can search many videos at once.
+    What else a scorer may be able to do are protocols of their own, all optional: `Batcher`, `Explainer`,
+    `Judge`, `Labeller`, `Grader`, `FrameEmbedder`, `Embedder`, `Searchable`, `Holder`, `ReachChecker`,
+    `Timer`. A scorer that has a name for users is loaded by `ScorerLoader.load`.
     """
 
     name: str
@@ -93,6 +50,123 @@ class Scorer(Protocol):
     ) -> NDArray[np.float32]:
         """(n,) relevance in [0, 1]. `reference`: the probes' features, for scorers that normalise over
         the video."""
+        ...
+
+
+@runtime_checkable
+class ScorerLoader(Protocol):
+    """The class of a scorer that a package registers in the entry-point group `framenest.scorers`."""
+
+    @classmethod
+    def load(cls, checkpoint: str, store: Store, config: ScorerConfig, progress: Progress) -> Scorer:
+        """Make the scorer `NAME:CHECKPOINT`; ScorerError if its weights, or the checkpoint, do not exist.
+
+        checkpoint: "" for `NAME`. store: holds weights that `framenest models fetch` downloaded.
+        """
+        ...
+
+
+@runtime_checkable
+class Batcher(Protocol):
+    """A scorer that is faster with several frames at a time."""
+
+    batch: int
+    """The frames that `encode` prefers at a time; others get one or a few."""
+
+
+@runtime_checkable
+class Explainer(Protocol):
+    """A scorer that says how its scores become relevance."""
+
+    @property
+    def relevance(self) -> str:
+        """In a few words, such as "matching probability"; outputs show it after the scorer's name."""
+        ...
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """A scorer that can tell whether anything in a video matches."""
+
+    def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
+        """How strongly the probes match; None if it cannot tell for this video."""
+        ...
+
+
+@runtime_checkable
+class Labeller(Protocol):
+    """A scorer that names what frames show."""
+
+    def labels(self, encoded: Encoded, question: str) -> list[str]:
+        """A line for each of n frames, such as "coffee mug 0.81"; what the question asks for comes first."""
+        ...
+
+
+@runtime_checkable
+class Grader(Protocol):
+    """A scorer whose relevance depends on the video, and that has an absolute measure, too."""
+
+    def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+        """(n,) in [0, 1]: how surely frames match, comparable across videos; for `search`."""
+        ...
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """A scorer that keeps features on a device."""
+
+    def hold(self, encoded: Encoded) -> Encoded:
+        """Move features from disk to where `match` wants them, such as a GPU."""
+        ...
+
+
+@runtime_checkable
+class ReachChecker(Protocol):
+    """A scorer that may know only part of a video."""
+
+    def check_reach(self, video: VideoInfo) -> None:
+        """Warn if it does; called once per video."""
+        ...
+
+
+@runtime_checkable
+class Timer(Protocol):
+    """A scorer that times stages inside `encode` and `match`, such as "load"."""
+
+    timing: Timing
+
+
+@runtime_checkable
+class FrameEmbedder(Protocol):
+    """A scorer that has a vector for each frame, for selectors that compare frames with one another."""
+
+    def frame_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
+        """(n, d) unit vectors of encoded frames."""
+        ...
+
+
+@runtime_checkable
+class Embedder(FrameEmbedder, Protocol):
+    """A scorer that has vectors of frames and of questions, for selectors that compare the two."""
+
+    def text_vector(self, question: str) -> NDArray[np.floating[Any]]:
+        """(d,) vector of a question, in the same space."""
+        ...
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A scorer that can search many videos, with frame vectors that do not depend on the query.
+
+    The higher the dot product with the query's vector, the better a frame matches.
+    """
+
+    def search_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
+        """(n, d) vectors of encoded frames; (n, t, d) if a frame has several: the best match counts."""
+        ...
+
+    def search_query(self, query: str) -> NDArray[np.floating[Any]]:
+        """(d,) vector of a query."""
         ...
 
 
@@ -117,8 +191,8 @@ class MatchStrength:
         >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot", "arrow")).words
         'knows: rabbit; does not know: shoot, arrow'
         """
-        told = (("knows", self.known), ("does not know", self.unknown))
-        return "; ".join(f"{which}: {', '.join(words)}" for which, words in told if words)
+        parts = (("knows", self.known), ("does not know", self.unknown))
+        return "; ".join(f"{which}: {', '.join(words)}" for which, words in parts if words)
 
     @property
     def order(self) -> tuple[int, float]:
@@ -161,38 +235,4 @@ class Store(Protocol):
         Raises:
             StoreError: it cannot be written; the work continues without it.
         """
-        ...
-
-
-@runtime_checkable
-class FrameEmbedder(Protocol):
-    """A scorer that has a vector for each frame, for selectors that compare frames with one another."""
-
-    def frame_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
-        """(n, d) unit vectors of encoded frames."""
-        ...
-
-
-@runtime_checkable
-class Embedder(FrameEmbedder, Protocol):
-    """A scorer that has vectors of frames and of questions, for selectors that compare the two."""
-
-    def text_vector(self, question: str) -> NDArray[np.floating[Any]]:
-        """(d,) vector of a question, in the same space."""
-        ...
-
-
-@runtime_checkable
-class Searchable(Protocol):
-    """A scorer that can search many videos, with frame vectors that do not depend on the query.
-
-    The higher the dot product with the query's vector, the better a frame matches.
-    """
-
-    def search_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
-        """(n, d) vectors of encoded frames; (n, t, d) if a frame has several: the best match counts."""
-        ...
-
-    def search_query(self, query: str) -> NDArray[np.floating[Any]]:
-        """(d,) vector of a query."""
         ...

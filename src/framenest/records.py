@@ -29,7 +29,7 @@ Amount = Annotated[float, Meta(ge=0, le=1e15)]
 Name = Annotated[str, Meta(min_length=1)]
 
 
-_one_at_a_time = threading.Lock()  # msgspec crashes if two threads convert to a new type at once
+_converting = threading.Lock()  # msgspec crashes if two threads convert to a new type at once
 
 
 class BadField(ValueError):
@@ -39,16 +39,8 @@ class BadField(ValueError):
 def convert(data: Any, kind: type[Made], where: str = "") -> Made:
     """Convert parsed JSON to a typed value: a dataclass, a msgspec.Struct, a list[Whole], …
 
-    Args:
-        data: parsed JSON.
-        kind: the type; constraints such as Annotated[int, Meta(ge=1)] are checked.
-        where: the field that holds the data, for the error message.
-
-    Returns:
-        An instance of `kind`. Fields that `kind` does not have are ignored.
-
-    Raises:
-        BadField: names the first wrong field in one plain sentence.
+    Constraints such as Annotated[int, Meta(ge=1)] are checked; fields that `kind` does not have are ignored.
+    BadField names the first wrong field. where: the field that holds the data, for the message.
 
     >>> convert([3, -1], list[Whole], "pool.frames")
     Traceback (most recent call last):
@@ -56,13 +48,13 @@ def convert(data: Any, kind: type[Made], where: str = "") -> Made:
     framenest.records.BadField: pool.frames[1] must be a whole number, 0 or more
     """
     try:
-        with _one_at_a_time:
+        with _converting:
             return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise BadField(_plain_sentence(str(error), where)) from error
 
 
-_KINDS = {
+_JSON_KINDS = {
     "int": "a whole number",
     "float": "a number",
     "str": "a string",
@@ -82,7 +74,7 @@ def _plain_sentence(message: str, where: str) -> str:
     if " of length >= 1" in what:
         return f"{place} is empty"
     what = what.replace(" | ", "` or `")
-    what = re.sub(r"`([^`]*)`", lambda kind: _KINDS.get(kind[1], kind[1]), what)
+    what = re.sub(r"`([^`]*)`", lambda kind: _JSON_KINDS.get(kind[1], kind[1]), what)
     what = re.sub(r" >= (\S+)", lambda bound: f", {float(bound[1]):g} or more", what)
     what = re.sub(r" <= (\S+)", lambda bound: f", at most {float(bound[1]):g}", what)
     for theirs, ours in (("Expected", "must be"), (", got", ", not"), ("Invalid enum value", "cannot be")):

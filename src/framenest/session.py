@@ -9,20 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from framenest.cache.directory import local_directory
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import FeaturesLimit, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
-from framenest.protocols import Decoder, Progress, Scorer, Store
+from framenest.protocols import Explainer, Progress, Scorer, Store
 from framenest.scorers import load_scorer
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.speech import Passage, Speech
 from framenest.scorers.video_features import VideoFeatures
 from framenest.transcript import AUTO, NONE, Transcript, find_transcript
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, open_video
 
 MAX_MEMORY_BYTES = 4 * 2**30
@@ -82,9 +82,7 @@ class Session:
         self._scorer = scorer
         self._loaded: dict[str, Scorer] = {}
         self._encoder: SentenceEncoder | None = None
-        if memory is None:
-            memory = min(MAX_MEMORY_BYTES, process_memory() // 4 or MAX_MEMORY_BYTES)
-        self._memory = memory
+        self._memory = min(MAX_MEMORY_BYTES, process_memory() // 4) if memory is None else memory
         self._items: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False
@@ -291,5 +289,5 @@ def scorer_name(scorer: Scorer | None) -> str:
     """A scorer in outputs: its name, its version, and how its scores become relevance in [0, 1]."""
     if scorer is None:
         return "none"
-    how = getattr(scorer, "relevance", None)
+    how = scorer.relevance if isinstance(scorer, Explainer) else ""
     return f"{scorer.name} {scorer.version}" + (f" ({how})" if how else "")

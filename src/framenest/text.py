@@ -32,7 +32,7 @@ def harmless(text: str) -> str:
     >>> harmless("a\\x1b]0;title\\x07b")
     'a\\\\x1b]0;title\\\\x07b'
     """
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def harmless_json(text: str) -> str:
@@ -41,7 +41,7 @@ def harmless_json(text: str) -> str:
     >>> harmless_json('"\\x9b"')
     '"\\\\u009b"'
     """
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def slug(text: str, otherwise: str) -> str:
@@ -67,17 +67,14 @@ def clock(seconds: float) -> str:
 
 
 def seconds_of(text: str | float) -> float:
-    """Parse a time: seconds, "1:23.5" or "1:01:23.5".
-
-    Raises:
-        ValueError: it is not a time.
+    """Parse a time: seconds, "1:23.5" or "1:01:23.5"; ValueError if it is not one.
 
     >>> seconds_of("1:23.5"), seconds_of("1:00:00"), seconds_of(12)
     (83.5, 3600.0, 12.0)
     """
     value = math.nan
-    if found := _CLOCK.fullmatch(str(text).strip()):
-        value = 3600 * float(found[1] or 0) + 60 * float(found[2]) + float(found[3])
+    if match := _CLOCK.fullmatch(str(text).strip()):
+        value = 3600 * float(match[1] or 0) + 60 * float(match[2]) + float(match[3])
     else:
         with suppress(ValueError):
             value = float(text)
@@ -94,18 +91,15 @@ _UNITS = {"": 1, "b": 1} | {
 
 
 def bytes_of(text: str) -> int:
-    """Parse a size: bytes, "500MB", "2GiB" or "1TB".
-
-    Raises:
-        ValueError: it is not a size.
+    """Parse a size: bytes, "500MB", "2GiB" or "1TB"; ValueError if it is not one.
 
     >>> bytes_of("2GiB"), bytes_of("1.5 kB"), bytes_of("4096")
     (2147483648, 1500, 4096)
     """
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d*)?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
-    if found is None or found[2] not in _UNITS:
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d*)?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
         raise ValueError(f"{text!r} is not a size; write it like 500MB, 2GiB or 1TB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def is_url(text: str) -> bool:

@@ -5,40 +5,36 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from os.path import isfile  # False if the name is too long
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import av
 import pysubs2
-from av.stream import Disposition
 
 from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, FramenestError, StoreError
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
 from framenest.records import parse_json
 from framenest.text import clock, one_line, seconds_of, size_text
-from framenest.video.pyav import PyAVDecoder
-from framenest.video.source import DAMAGE, fraction
+from framenest.video.decoder import Decoder, HasFile, HasSubtitles, SubtitleTrack
 
 AUTO, NONE = "auto", "none"
 """Values of the setting `subtitles`: search for a transcript, or use none."""
 
-LASTS = 5.0
+LINE_SECONDS = 5.0
 """Seconds that a line without an end lasts, unless the next one begins earlier."""
-NEXT = 0.05
+ROLLING_SECONDS = 0.05
 """Seconds between captions that follow each other directly, as rolling captions do."""
 REACH = 1.0
 """A passage also counts this many seconds before and after it, falling to half."""
 
 SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")
 """Suffixes of subtitle files next to a video, in order of preference."""
-FAR = 1e9
+MAX_SECONDS = 1e9
 """Seconds; a larger number is not a time."""
-LARGEST = 64 * 2**20
+MAX_SUBTITLE_BYTES = 64 * 2**20
 """Bytes of a subtitle file."""
 TRACK_FORMAT = 1
 _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
@@ -46,8 +42,6 @@ _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
 _LISTS = ("segments", "chunks", "transcription", "lines")
 """Where whisper (faster-whisper, WhisperX, OpenAI's API), transformers and whisper.cpp keep their lines."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
-_TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
-_SUBSTATION_FIELDS = 8  # before the text of a line
 
 
 class Line(NamedTuple):
@@ -83,14 +77,14 @@ class Transcript:
         Lines that start after `duration`, that of the video in seconds, are left out. `shift` is added to
         every time, so that 0 is the first frame.
         """
-        given = [line for line in lines if line.text.strip()]
-        usable = [line for line in given if abs(line.start) < FAR and not line.end < line.start]
-        timed = [Line(a + shift, b + shift if b < FAR else math.nan, t) for a, b, t in usable]
+        worded = [line for line in lines if line.text.strip()]
+        usable = [line for line in worded if abs(line.start) < MAX_SECONDS and not line.end < line.start]
+        timed = [Line(a + shift, b + shift if b < MAX_SECONDS else math.nan, t) for a, b, t in usable]
         here = [line for line in sorted(timed) if line.start < duration and not line.end < 0]
         problems = []
-        if len(timed) < len(given):
+        if len(timed) < len(worded):
             problems.append(
-                f"{source}: {len(given) - len(timed)} of {len(given)} lines have no usable times; left out"
+                f"{source}: {len(worded) - len(timed)} of {len(worded)} lines have no usable times; left out"
             )
         if len(here) < len(timed):
             last = clock(max(0.0, *(line.start for line in timed)))
@@ -98,14 +92,14 @@ class Transcript:
                 f"{source}: {len(timed) - len(here)} of {len(timed)} lines are not in this video of "
                 f"{clock(duration)} (the last begins at {last}); is it the transcript of another video?"
             )
-        if not given:
+        if not worded:
             problems.append(f"{source}: no lines found")
         return cls(source, tuple(_unrolled(here)), tuple(problems))
 
     def within(self, start: float, end: float) -> Transcript:
         """Only the lines that overlap the interval from start to end, in seconds."""
-        kept = tuple(line for line in self.lines if line.end >= start and line.start <= end)
-        return replace(self, lines=kept)
+        lines = tuple(line for line in self.lines if line.end >= start and line.start <= end)
+        return replace(self, lines=lines)
 
     def around(self, seconds: float, reach: float) -> list[Line]:
         """The lines within `reach` seconds of a time."""
@@ -122,20 +116,20 @@ class Transcript:
 
 def _unrolled(lines: Sequence[Line]) -> list[Line]:
     """Give every line an end and one row of text, and drop the rows that rolling captions repeat."""
-    found: list[Line] = []
+    unrolled: list[Line] = []
     before: list[str] = []
     for place, (start, end, text) in enumerate(lines):
         following = lines[place + 1].start if place + 1 < len(lines) else math.inf
-        until = end if math.isfinite(end) else min(start + LASTS, max(start, following))
+        until = end if math.isfinite(end) else min(start + LINE_SECONDS, max(start, following))
         rows = [" ".join(row.split()) for row in text.splitlines() if row.strip()]
-        rolls = bool(found) and start <= found[-1].end + NEXT
+        rolls = bool(unrolled) and start <= unrolled[-1].end + ROLLING_SECONDS
         new = [row for row in rows if not (rolls and row in before)]
         if new:
-            found.append(Line(start, until, " ".join(new)))
-        elif found[-1].end < until:
-            found[-1] = found[-1]._replace(end=until)
+            unrolled.append(Line(start, until, " ".join(new)))
+        elif unrolled[-1].end < until:
+            unrolled[-1] = unrolled[-1]._replace(end=until)
         before = rows
-    return found
+    return unrolled
 
 
 def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = None) -> Transcript | None:
@@ -157,11 +151,11 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
     if wanted == NONE:
         return None
     # The video of a web page is in the cache, with its captions next to it.
-    beside = video.source.local if wanted == AUTO and isinstance(video, PyAVDecoder) else None
+    beside = video.local_file if wanted == AUTO and isinstance(video, HasFile) else None
     files = transcript_files(beside or video.info.path, wanted)
     if wanted != AUTO and not Path(wanted).is_dir():
         if not files:
-            raise StoreError(f"{wanted}: no such file; --subtitles takes auto, none, a file or a folder")
+            raise StoreError(f"{wanted}: no such file; subtitles may be auto, none, a file or a folder")
         return _from_file(files[0], video)
     notes: list[str] = []
     for file in files:
@@ -170,41 +164,33 @@ def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = No
         except FramenestError as error:
             if not isinstance(error, ConfigError) or file.suffix != ".json":  # a .json may be anything
                 notes.append(f"not used: {error}")
-    track = _track(video, store) if wanted == AUTO and isinstance(video, PyAVDecoder) else None
+    track = _track(video, store) if wanted == AUTO and isinstance(video, HasSubtitles) else None
     if track is not None:
         return replace(track, notes=(*notes, *track.notes))
     return Transcript("", (), tuple(notes)) if notes else None
 
 
 def transcript_files(video: str, wanted: str = AUTO) -> list[Path]:
-    """The existing files that may hold the transcript of a video, best first.
-
-    Args:
-        video: the path of the video, which is not opened.
-        wanted: see `find_transcript`.
+    """The existing files that may hold the transcript of the video at a path, best first.
 
     >>> transcript_files("lathe.mp4")
     []
     """
-    path, given = Path(video), Path(wanted)
-    if wanted not in (AUTO, NONE) and not given.is_dir():
-        return [given] if given.exists() else []
+    path, place = Path(video), Path(wanted)
+    if wanted not in (AUTO, NONE) and not place.is_dir():
+        return [place] if place.exists() else []
     if wanted == NONE or (wanted == AUTO and not path.is_file()):
         return []
-    folder = path.parent if wanted == AUTO else given
+    folder = path.parent if wanted == AUTO else place
     named = (f"{path.stem}{language}{suffix}" for language in _LANGUAGES for suffix in SUBTITLE_SUFFIXES)
     return [folder / name for name in named if isfile(folder / name)]  # noqa: PTH113 - as above
 
 
 def _from_file(file: Path, video: Decoder) -> Transcript:
     lines, notes = read_lines(file)
-    shift = 0.0
-    if isinstance(video, PyAVDecoder):
-        # Players count from the start of the file, which may be before its first frame.
-        with closing(video.source.open()) as opened:
-            shift = (opened.container.start_time or 0) / av.time_base - video.info.start
-    found = Transcript.of(file.name, lines, video.info.duration, shift)
-    return replace(found, notes=(*notes, *found.notes))
+    shift = video.clock_start() if isinstance(video, HasFile) else 0.0
+    transcript = Transcript.of(file.name, lines, video.info.duration, shift)
+    return replace(transcript, notes=(*notes, *transcript.notes))
 
 
 def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
@@ -229,7 +215,7 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
     file = Path(path)
     try:
         size = file.stat().st_size
-        if size > LARGEST:
+        if size > MAX_SUBTITLE_BYTES:
             raise ConfigError(f"{file}: {size_text(size)} is too large for a subtitle file")
         text, notes = _decoded(file.read_bytes(), file.name)
     except OSError as error:
@@ -254,14 +240,14 @@ def _cues(text: str) -> Iterator[Line]:
     try:
         rows = text.replace("\r\n", "\n").replace("\r", "\n")
         rows = re.sub("\n{3,}", "\n\n", rows)  # pysubs2 takes quadratic time for blank rows, and for "<a<a"
-        found = pysubs2.SSAFile.from_string(rows, keep_html_tags=True)
+        subtitles = pysubs2.SSAFile.from_string(rows, keep_html_tags=True)
     except pysubs2.exceptions.Pysubs2Error as error:
         raise ValueError("neither SubRip, WebVTT nor SubStation") from error
-    for event in found:
+    for event in subtitles:
         if not event.is_comment:
             words = _plain_text(event.text)
             # In WebVTT a blank row ends a cue; what follows is the next one's name, or a comment.
-            words = words.partition("\n\n")[0] if found.format == "vtt" else words
+            words = words.partition("\n\n")[0] if subtitles.format == "vtt" else words
             yield Line(event.start / 1000, event.end / 1000, words)
 
 
@@ -297,61 +283,35 @@ def _seconds(value: object) -> float:
         return math.nan
 
 
-def _track(video: PyAVDecoder, store: Store | None) -> Transcript | None:
+def _track(video: HasSubtitles, store: Store | None) -> Transcript | None:
     """The transcript from a track inside the video, cached in the store."""
     key = f"transcripts/{digest(video.info.fingerprint, video.info.stream, TRACK_FORMAT)}"
-    kept = store.get(key) if store else None
-    if kept:
-        found = kept[0]["transcript"]
-        return Transcript.from_json(found) if found else None
+    entry = store.get(key) if store else None
+    if entry:
+        content = entry[0]["transcript"]
+        return Transcript.from_json(content) if content else None
     track = _read_track(video)
     if store:
         keep(store, key, {"kind": "track", "transcript": track.to_json() if track else None}, {})
     return track
 
 
-def _read_track(video: PyAVDecoder) -> Transcript | None:
+def _read_track(video: HasSubtitles) -> Transcript | None:
     """The best text track: not forced, English, the file's default, the first. None if there is no track."""
-    with closing(video.source.open()) as opened:
-        tracks = opened.container.streams.subtitles
-        if not tracks:
-            return None
-        texts = [track for track in tracks if _codec(track) in _TEXT_CODECS]
-        if not texts:
-            kinds = ", ".join(sorted({_codec(track) for track in tracks}))
-            note = f"its subtitles are images ({kinds}), not text; a transcript can be given as a file"
-            return Transcript("", (), (note,))
-        best = min(texts, key=_preference)
-        lines = [*_track_lines(opened.container, best, video.info.start)]
-        about = ", ".join(filter(None, [_codec(best), best.language]))
-        return Transcript.of(f"track {best.index} ({about})", lines, video.info.duration)
+    tracks = video.subtitle_tracks()
+    if not tracks:
+        return None
+    texts = [track for track in tracks if track.is_text]
+    if not texts:
+        kinds = ", ".join(sorted({track.codec for track in tracks}))
+        note = f"its subtitles are images ({kinds}), not text; a transcript can be given as a file"
+        return Transcript("", (), (note,))
+    best = min(texts, key=_preference)
+    lines = [Line(start, end, _plain_text(text)) for start, end, text in video.subtitle_lines(best)]
+    about = ", ".join(filter(None, [best.codec, best.language]))
+    return Transcript.of(f"track {best.number} ({about})", lines, video.info.duration)
 
 
-def _codec(track: Any) -> str:
-    context = track.codec_context
-    return "unknown" if context is None else str(context.codec.canonical_name)
-
-
-def _preference(track: Any) -> tuple[bool, bool, bool, int]:
+def _preference(track: SubtitleTrack) -> tuple[bool, bool, bool, int]:
     english = (track.language or "").lower().startswith("en")
-    flags = track.disposition
-    return (bool(flags & Disposition.forced), not english, not flags & Disposition.default, track.index)
-
-
-def _track_lines(container: av.container.InputContainer, track: Any, first: float) -> Iterator[Line]:
-    """The lines of a track. first: time of the first frame on the file's clock, in seconds."""
-    codec, base = _codec(track), float(fraction(track.time_base) or 1)
-    try:
-        for packet in container.demux(track):
-            if packet.size and packet.pts is not None:
-                start = packet.pts * base - first
-                end = start + packet.duration * base if packet.duration else math.nan
-                data = bytes(packet)
-                if codec == "mov_text":
-                    data = data[2 : 2 + int.from_bytes(data[:2], "big")]
-                text = data.decode("utf-8", errors="replace")
-                if codec in ("ass", "ssa"):
-                    text = text.split(",", _SUBSTATION_FIELDS)[-1]
-                yield Line(start, end, _plain_text(text))
-    except DAMAGE:  # a truncated file ends here, as its video does
-        return
+    return track.forced, not english, not track.default, track.number

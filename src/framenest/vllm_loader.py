@@ -84,7 +84,7 @@ class QuestionLoader:
 
 def _chosen(data: bytes, budget: int, question: str | None, pairing: Any) -> tuple[Pixels, dict[str, Any]]:
     from framenest.config import DEFAULT_PRESET, MECConfig
-    from framenest.lmm.times import sent_places, video_metadata
+    from framenest.lmm.prompt import sent_places, video_metadata
     from framenest.method.mec import MEC
     from framenest.rank_request import Budget
     from framenest.video.pyav import PyAVDecoder

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from framenest.cache import directory
-from framenest.cache.directory import MAPPED, DirectoryStore
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import MIN_MAPPED_BYTES, DirectoryStore, collect, verify
 
 KINDS = ("index", "features", "timeline", "finished", "fingerprints", "remote")
 
@@ -18,7 +17,7 @@ KINDS = ("index", "features", "timeline", "finished", "fingerprints", "remote")
 def test_clear_counts_what_went_and_leaves_what_is_mapped(tmp_path):
     store = DirectoryStore(tmp_path)
     for name in ("aa11", "bb22"):
-        store.put(f"features/{name}", {}, {"x": np.zeros(MAPPED)})
+        store.put(f"features/{name}", {}, {"x": np.zeros(MIN_MAPPED_BYTES)})
     mapped = store.get("features/aa11")
     gone = store.path("features/bb22").stat().st_size
     assert store.clear(KINDS) == gone
@@ -96,7 +95,7 @@ def test_partial_downloads_are_swept_and_are_no_entries(tmp_path):
     part.write_bytes(b"half a video")
     assert [entry.key for entry in store.entries()] == ["remote/whole"]
     assert store.sweep()[0] == 0  # it may be coming in
-    old = time.time() - 2 * directory.ABANDONED
+    old = time.time() - 2 * directory.ABANDONED_SECONDS
     os.utime(part, (old, old))
     assert store.sweep() == (1, 12)
     assert not part.exists()

@@ -13,7 +13,7 @@ from framenest import MEC, IndexConfig, MECConfig, StoreError, VideoError
 from framenest.cache.archive import DamagedFile, pack, unpack
 from framenest.cache.directory import DamagedEntry, DirectoryStore
 from framenest.cache.files import alone, write_atomic
-from framenest.cache.hashes import PIECE
+from framenest.cache.hashes import PIECE_BYTES
 from framenest.extraction import extract
 from media import numbered_video
 from processes import PATIENCE
@@ -81,10 +81,10 @@ def test_any_changed_or_missing_byte_is_found(key):
 
 
 @pytest.mark.parametrize("key", ["features/ab", None])
-@pytest.mark.parametrize("at", [0, PIECE - 1, PIECE, 2 * PIECE + 17, -1])
+@pytest.mark.parametrize("at", [0, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES + 17, -1])
 def test_a_changed_byte_of_a_large_array_is_found(at, key):
     """In an entry of a store its checksum is that of its pieces."""
-    array = np.random.default_rng(0).integers(0, 256, 2 * PIECE + 100, dtype=np.uint8)
+    array = np.random.default_rng(0).integers(0, 256, 2 * PIECE_BYTES + 100, dtype=np.uint8)
     data = bytearray(pack({"format": 1}, {"x": array}, key=key))
     assert (unpack(bytes(data), key=key)[1]["x"] == array).all()
     data[at if at < 0 else len(data) - len(array) + at] ^= 0x01

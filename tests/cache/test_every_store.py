@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, Store, open_video
-from framenest.cache.directory import DamagedEntry, DirectoryStore, ManagedStore, entry_name
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import DamagedEntry, DirectoryStore, ManagedStore, collect, entry_name, verify
 from framenest.cache.remote import RemoteStore
 from media import encode_video
 
@@ -53,7 +52,8 @@ def store(request, tmp_path):
 
 @pytest.fixture(params=[directory, memory, file], ids=lambda make: make.__name__)
 def managed(request, tmp_path, monkeypatch):
-    monkeypatch.setattr("framenest.cache.remote.YOUNG", -1e9)  # else nothing at an address may be removed yet
+    # Otherwise nothing at an address may be removed yet.
+    monkeypatch.setattr("framenest.cache.remote.MIN_AGE_SECONDS", -1e9)
     made = request.param(tmp_path)
     made.put("index/ab00", {"n": 1}, {"x": np.arange(100)})
     made.put("features/cd00", {"n": 2}, {"x": np.zeros(1000)})
@@ -117,7 +117,7 @@ class TestEveryManagedStore:
         assert {kind: files for kind, (files, _) in managed.size().items()} == {"index": 1, "features": 1}
 
     def test_a_header_is_read_without_the_arrays(self, managed, monkeypatch):
-        monkeypatch.setattr("framenest.cache.directory.HEADER", 1000)
+        monkeypatch.setattr("framenest.cache.directory.HEADER_BYTES", 1000)
         assert managed.header("features/cd00") == {"n": 2}  # an entry of 8,000 bytes
         assert managed.header("index/0000") is None
 
@@ -137,7 +137,7 @@ class TestEveryManagedStore:
 
     def test_collect_evicts_down_to_a_size(self, managed):
         assert sum(collect(managed, max_bytes=0, dry_run=True).removed.values()) == 2
-        assert collect(managed, max_bytes=0).kept == 0
+        assert collect(managed, max_bytes=0).remaining == 0
         assert not list(managed.entries())
 
 

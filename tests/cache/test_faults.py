@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError
-from framenest.cache.directory import MAPPED, DamagedEntry, DirectoryStore
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import MIN_MAPPED_BYTES, DamagedEntry, DirectoryStore, collect, verify
 from media import numbered_video
 from processes import PATIENCE, kill_in_mid_write
 
@@ -222,7 +221,7 @@ sys.stdin.readline()
 def test_what_a_process_has_in_use_is_never_removed(tmp_path):
     store = DirectoryStore(tmp_path)
     for name in ("ab00", "cd00"):
-        store.put(f"features/{name}", {}, {"x": np.zeros(MAPPED)})
+        store.put(f"features/{name}", {}, {"x": np.zeros(MIN_MAPPED_BYTES)})
     with python(HOLDER, tmp_path, stdin=subprocess.PIPE) as holder:
         holder.stdout.readline()
         for path in tmp_path.rglob("*.safetensors"):

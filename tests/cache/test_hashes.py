@@ -41,7 +41,7 @@ def test_every_method_is_the_known_one(file, store):
 
 
 def test_pieces_are_hashed_apart_and_then_together(file, store, monkeypatch):
-    monkeypatch.setattr(hashes, "PIECE", 3000)  # 7,000 bytes: two whole pieces and a part
+    monkeypatch.setattr(hashes, "PIECE_BYTES", 3000)  # 7,000 bytes: two whole pieces and a part
     content = file.read_bytes()
     pieces = [blake(content[start : start + 3000]) for start in (0, 3000, 6000)]
     assert file_hash(file, store) == blake(b"".join(pieces)).hex()
@@ -53,7 +53,7 @@ def test_pieces_are_hashed_apart_and_then_together(file, store, monkeypatch):
 ENDING = """
 import sys, threading, time
 from framenest.cache import hashes
-hashes.PIECE = 3000
+hashes.PIECE_BYTES = 3000
 def late():
     while threading.main_thread().is_alive():
         time.sleep(0.01)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from framenest import MEC, IndexConfig, MECConfig, StoreError, open_video
-from framenest.cache.directory import DamagedEntry, DirectoryStore
-from framenest.cache.eviction import collect, verify
+from framenest.cache.directory import DamagedEntry, DirectoryStore, collect, verify
 from framenest.cache.remote import RemoteStore, open_store
 from processes import kill_in_mid_write
 
@@ -62,7 +61,7 @@ def test_nothing_young_is_removed(url, monkeypatch):
     store.put("index/ab00", {}, {"x": np.arange(100)})
     assert collect(store, max_bytes=0).in_use == 1
     assert store.has("index/ab00")
-    monkeypatch.setattr("framenest.cache.remote.YOUNG", -1e9)
+    monkeypatch.setattr("framenest.cache.remote.MIN_AGE_SECONDS", -1e9)
     assert sum(collect(store, max_bytes=0).removed.values()) == 1
     assert not store.has("index/ab00")
 

@@ -246,7 +246,7 @@ def test_trouble_is_one_line_and_exit_code_2(capsys, clip, tmp_path):
     too_long = (400, {"error": {"message": "maximum context length is 400 tokens, you requested 900 tokens"}})
     for reply, said in [
         (dies, "broke off mid-answer"),
-        (too_long, "-k 3 should fit"),
+        (too_long, "3 should fit (-k 3)"),
         ((404, {"error": {"message": "no such model"}}), "does not serve 'other'; it lists scripted"),
         ((401, {"error": {"message": f"bad key {SECRET}"}}), "the API key in $OPENAI_API_KEY was rejected"),
     ]:
@@ -282,3 +282,11 @@ def test_quiet_prints_the_answer_and_what_it_cites(capsys, clip, tmp_path):
         code, out, err = run(capsys, "ask", clip, "What is it?", *given)
     assert (code, err) == (0, "")
     assert re.fullmatch(r"Bars <4\.0 seconds>\.\s+cited\t0:04\.0 \(frame 100\)\n", out), out
+
+
+def test_too_many_frames_name_the_option_that_helps(capsys, clip):
+    reply = (400, {"error": {"message": "At most 3 image(s) may be provided in one prompt."}})
+    with ScriptedServer(reply, models=["m"]) as server:
+        code, _, err = run(capsys, "ask", clip, "What?", "-k", 8, "--base-url", server.url, *UNIFORM)
+    assert code == 2
+    assert "accepts at most 3 images per request; send 3 frames (-k 3)" in err

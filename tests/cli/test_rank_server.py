@@ -12,7 +12,8 @@ pytest.importorskip("httpx", reason="needs the extra `test`")
 pytest.importorskip("fastapi", reason="needs the extra `server`")
 
 from command_line import run
-from framenest.cli.ranking_server import WAITING_STAGE, RankingServer
+from framenest.cli.ranking_server import WAITING_STAGE as WAITING
+from framenest.cli.ranking_server import RankingServer
 from framenest.errors import FramenestError
 from media import numbered_video
 from processes import PATIENCE, children, standing_still
@@ -228,5 +229,5 @@ def test_progress_is_that_of_the_job_or_of_the_index_it_waits_for(monkeypatch):
     with pytest.raises(FramenestError, match=r"8600: clip\.mp4: cannot be decoded"):
         server._wait(job("queued", waits_for="i"), bars)
     assert bars.told == [
-        (WAITING_STAGE, 0, 0), (WAITING_STAGE, "ends"), ("probes", 4, 9), (WAITING_STAGE, "ends"), ("zoom", 2, 9),
+        (WAITING, 0, 0), (WAITING, "ends"), ("probes", 4, 9), (WAITING, "ends"), ("zoom", 2, 9),
     ]  # fmt: skip

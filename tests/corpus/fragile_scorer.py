@@ -16,7 +16,7 @@ COLOURS = {"white": 255, "black": 0}
 
 
 class FragileScorer:
-    """Features are the means of pictures. `longest`: the most frames that it has encoded at once."""
+    """Features are the means of pictures."""
 
     name, version, relevance = "fragile", "1", "mean"
     inputs = (ImageSpec.squash(8, 8),)
@@ -25,10 +25,7 @@ class FragileScorer:
     def load(cls, checkpoint, store, config, progress):
         return cls()
 
-    longest = 0
-
     def encode(self, frames):
-        self.longest = max(self.longest, len(frames))
         means = frames.pixels[0].mean(axis=(1, 2, 3))
         if (means > 250).any():
             ctypes.string_at(0)  # reads where nothing is
@@ -36,7 +33,7 @@ class FragileScorer:
             time.sleep(3600)
         if ((means > 120) & (means < 121)).any():
             raise ValueError("grey")
-        return {"mean": means.astype(np.float32), "longest": np.full(len(frames), self.longest)}
+        return {"mean": means.astype(np.float32)}
 
     def match(self, encoded, question, *, reference=None):
         if question == "crash":

@@ -9,7 +9,7 @@ import pytest
 from framenest import ConfigError, StoreError
 from framenest.corpus.manifest import find_videos, ranking_groups
 from framenest.rank_request import RankRequest
-from framenest.video.source import FORMATS, VIDEO_SUFFIXES
+from framenest.video.source import CONTAINERS, VIDEO_SUFFIXES
 
 SETTINGS = RankRequest(video="", scorer="tags")
 
@@ -101,4 +101,4 @@ def test_a_question_on_several_lines(tmp_path):
 
 
 def test_a_folder_holds_every_kind_that_the_service_takes():
-    assert set(FORMATS.values()) <= VIDEO_SUFFIXES
+    assert set(CONTAINERS.values()) <= VIDEO_SUFFIXES

@@ -25,8 +25,6 @@ from media import numbered_video
 pytest.importorskip("ray", reason="needs the extra `ray`; make test-ray installs it")
 
 SMALL = RankRequest(video="", config=MECConfig(IndexConfig(base_probes=12, extra_probes=0)))
-TOLERANCE = 1e-4
-"""How far features may be from those of one machine: a batch of other frames rounds otherwise."""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +79,7 @@ def test_a_killed_node_loses_nothing(videos, tmp_path):
 
 
 def test_encoders_serve_all_videos(videos, tmp_path, tags_store):
-    """The scorer in an actor of its own, in batches over several videos; its node may be the one killed."""
+    """The scorer in an actor of its own; its node may be the one killed."""
     local = index_locally(videos, tags_store.root, "tags")
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "models").symlink_to(tags_store.root / "models")
@@ -106,7 +104,7 @@ def test_encoders_serve_all_videos(videos, tmp_path, tags_store):
         one, other = (Features.from_parts(*store.get(key)) for store in (local, shared))
         assert (one.frames == other.frames).all()
         for name, array in one.encoded.items():
-            assert np.abs(array - other.encoded[name]).max() <= TOLERANCE
+            assert (np.asarray(array) == other.encoded[name]).all()
 
 
 def test_what_hangs_or_crashes_fails_alone(videos, tmp_path):
@@ -139,7 +137,7 @@ def test_pictures_that_kill_an_encoder_or_hang_in_it_fail_their_video_alone(vide
         "black.mp4": "TimeLimit",
     }
     assert "white.mp4: the scorer failed on its frames 0 to " in failed["white.mp4"][1]
-    assert "killed by SIGSEGV" in failed["white.mp4"][1]
+    assert "(its process died)" in failed["white.mp4"][1]
     assert sum(row[2] == "done" for row in result["outcomes"]) == 8
 
 

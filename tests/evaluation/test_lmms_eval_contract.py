@@ -112,11 +112,11 @@ def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip
     assert seconds == pytest.approx(np.array(numbers) / 25)
     assert set(metadata) == {"fps", "frames_indices", "total_num_frames", "duration", "video_backend"}
     assert rate == pytest.approx(8 / 12)
-    assert manifest_reader().counts["made"] == 1
+    assert manifest_reader().misses == 1
 
     more, _, _ = fake_vision_process.fetch_video({"video": path, "max_frames": 16, "total_pixels": 10**6})
     assert set(numbers) < {number_in(frame.transpose(1, 2, 0)) for frame in more}
-    assert (manifest_reader().counts["made"], manifest_reader().counts["found"]) == (1, 1)
+    assert (manifest_reader().requests, manifest_reader().misses) == (2, 1)
     manifest_reader().report()
     told = "framenest: frames for 2 requests: 1 newly selected, 1 from kept selections\n"
     assert capsys.readouterr().err == told
@@ -132,7 +132,7 @@ def test_a_kept_ranking_serves_the_video_where_it_is_now(fake_vision_process, tm
         {"video": str(VideoManifest(str(moved), "What?", "mec", scores).write()), "nframes": 8}
     )
     assert len(frames) == 8
-    assert (manifest_reader().counts["made"], manifest_reader().counts["found"]) == (1, 1)
+    assert (manifest_reader().requests, manifest_reader().misses) == (2, 1)
 
 
 def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):

@@ -214,10 +214,10 @@ def test_timelines_are_evaluated_and_have_no_looks(timelines):
 def test_questions_on_one_timeline_share_what_is_known_of_it(timelines, monkeypatch):
     """Two questions on one timeline, then one on another: each is read once, and one is held at a time."""
     read = []
-    pictures = TimelineDecoder._pictures
+    pictures = TimelineDecoder.pictures
     monkeypatch.setattr(
         TimelineDecoder,
-        "_pictures",
+        "pictures",
         lambda self, frames, sizes: (
             [read.extend((self.info.path, n) for n in frames.tolist())] and pictures(self, frames, sizes)
         ),

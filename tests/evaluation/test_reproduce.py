@@ -15,7 +15,7 @@ import toy_benchmarks
 from framenest import ConfigError, StoreError
 from framenest.evaluation.qa_results import QaResults
 from framenest.progress import Timing
-from framenest.protocols import Decoder
+from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video
 from media import numbered_video
 from scripted_server import ScriptedServer

@@ -19,10 +19,10 @@ def table(tmp_path):
 def test_one_ranking_serves_every_budget(clip, table):
     kept = SelectionCache(table)
     small = kept.prefix(str(clip), "What is last?", "mec", 4)
-    assert kept.made == 1
+    assert kept.misses == 1
     again = SelectionCache(table)  # as in another process
     large = again.prefix(str(clip), "What is last?", "mec", 16)
-    assert again.made == 0
+    assert again.misses == 0
     assert set(small.frames.tolist()) < set(large.frames.tolist())
 
 
@@ -30,18 +30,18 @@ def test_a_selector_that_does_not_rank_selects_once_per_budget(clip, table):
     kept = SelectionCache(table)
     for budget, made in ((4, 1), (8, 2), (4, 2), (8, 2)):
         assert len(kept.prefix(str(clip), "What is last?", "aks", budget)) == budget
-        assert kept.made == made
+        assert kept.misses == made
 
 
 def test_other_questions_settings_and_scores_are_other_selections(clip, table, tmp_path):
     kept = SelectionCache(table)
     for text, selector in (("a", "mec"), ("b", "mec"), ("a", "mec:no-zoom"), ("a", "mec:horizon=64")):
         kept.prefix(str(clip), text, selector, 4)
-    assert kept.made == 4
+    assert kept.misses == 4
     (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0, "1": 0.0, "299": 0.0}))
     changed = SelectionCache(table)
     changed.prefix(str(clip), "a", "mec", 4)
-    assert changed.made == 1
+    assert changed.misses == 1
 
 
 def test_other_weights_under_the_same_name_are_another_scorer(tmp_path):
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_made_anew(clip, table, cache):
     (file,) = (cache / "selections").rglob("*.json")
     file.write_text("{")
     kept.prefix(str(clip), "What?", "mec", 4)
-    assert kept.made == 2
+    assert kept.misses == 2
 
 
 def test_a_budget_beyond_the_horizon_is_refused(clip, table):

@@ -16,7 +16,7 @@ from scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 from framenest.lmm import client as client_module
-from framenest.lmm.answer import Splitter
+from framenest.lmm.client import Splitter
 
 SECRET = "sk-very-secret-0123456789"
 
@@ -158,7 +158,7 @@ NEW_VLLM = (
 )  # fmt: skip
 def test_a_context_that_is_too_long_names_the_budget_that_fits(connect, request_of, reply, fits):
     """20 frames took about 1,980 of 2,000 tokens; of 1,000 about 930 are left for frames."""
-    with ScriptedServer(reply) as server, pytest.raises(ModelError, match=rf"-k {fits} should fit") as said:
+    with ScriptedServer(reply) as server, pytest.raises(ModelError, match=rf"; {fits} should fit") as said:
         connect(server.url, "m", max_tokens=50).answer(request_of(20))
     assert said.value.fits == fits
     assert "20 frames exceed the context of 'm' (1000 tokens)" in str(said.value)
@@ -172,7 +172,7 @@ def test_a_context_limit_that_the_server_only_lists(connect, request_of):
     ):
         connect(server.url, "m").answer(request_of(20))
     assert said.value.fits == 4  # 381 of 400 tokens, 79 a frame of 96 × 64 by estimate
-    with ScriptedServer(reply) as server, pytest.raises(ModelError, match=r"use fewer frames \(-k\)"):
+    with ScriptedServer(reply) as server, pytest.raises(ModelError, match="send fewer frames"):
         connect(server.url, "m").answer(request_of(20))
 
 
@@ -180,8 +180,8 @@ def test_a_context_limit_that_the_server_only_lists(connect, request_of):
     ("reply", "said"),
     [
         ((400, {"error": {"message": "At most 8 image(s) may be provided in one prompt."}}),
-         "accepts at most 8 images per request; try -k 8"),
-        ((413, {"error": "too large"}), "the request is too large; send smaller images with --max-side"),
+         "accepts at most 8 images per request; send 8 frames"),
+        ((413, {"error": "too large"}), "the request is too large; send smaller images"),
         ((400, {"error": {"message": "This model does not support image input."}}),
          "answered 400: This model does not support image input."),
     ],
@@ -469,7 +469,7 @@ def test_a_deadline_that_passes_between_two_reads_is_a_model_error(
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", ["words", "line", "compressed"])
 def test_an_answer_without_end_is_ended(connect, request_of, streamed, kind, monkeypatch):
-    monkeypatch.setattr(client_module, "LARGEST_ANSWER", 2**20)
+    monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 2**20)
     sent = 0
 
     def pour(handler, _):

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from framenest import ConfigError, Prefix, lmm, open_video
-from framenest.lmm import STYLES, StyleName, times
-from framenest.lmm.times import paired_markers, sent_places, video_metadata
+from framenest.lmm import STYLES, StyleName
+from framenest.lmm.prompt import fused, paired_markers, sent_places, video_metadata
 from media import growing_ticks, number_in, numbered_video
 
 QUESTION = "What is it?"
@@ -148,9 +148,9 @@ def test_where_nothing_is_fused_every_frame_is_sent_once(constant, style):
 
 
 def test_frames_two_seconds_apart_are_still_neighbours():
-    assert times.fused("auto", [0.0, 2.0, 4.0, 6.1]) == [(0, 1), (2, 2), (3, 3)]
-    assert times.fused("auto", [7.0, 7.0 + 50 / 25]) == [(0, 1)]
-    assert times.fused("auto", []) == []
+    assert fused("auto", [0.0, 2.0, 4.0, 6.1]) == [(0, 1), (2, 2), (3, 3)]
+    assert fused("auto", [7.0, 7.0 + 50 / 25]) == [(0, 1)]
+    assert fused("auto", []) == []
 
 
 def test_qwen_with_each_frame_twice_has_one_exact_marker_a_frame(constant):

@@ -52,7 +52,7 @@ def test_a_model_that_writes_nothing_is_an_error(capsys, clip, table):
             capsys, "ask", clip, "What?", "-k", "4", "--scorer", table, "--base-url", server.url, "--rewrite"
         )
     assert code == 2
-    assert "wrote no descriptions to look for; ask without --rewrite" in err
+    assert "wrote no descriptions; ask without rewriting" in err
 
 
 def test_rewriting_is_for_mec(capsys, clip):

@@ -3,7 +3,7 @@
 import pytest
 
 from framenest.lmm.messages import QWEN_VIDEO, estimate, image_cells
-from framenest.lmm.prompt import cannot_tell, citations, cited, lettered
+from framenest.lmm.prompt import cannot_tell, citations, cited_places, lettered
 
 
 def test_qwen_images():
@@ -63,10 +63,10 @@ def test_cannot_tell():
 
 def test_cited():
     seconds = [0.04, 12.34, 61.0]
-    assert cited("It is red [0.0s] and [61.0 seconds].", seconds) == [0, 2]
-    assert cited("between [12.3s, 61.0s]", seconds) == [1, 2]
-    assert cited("at [1:01] and [0:00:12.3]", seconds) == [1, 2]
-    assert cited("at 12.3 seconds, [frame 5]", seconds) == [1]
+    assert cited_places("It is red [0.0s] and [61.0 seconds].", seconds) == [0, 2]
+    assert cited_places("between [12.3s, 61.0s]", seconds) == [1, 2]
+    assert cited_places("at [1:01] and [0:00:12.3]", seconds) == [1, 2]
+    assert cited_places("at 12.3 seconds, [frame 5]", seconds) == [1]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_cited():
     ],
 )
 def test_times_are_recognised_as_they_were_sent(answer, places):
-    assert cited(answer, [0.04, 9.93, 61.0]) == places
-    assert cited(answer, []) == []
+    assert cited_places(answer, [0.04, 9.93, 61.0]) == places
+    assert cited_places(answer, []) == []
 
 
 def test_citations_say_where_they_stand():
@@ -96,5 +96,5 @@ def test_citations_say_where_they_stand():
 
 
 def test_frames_of_one_told_time_are_cited_together():
-    assert cited("[5.1s]", [5.0, 5.0, 5.3]) == [0, 1]
-    assert cited("[5.0s]", [5.01, 5.04]) == [0, 1]
+    assert cited_places("[5.1s]", [5.0, 5.0, 5.3]) == [0, 1]
+    assert cited_places("[5.0s]", [5.01, 5.04]) == [0, 1]

@@ -63,13 +63,15 @@ def test_similarities_are_exact_whatever_the_order_of_summation(seed, count):
 def test_similarities_are_the_same_bits_all_at_once_and_row_by_row(monkeypatch):
     vectors = cues.encode(np.random.default_rng(3).integers(0, 256, (50, 6, 8, 3), dtype=np.uint8))
     at_once = cues.similarity_rows(vectors)
-    monkeypatch.setattr(cues, "AT_ONCE", 10)
+    monkeypatch.setattr(cues, "MATRIX_CANDIDATES", 10)
     by_row = cues.similarity_rows(vectors)
     for row in range(50):
         assert at_once(row).tobytes() == by_row(row).tobytes()
 
 
-@pytest.mark.parametrize("setting", [{}, {"FEW": 0}, {"AT_ONCE": 0, "FEW": 0}])
+@pytest.mark.parametrize(
+    "setting", [{}, {"FEW_LOOK_ALIKES": 0}, {"MATRIX_CANDIDATES": 0, "FEW_LOOK_ALIKES": 0}]
+)
 @pytest.mark.parametrize("shape", [(32, 57), (7, 5), (2, 2)])
 def test_look_alikes_are_those_of_all_similarities(monkeypatch, setting, shape):
     """Pictures alike by all degrees around the threshold, in groups; whichever way they are found."""

@@ -25,9 +25,10 @@ from framenest import (
 )
 from framenest.cache.directory import UnwritableCache
 from framenest.method.cues import encode
-from framenest.protocols import Decoder, Scorer
+from framenest.protocols import Scorer
 from framenest.scorers import video_features
 from framenest.testing import ArrayDecoder, TableScorer
+from framenest.video.decoder import Decoder
 from media import numbered_picture, numbered_video
 from score_tables import zero_elsewhere
 

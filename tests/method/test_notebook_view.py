@@ -47,7 +47,7 @@ def test_a_ranking_shows_its_first_frames(clip):
 
 
 def test_many_frames_are_cut_to_the_best(clip, monkeypatch):
-    monkeypatch.setattr(prefix, "MOST_FRAMES", 4)
+    monkeypatch.setattr(prefix, "STRIP_FRAMES", 4)
     ranking = fn.MEC(scorer=None).rank(clip, None)
     html = ranking.prefix(9)._repr_html_()
     assert [number_in(p) for p in pictures(html)] == ranking.prefix(4).frames.tolist()

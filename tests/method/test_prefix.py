@@ -171,7 +171,7 @@ def test_a_video_that_moved(tmp_path, clip):
     there = here.rename(tmp_path / "there.mp4")
     with pytest.raises(
         fn.VideoError,
-        match=r"here.mp4: no such file; if it has moved, give its path with --video \(in Python video=\)",
+        match=r"here.mp4: no such file; if it has moved, give its path with video=",
     ):
         prefix.read()
     assert [number_in(picture) for picture in prefix.read(video=there)] == prefix.frames.tolist()

@@ -218,7 +218,7 @@ def test_an_address_in_a_ranking_file_is_not_fetched_unless_asked(saved, selecte
     for file, data in (saved, selected):
         file.write_text(json.dumps(put(put(data, "video.path", address), "question", "What?")))
         with pytest.raises(
-            VideoError, match=r"refusing to fetch a URL named in a ranking file; give it with --video"
+            VideoError, match=r"refusing to fetch a URL named in a ranking file; give it with video="
         ):
             reopen(load_result(file).video)
         for command in (

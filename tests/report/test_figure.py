@@ -40,8 +40,8 @@ def ranked(video, **settings):
 def test_rows_say_what_each_budget_keeps_and_adds(video):
     rows = figure.budgets_of(ranked(video))
     assert [prefix.budget for prefix in rows] == [8, 16, 32]
-    assert figure.kept_and_new(None, rows[0]) == ["8 frames"]
-    assert figure.kept_and_new(rows[1], rows[2]) == ["16 kept", "16 new"]
+    assert figure.budget_notes(None, rows[0]) == ["8 frames"]
+    assert figure.budget_notes(rows[1], rows[2]) == ["16 kept", "16 new"]
     short = figure.budgets_of(ranked(video, horizon=12))
     assert [prefix.budget for prefix in short] == [8, 12]
 
@@ -72,7 +72,7 @@ def test_selections_say_what_they_drop(video):
     )
     rows = figure.budgets_of(selection)
     kept = len(np.intersect1d(selection.prefixes[8].frames, selection.prefixes[16].frames))
-    assert figure.kept_and_new(*rows) == [f"{kept} of 8 kept", f"{16 - kept} new"]
+    assert figure.budget_notes(*rows) == [f"{kept} of 8 kept", f"{16 - kept} new"]
     long = load_selector("uniform", Session(TableScorer(zero_elsewhere({1: 1.0})))).select(
         video, "Where?", [64]
     )

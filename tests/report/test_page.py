@@ -84,7 +84,7 @@ def test_small_videos_are_not_blown_up(clip):
 def test_too_many_frames_are_refused(clip, monkeypatch):
     from framenest.video.opening import open_video
 
-    monkeypatch.setattr(page_module, "ALLOWED", 1000)
+    monkeypatch.setattr(page_module, "MAX_IMAGE_CHARACTERS", 1000)
     video = open_video(clip)
     ranking = MEC(scorer=TableScorer(zero_elsewhere({4: 1.0}))).rank(video, "Where?")
     with pytest.raises(ConfigError, match="fewer rankings"):

@@ -8,6 +8,7 @@ from colours import ColourScorer, colour_video
 
 import framenest as fn
 from framenest import ConfigError, Searcher, Session, VideoError
+from framenest.cache.directory import DirectoryStore
 from framenest.retrieval.search import stretches
 from framenest.scorers.table import TableScorer
 from media import number_in, numbered_video
@@ -257,3 +258,21 @@ def test_a_moment_that_is_seen_and_said_counts_for_both(tags_store, tmp_path):
     assert "“Now the whole wall is red.”" in moments[0].why
     assert "looks like" in moments[0].why
     assert moments[0].score > moments[1].score
+
+
+def test_a_search_lists_the_vectors_once(library, tmp_path):
+    class CountingStore(DirectoryStore):
+        reads = 0
+
+        def header(self, key):
+            self.reads += key.startswith("vectors/")
+            return super().header(key)
+
+    videos, store = [str(path) for path in sorted(library.iterdir())], CountingStore(tmp_path / "counted")
+    searcher = Searcher(Session(ColourScorer(), store=store, progress=False))
+    whole = searcher.search("red", videos)
+    store.reads = 0
+    known, missing = searcher.known(videos)
+    assert missing == []
+    assert searcher.search("red", known) == whole
+    assert store.reads == len(videos)

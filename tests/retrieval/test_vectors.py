@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from framenest.cache.directory import DirectoryStore
-from framenest.cache.eviction import collect
+from framenest.cache.directory import DirectoryStore, collect
 from framenest.retrieval import vectors
 from framenest.retrieval.vectors import ScannedVectors
 

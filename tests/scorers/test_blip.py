@@ -8,7 +8,7 @@ import pytest
 from framenest import FrameBatch
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.models.downloads import from_folder
+from framenest.models import from_folder
 from framenest.scorers import load_scorer
 from framenest.scorers.checkpoint import Preprocessing
 from framenest.session import Session

@@ -12,7 +12,7 @@ import pytest
 from framenest import MEC, FrameBatch, MECConfig, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import IndexConfig, ScorerConfig
-from framenest.models.downloads import from_folder
+from framenest.models import from_folder
 from framenest.scorers import wait_until_loaded
 from framenest.scorers.checkpoint import CutQuestion, Preprocessing
 from framenest.video.opening import open_video
@@ -309,8 +309,8 @@ def test_one_batch_is_shared_by_all_devices(checkpoint):
     scorer = scorer_of(weights, ScorerConfig(device="cpu,cpu", batch=8))
     used = []
 
-    def rows_of(rows, which):
-        used.append((which, rows.stop - rows.start))
+    def rows_of(rows, network, _):
+        used.append((scorer._model().networks.index(network), rows.stop - rows.start))
         return torch.arange(rows.start, rows.stop)
 
     found = scorer._model().map("encode", rows_of, 8, 8)

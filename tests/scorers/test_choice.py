@@ -136,7 +136,7 @@ def test_another_revision_than_the_pinned_one(cache, empty_hub, monkeypatch, tmp
     models.locate("siglip2", "me/mine", store)
     models.fetch("siglip2", store, revision="main")
     assert [*dict.fromkeys(asked)] == [(own, pinned), (own, other), ("me/mine", None), (own, "main")]
-    with pytest.raises(ScorerError, match="is a folder and has no revisions; leave out --revision"):
+    with pytest.raises(ScorerError, match="is a folder and has no revisions; leave out the revision"):
         models.locate("siglip2", str(tmp_path), store, other)
 
 
@@ -191,7 +191,7 @@ def test_a_revision_that_the_hub_does_not_have(cache, empty_hub, monkeypatch):
         raise empty_hub.errors.RevisionNotFoundError("gone (made up)", response=answer)
 
     monkeypatch.setattr(empty_hub, "snapshot_download", refuse)
-    with pytest.raises(StoreError, match="there is no revision 'v9'; --revision main takes the newest"):
+    with pytest.raises(StoreError, match="there is no revision 'v9'; main is the newest"):
         models.fetch("siglip2", DirectoryStore(cache), revision="v9")
 
 
@@ -206,9 +206,9 @@ def test_a_folders_revision_changes_with_its_files(tmp_path):
     folder = tmp_path / "m"
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"one")
-    first = models.downloads.from_folder(folder, store).revision
+    first = models.from_folder(folder, store).revision
     (folder / "model.safetensors").write_bytes(b"other")
-    assert models.downloads.from_folder(folder, store).revision != first
+    assert models.from_folder(folder, store).revision != first
 
 
 def test_every_scorer_says_what_it_needs():

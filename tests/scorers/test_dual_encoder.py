@@ -13,7 +13,7 @@ import pytest
 from framenest import FrameBatch, ImageSpec, ScorerError
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.models.downloads import from_folder
+from framenest.models import from_folder
 from framenest.scorers import wait_until_loaded
 
 torch = pytest.importorskip("torch", reason="needs the extra `siglip2`")

@@ -78,7 +78,7 @@ class Naming(Probabilities):
 
     name = "naming"
 
-    def seen(self, encoded, question):
+    def labels(self, encoded, question):
         return [f"{question} {logit + 10:.0f}" for logit in encoded["logit"]]
 
 
@@ -86,27 +86,27 @@ def test_what_frames_show_is_in_the_pool_the_file_the_report_and_the_table(tmp_p
     clip = ArrayDecoder(np.zeros((12, 8, 8, 3), np.uint8), fps=1)
     config = MECConfig(IndexConfig(base_probes=6, extra_probes=0))
     ranking = MEC(config, Naming(), store=tmp_path).rank(clip, "cup")
-    assert [ranking.seen(i + 1) for i in range(3)] == [f"cup {frame}" for frame in ranking.frames[:3]]
+    assert [ranking.labels(i + 1) for i in range(3)] == [f"cup {frame}" for frame in ranking.frames[:3]]
     ranking.save(tmp_path / "r.json")
     again = Ranking.load(tmp_path / "r.json")
-    assert again.pool.seen == ranking.pool.seen
+    assert again.pool.labels == ranking.pool.labels
     assert again.terms.keys() == ranking.terms.keys()
-    assert document([again])["rankings"][0]["seen"][0] == ranking.seen(1)
+    assert document([again])["rankings"][0]["seen"][0] == ranking.labels(1)
     for arguments in ([], ["--csv"]):
-        assert ranking.seen(1) in run(capsys, "show", tmp_path / "r.json", *arguments)[1]
+        assert ranking.labels(1) in run(capsys, "show", tmp_path / "r.json", *arguments)[1]
     data = json.loads((tmp_path / "r.json").read_text())
     (tmp_path / "short.json").write_text(json.dumps(put(data, "pool.seen", ["cup"])))
     with pytest.raises(StoreError, match=r"pool\.seen"):
         Ranking.load(tmp_path / "short.json")
     del data["pool"]["seen"]
     (tmp_path / "old.json").write_text(json.dumps(data))
-    assert Ranking.load(tmp_path / "old.json").seen(1) == ""
+    assert Ranking.load(tmp_path / "old.json").labels(1) == ""
 
 
 def test_a_scorer_must_name_every_frame(tmp_path, monkeypatch):
-    monkeypatch.setattr(Naming, "seen", lambda *_: ["cup"])
+    monkeypatch.setattr(Naming, "labels", lambda *_: ["cup"])
     clip = ArrayDecoder(np.zeros((12, 8, 8, 3), np.uint8), fps=1)
-    with pytest.raises(ScorerError, match="scorer 'naming': seen must return 12 strings"):
+    with pytest.raises(ScorerError, match="scorer 'naming': labels must return 12 strings"):
         MEC(scorer=Naming(), store=tmp_path).rank(clip, "cup")
 
 

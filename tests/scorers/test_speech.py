@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from framenest.scorers.question_text import SentenceEncoder, heard, items
+from framenest.scorers.question_text import SentenceEncoder, items, mentions
 from framenest.scorers.speech import Speech, passages
 from framenest.transcript import Line, Transcript
 
@@ -103,8 +103,8 @@ def test_vectors_are_kept(encoder, monkeypatch):
     assert np.array_equal(first.scores(question), again.scores(question))
 
 
-def test_words_are_heard_in_any_form():
+def test_words_are_mentions_in_any_form():
     wanted = items('Who fires the "old kiln" of Tanaka in 1953?')
     assert [item.text for item in wanted] == ["old kiln", "1953", "fires", "tanaka"]
     said = ["The old kiln was fired in 1953 by TANAKA.", "Firing takes a day, 11953 of them.", ""]
-    assert heard(wanted, said).tolist() == [[1, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]]
+    assert mentions(wanted, said).tolist() == [[1, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]]

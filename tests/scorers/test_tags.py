@@ -248,7 +248,7 @@ def test_none_where_the_detector_would_have_seen_it(tag_scorer):
 
 def test_each_frame_names_what_it_shows_what_is_asked_for_first(tag_scorer):
     encoded = what_is_seen(tag_scorer, coffee_mug=0.41, laptop=0.8)
-    first, second = tag_scorer.seen(encoded, "Where is the cup?")
+    first, second = tag_scorer.labels(encoded, "Where is the cup?")
     assert second == "coffee mug 0.41, laptop 0.80"
-    assert tag_scorer.seen(encoded, "asdf")[1] == "laptop 0.80, coffee mug 0.41"
+    assert tag_scorer.labels(encoded, "asdf")[1] == "laptop 0.80, coffee mug 0.41"
     assert first.endswith(" 0.01"), "a frame always has a name"

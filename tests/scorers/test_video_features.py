@@ -15,8 +15,7 @@ import pytest
 from heavy_scorer import CONFIG, SyntheticHeavyScorer
 
 from framenest import MEC, ImageSpec, ScorerError, VideoError
-from framenest.cache.directory import DirectoryStore, UnwritableCache
-from framenest.cache.eviction import EvictedFeatures
+from framenest.cache.directory import DirectoryStore, EvictedFeatures, UnwritableCache
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob, Work, WorkItem
 from framenest.processes import FEATURES_VARIABLE
@@ -96,7 +95,7 @@ def test_small_features_are_kept_without_a_word(clip, tmp_path):
 def test_the_video_unused_for_longest_goes_and_what_is_in_use_stays(small_numbers, tmp_path, monkeypatch):
     """Three videos of some 600 kB, where there is room for two; the features of the first are mapped."""
     monkeypatch.setenv(FEATURES_VARIABLE, "1.9MB")
-    monkeypatch.setattr("framenest.cache.directory.MAPPED", 1)
+    monkeypatch.setattr("framenest.cache.directory.MIN_MAPPED_BYTES", 1)
     videos = [numbered_video(tmp_path / f"{n}.mp4", 100 + n) for n in range(4)]
     store = DirectoryStore(tmp_path / "store")
     encoded = []

@@ -186,8 +186,15 @@ def test_bolts_power_is_a_setting(session):
     for spec, power in (("bolt:power=2.5", 2.5), ("bolt", 3.0)):
         chosen = load_selector(spec, session).positions(scored, 16)
         assert chosen.tolist() == rules.bolt(scores, 16, power=power).tolist()
-    for wrong in ("bolt:2.5", "bolt:power=high", "bolt:power=-1", "bolt:gamma=2", "aks:power=2"):
-        with pytest.raises(ConfigError, match=f"there is no selector '{wrong}'"):
+    assert load_selector("bolt:power=3", session).name == "bolt"
+    for wrong, message in (
+        ("bolt:2.5", "there is no preset '2.5'; give a setting as NAME=VALUE"),
+        ("bolt:power=high", "power = 'high' is not allowed; it must be a number, 0 or more"),
+        ("bolt:power=-1", "power = -1 is not allowed"),
+        ("bolt:gamma=2", "there is no setting 'gamma'; choose from power"),
+        ("aks:power=2", "there is no selector 'aks:power=2'; choose from mec"),
+    ):
+        with pytest.raises(ConfigError, match=message):
             check_selector(wrong)
 
 
@@ -206,6 +213,7 @@ def test_a_selector_of_ones_own_is_found_through_its_entry_point(monkeypatch, tm
     install_example(monkeypatch, tmp_path / "site", "selector_plugin")
     assert selector_names()[-1] == "middle-out"
     check_selector("middle-out")
+    assert not needs_scorer("middle-out")
     chosen = load_selector("middle-out", Session(None)).select(clip, None, [3]).prefix(3)
     assert chosen.frames.tolist() == [149, 150, 151]
     assert chosen.ranks.tolist() == [2, 1, 3]

@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from framenest.errors import ConfigError
-from framenest.server.guard import Refusal
+import bombs
+from framenest.errors import ConfigError, VideoError
 from framenest.server.server_settings import MIB, ServerSettings
-from framenest.server.video_check import check_video
+from framenest.video import guarded_opening
+from framenest.video.guarded_opening import check_guarded
 from local_http import local_http
 from media import numbered_video
 from processes import PATIENCE
@@ -324,15 +325,20 @@ def test_playlists_in_the_folder_are_refused_too(server, media, secret):
         (media / "list.mp4").unlink()
 
 
-def test_the_check_has_limits_of_memory_and_time(media, tmp_path):
+def test_the_check_has_limits_of_memory_and_time(media, tmp_path, monkeypatch):
     clip = media / "clip.mp4"
-    assert check_video(clip, seconds=80, memory=2048 * MIB)["format"].startswith("mov")
-    with pytest.raises(Refusal, match=r"limits|memory"):
-        check_video(clip, seconds=80, memory=64 * MIB)
+    assert check_guarded(clip, seconds=80, memory=2048 * MIB)["format"].startswith("mov")
+    with pytest.raises(VideoError, match="memory"):
+        check_guarded(clip, seconds=80, memory=16 * MIB)
+    endless = tmp_path / "bomb.mov"
+    endless.write_bytes(bombs.MOVIES["edit list"]())
+    monkeypatch.setattr(guarded_opening, "OPENING_BYTES", 2**40)
+    with pytest.raises(VideoError, match="1 s of processor time"):
+        check_guarded(endless, seconds=1, memory=2**40)
     hanging = tmp_path / "pipe.mp4"
     os.mkfifo(hanging)  # never delivers a byte
-    with pytest.raises(Refusal, match="it is no file"):
-        check_video(hanging, seconds=80, memory=2048 * MIB)
+    with pytest.raises(VideoError, match="it is no file"):
+        check_guarded(hanging, seconds=80, memory=2048 * MIB)
 
 
 # Addresses to fetch from

@@ -14,14 +14,15 @@ import pytest
 from framenest.errors import StoreError, VideoError
 from framenest.processes import ProcessLimits, machine_memory
 from framenest.rank_request import RankRequest
-from framenest.server import library, service, video_check
+from framenest.server import library, service
 from framenest.server.guard import Refusal
 from framenest.server.library import Library, PartialFile
 from framenest.server.rankings import FrameImages
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
-from framenest.server.video_check import check_video
 from framenest.server.video_worker import VideoWorker
+from framenest.video import guarded_opening
+from framenest.video.guarded_opening import check_guarded
 from processes import PATIENCE, children, standing_still
 
 QUESTION = RankRequest(video="", question="Where is it?")
@@ -62,9 +63,8 @@ def test_a_job_stays_as_it_was_while_the_journal_cannot_be_written(here):
 
 def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatch):
     monkeypatch.setattr(service, "RETRY_SECONDS", 0.01)
-    failed, ended = threading.Event(), threading.Event()
+    failed = threading.Event()
     monkeypatch.setattr(service.log, "error", lambda *_: failed.set())
-    here.jobs._tell = lambda _: ended.set()
 
     def do(*_):
         fail_writing(here.journal, True)
@@ -77,7 +77,7 @@ def test_the_work_goes_on_when_the_journal_can_be_written_again(here, monkeypatc
         assert failed.wait(PATIENCE)
         assert job.state == "running"
         fail_writing(here.journal, False)
-        assert ended.wait(PATIENCE)
+        job.over.result(PATIENCE)
         assert job.state == "done"
         assert thread.is_alive()
     finally:
@@ -127,29 +127,29 @@ def test_a_file_is_looked_at_to_the_end_however_little_processor_time_there_is(c
     thread = threading.Thread(target=starve)
     thread.start()
     try:
-        assert check_video(clip, seconds=seconds, memory=2**31)["codec"] == "h264"
+        assert check_guarded(clip, seconds=seconds, memory=2**31)["codec"] == "h264"
     finally:
         thread.join()
     assert stopped.is_set()
 
 
-def test_a_file_that_cannot_be_looked_at_in_time_may_come_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(video_check, "CHECK_SECONDS", 3)
+def test_a_file_that_cannot_be_looked_at_in_time_may_come_again(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(guarded_opening, "CHECK_WAIT_SECONDS", 3)
     script = tmp_path / "sleeps.py"
     script.write_text("import time; time.sleep(3600)")
-    monkeypatch.setattr(video_check, "__file__", str(script))
+    monkeypatch.setattr(guarded_opening, "__file__", str(script))
     with pytest.raises(Refusal, match="too busy") as refused:
-        check_video(script, seconds=1, memory=2**31)
+        here.library.check_file(script)
     assert (refused.value.status, refused.value.retry_after) == (503, 60)
 
 
-def test_the_check_finds_packages_where_the_server_finds_them(tmp_path, monkeypatch):
+def test_the_check_finds_packages_where_the_server_finds_them(here, tmp_path, monkeypatch):
     packages = tmp_path / "packages"  # as of pip install --user or --target
     packages.mkdir()
-    (packages / "av.py").write_text("def open(*_, **__): raise OSError(5, 'read from PYTHONPATH')")
-    monkeypatch.setenv("PYTHONPATH", str(packages))
-    with pytest.raises(Refusal, match="read from PYTHONPATH"):
-        check_video(packages / "av.py", seconds=30, memory=2**31)
+    (packages / "av.py").write_text("raise ImportError('read from the path')")
+    monkeypatch.syspath_prepend(packages)
+    with pytest.raises(Refusal, match="read from the path"):
+        here.library.check_file(packages / "av.py")
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["waiting", "running"])

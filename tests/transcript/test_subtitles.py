@@ -263,7 +263,7 @@ def test_a_file_or_a_folder_can_be_given(tmp_path):
     assert find_transcript(video) is None
     assert find_transcript(video, str(tmp_path / "subs")).source == "clip.srt"
     assert find_transcript(video, str(tmp_path / "other.srt")).source == "other.srt"
-    with pytest.raises(StoreError, match=r"gone\.srt: no such file; --subtitles takes auto, none"):
+    with pytest.raises(StoreError, match=r"gone\.srt: no such file; subtitles may be auto, none"):
         find_transcript(video, str(tmp_path / "gone.srt"))
 
 

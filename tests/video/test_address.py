@@ -124,7 +124,7 @@ def test_a_download_that_any_error_ends_leaves_nothing_behind(server, cache, mon
     def broken(_):
         raise fault
 
-    monkeypatch.setattr(address, "share", broken)  # in the midst of it
+    monkeypatch.setattr("framenest.cache.files.share", broken)  # in the midst of it
     with pytest.raises((VideoError, KeyboardInterrupt, ValueError)):
         open_video(f"{server[0]}/clip.mp4")
     assert not list((cache / "remote").iterdir())

@@ -137,8 +137,8 @@ def test_endless_packets_that_do_not_decode_are_not_all_tried(tmp_path):
 
 
 def test_processor_time_is_limited(guarded, tmp_path, monkeypatch):
-    monkeypatch.setattr(guarded_opening, "MEMORY", 2**40)
-    monkeypatch.setattr(guarded_opening, "SECONDS", 1)
+    monkeypatch.setattr(guarded_opening, "OPENING_BYTES", 2**40)
+    monkeypatch.setattr(guarded_opening, "OPENING_SECONDS", 1)
     monkeypatch.setattr(guarded_opening, "BYTES_PER_SECOND", 2**40)
     path = tmp_path / "bomb.mov"
     path.write_bytes(bombs.MOVIES["edit list"]())

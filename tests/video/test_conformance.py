@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from framenest import ImageSpec, VideoError, open_video
-from framenest.protocols import Decoder
+from framenest.video.decoder import Decoder
 from media import number_in, numbered_picture, numbered_video
 
 COUNT = 60

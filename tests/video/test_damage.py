@@ -12,7 +12,7 @@ import pytest
 from command_line import FAST, run
 from framenest import ImageSpec, VideoError, open_video
 from framenest.cache.directory import DirectoryStore
-from framenest.video.pyav import DAMAGED
+from framenest.video.pyav import DAMAGED_VIDEO
 from media import numbered_video
 
 SMALL = (ImageSpec.short_side(16),)
@@ -79,7 +79,7 @@ def test_a_frame_asked_alone_is_that_of_a_sequential_decode_or_none(tmp_path, ma
     for _ in range(12):
         data[rng.randrange(len(data) // 3, len(data) * 5 // 6)] = rng.randrange(256)
     path.write_bytes(data)
-    assert DAMAGED in check_each_alone(path, DirectoryStore(tmp_path / "store")).info.notes
+    assert DAMAGED_VIDEO in check_each_alone(path, DirectoryStore(tmp_path / "store")).info.notes
 
 
 def test_the_last_frame_of_a_cut_file_is_the_same_each_time(tmp_path):
@@ -126,9 +126,9 @@ def test_rank_and_report_say_that_a_video_is_damaged(tmp_path, capsys):
         code, out, _ = run(capsys, *asked)
         assert (code, "this video is damaged" in out) == (0, True)
         video = json.loads((tmp_path / "ranking.json").read_text())["video"]
-        assert video["notes"] == [DAMAGED]
+        assert video["notes"] == [DAMAGED_VIDEO]
     assert run(capsys, "report", tmp_path / "ranking.json", "-o", tmp_path / "report.html")[0] == 0
-    assert DAMAGED in (tmp_path / "report.html").read_text()
+    assert DAMAGED_VIDEO in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("times", [(0, 2**62), (-(2**62), 2**62), (0, 2**63 - 2)])

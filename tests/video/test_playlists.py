@@ -12,7 +12,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.errors import IndexMismatch
 from framenest.session import Session
 from framenest.video.opening import reopen
-from framenest.video.source import FORMATS, PLAYLISTS, VIDEO_SUFFIXES, open_options
+from framenest.video.source import CONTAINERS, PLAYLISTS, VIDEO_SUFFIXES, open_options
 from local_http import local_http
 from media import encode_video, number_in, numbered_picture, numbered_video
 
@@ -65,7 +65,7 @@ def served(parts):
 
 
 def test_a_playlist_is_refused_in_one_line_that_says_how(playlist):
-    with pytest.raises(VideoError, match=r"a playlist.*--allow-playlists") as refused:
+    with pytest.raises(VideoError, match=r"a playlist.*allow_playlists=True opens them") as refused:
         open_video(playlist)
     assert "\n" not in str(refused.value)
     with pytest.raises(VideoError, match="a playlist"):
@@ -164,7 +164,7 @@ def test_a_still_picture_or_a_pattern_of_names_is_no_video(tmp_path):
 
 
 def test_every_kind_of_file_that_counts_as_a_video_has_a_format_on_the_list(tmp_path):
-    names = {name for format_ in FORMATS for name in format_.split(",")}
+    names = {name for format_ in CONTAINERS for name in format_.split(",")}
     assert not names & PLAYLISTS
     for suffix, codec in ((".avi", "mpeg4"), (".flv", "flv"), (".gif", "gif"), (".h264", "libx264"),
                           (".mkv", "libx264"), (".mpg", "mpeg2video"), (".mxf", "mpeg2video"),

@@ -10,9 +10,8 @@ import pytest
 from framenest import Session, VideoError, open_video
 from framenest.cache.directory import DirectoryStore, UnwritableCache
 from framenest.video import timeline as scanning
-from framenest.video.mp4 import composition_offsets
 from framenest.video.source import Source
-from framenest.video.timeline import scan
+from framenest.video.timeline import composition_offsets, scan
 from media import numbered_picture, numbered_video
 
 
@@ -144,7 +143,9 @@ def test_several_video_streams(tmp_path):
     with av.open(str(path)) as container:
         chosen = container.streams.best("video").index
     default = open_video(path)
-    said = f"this is stream {chosen} of the video streams 0 (48×32), 1 (96×64); --stream picks another"
+    said = (
+        f"this is stream {chosen} of the video streams 0 (48×32), 1 (96×64); the setting stream picks another"
+    )
     assert default.info.notes == (said,)
     small, large = open_video(path, stream=0), open_video(path, stream=1)
     assert (small.info.num_frames, small.info.width) == (20, 48)

@@ -15,8 +15,7 @@ pytest.importorskip("yt_dlp", reason="needs the extra `web`")
 import framenest as fn
 from command_line import FAST, run
 from framenest import VideoError, open_video
-from framenest.cache.directory import DirectoryStore
-from framenest.cache.eviction import collect
+from framenest.cache.directory import DirectoryStore, collect
 from framenest.errors import CacheWarning
 from framenest.transcript import find_transcript
 from framenest.video import web_page

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.hashes import PIECE, buffer_hash
+from framenest.cache.hashes import PIECE_BYTES, buffer_hash
 from framenest.errors import StoreError
 from framenest.frames import Array
 
@@ -29,7 +29,7 @@ _TYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
-_NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
+_TYPE_NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
 
 
 class DamagedFile(Exception):
@@ -43,13 +43,7 @@ class OtherFormat(Exception):
 def pack(header: Mapping[str, Any], arrays: Mapping[str, Array], *, key: str | None = None) -> bytes:
     """A header of JSON values and named arrays as bytes with a checksum. Equal values give equal bytes.
 
-    Args:
-        header: JSON values.
-        arrays: Boolean, integer or float arrays of any shape.
-        key: The key of a cache entry; None for a standalone file.
-
-    Raises:
-        StoreError: An array has another type.
+    key: of a cache entry; None for a standalone file. StoreError if an array is not of numbers or Booleans.
 
     >>> header, arrays = unpack(pack({"format": 1}, {"x": np.arange(3)}))
     >>> header["format"], arrays["x"].tolist()
@@ -76,7 +70,7 @@ def pack_pieces(
     pieces, end = [], 0
     for name, array in sorted(stored.items(), key=lambda item: (-item[1].itemsize, item[0])):
         start, end = end, end + array.nbytes
-        dtype, shape = _NAMES[array.dtype], list(array.shape)
+        dtype, shape = _TYPE_NAMES[array.dtype], list(array.shape)
         described[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
         pieces.append(array.reshape(-1).view(np.uint8).data)
     description = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
@@ -174,7 +168,7 @@ def _view(data: bytes | mmap.mmap, start: int, described: Mapping[str, Any]) -> 
 
 def _little_endian(array: Array) -> Array:
     dtype = array.dtype.newbyteorder("<")
-    if dtype not in _NAMES:
+    if dtype not in _TYPE_NAMES:
         raise StoreError(f"arrays of {array.dtype} cannot be stored")
     return np.asarray(array, dtype=dtype, order="C")
 
@@ -186,6 +180,8 @@ def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) 
         array = arrays[name]
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        in_pieces = bound and len(data) > PIECE  # features may be hundreds of megabytes: use several cores
+        in_pieces = (
+            bound and len(data) > PIECE_BYTES
+        )  # features may be hundreds of megabytes: use several cores
         digest.update(buffer_hash(data).encode() if in_pieces else data)
     return digest.hexdigest()

@@ -1,40 +1,43 @@
-"""DirectoryStore, the cache on disk, and ManagedStore, its base class and RemoteStore's."""
+"""DirectoryStore, the cache on disk; its base class ManagedStore; verification and eviction."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from platformdirs import user_cache_path
 
 from framenest.cache.archive import DamagedFile, OtherFormat, pack_pieces, unpack, unpack_header
-from framenest.cache.files import remove_unused, share, write_atomic
+from framenest.cache.files import TEMPORARY_SUFFIX, remove_unused, share, write_atomic
 from framenest.cache.hashes import file_hash
 from framenest.errors import CacheWarning, StoreError, VideoError
 from framenest.frames import Array
-from framenest.protocols import Store
+from framenest.processes import FEATURES_VARIABLE, limit_in
+from framenest.protocols import Progress, Store
+from framenest.text import size_text
 
-SUFFIX = ".safetensors"
+ENTRY_SUFFIX = ".safetensors"
 DOWNLOADS = "remote/"
 """Videos downloaded whole, from servers without range requests."""
-PART = ".part"
-"""Suffix of incomplete downloads."""
-ABANDONED = 3600.0
+PART_SUFFIX = ".part"
+"""Suffix of incomplete downloads of yt-dlp."""
+ABANDONED_SECONDS = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
-TOUCHED = 60.0
+TOUCH_SECONDS = 60.0
 """A read updates an entry's modification time, the time of its last use, once per this many seconds."""
-MAPPED = 2**20
+MIN_MAPPED_BYTES = 2**20
 """Entries of at least this many bytes are memory-mapped instead of read."""
-HEADER = 2**16
+HEADER_BYTES = 2**16
 """Bytes at the start of an entry that hold its header."""
 Value = TypeVar("Value")
 
@@ -60,7 +63,7 @@ def entry_name(key: str) -> str:
     'index/3f/3f2a9c.safetensors'
     """
     kind, _, name = key.partition("/")
-    return key if key.startswith(DOWNLOADS) else f"{kind}/{name[:2]}/{name}{SUFFIX}"
+    return key if key.startswith(DOWNLOADS) else f"{kind}/{name[:2]}/{name}{ENTRY_SUFFIX}"
 
 
 def keep(store: Store, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -94,12 +97,12 @@ class ManagedStore(ABC):
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """As `Store.get`. checked: verify its checksum. use: count this as a use (LRU)."""
         data = self._read(entry_name(key), use=use)
-        return self._valid(key, data, lambda found: unpack(found, key=key, checked=checked))
+        return self._valid(key, data, lambda entry: unpack(entry, key=key, checked=checked))
 
     def header(self, key: str) -> dict[str, Any] | None:
         """The header of a value, without reading its arrays, verifying its checksum or counting as a use."""
-        data = self._read(entry_name(key), use=False, first=HEADER)
-        return self._valid(key, data, lambda found: unpack_header(found, key=key))
+        data = self._read(entry_name(key), use=False, first=HEADER_BYTES)
+        return self._valid(key, data, lambda entry: unpack_header(entry, key=key))
 
     def _valid(
         self, key: str, data: bytes | mmap.mmap | None, read: Callable[[bytes | mmap.mmap], Value]
@@ -120,8 +123,8 @@ class ManagedStore(ABC):
         """All entries and downloads, or those of one kind, in no particular order."""
         for path, size, idle in self._list(kind):
             folder, _, name = path.partition("/")
-            key = f"{folder}/{PurePosixPath(name).stem}" if name.endswith(SUFFIX) else path
-            if path == entry_name(key) and not name.endswith(PART):
+            key = f"{folder}/{PurePosixPath(name).stem}" if name.endswith(ENTRY_SUFFIX) else path
+            if path == entry_name(key) and not name.endswith((PART_SUFFIX, TEMPORARY_SUFFIX)):
                 yield StoreEntry(key, size, idle)
 
     def check(self, key: str) -> str | None:
@@ -145,9 +148,9 @@ class ManagedStore(ABC):
         count, freed = 0, 0
         for path, size, idle in self._list():
             name = path.rpartition("/")[2]
-            partial = path.startswith(DOWNLOADS) and name.endswith(PART)
-            temporary = name.startswith(".") and name.endswith(".tmp")
-            if (partial or temporary) and idle >= ABANDONED and (dry_run or self._remove(path)):
+            partial = path.startswith(DOWNLOADS) and name.endswith(PART_SUFFIX)
+            temporary = name.startswith(".") and name.endswith(TEMPORARY_SUFFIX)
+            if (partial or temporary) and idle >= ABANDONED_SECONDS and (dry_run or self._remove(path)):
                 count, freed = count + 1, freed + size
         return count, freed
 
@@ -235,10 +238,10 @@ class DirectoryStore(ManagedStore):
                 return None
             with (self.root / path).open("rb") as file:
                 stat = os.fstat(file.fileno())
-                if use and not 0 <= time.time() - stat.st_mtime < TOUCHED:
+                if use and not 0 <= time.time() - stat.st_mtime < TOUCH_SECONDS:
                     with suppress(OSError):  # read-only, or not ours
                         os.utime(self.root / path)
-                if first is not None or stat.st_size < MAPPED:
+                if first is not None or stat.st_size < MIN_MAPPED_BYTES:
                     return file.read(first)
                 share(file)  # held as long as the memory map and the arrays in it live
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -257,7 +260,7 @@ class DirectoryStore(ManagedStore):
             for path in (Path(folder) / name for name in sorted(names)):
                 with suppress(OSError):  # removed meanwhile
                     stat = path.stat()
-                    used = stat.st_mtime if path.suffix == SUFFIX else max(stat.st_atime, stat.st_mtime)
+                    used = stat.st_mtime if path.suffix == ENTRY_SUFFIX else max(stat.st_atime, stat.st_mtime)
                     yield path.relative_to(self.root).as_posix(), stat.st_size, max(0.0, now - used)
 
     def _remove(self, path: str) -> bool:
@@ -267,3 +270,162 @@ class DirectoryStore(ManagedStore):
 def local_directory(store: Store | None) -> DirectoryStore:
     """This machine's own directory: the store itself if it is a directory, otherwise the user's cache."""
     return store if isinstance(store, DirectoryStore) else DirectoryStore()
+
+
+@dataclass
+class VerificationReport:
+    """The result of `verify`: number and bytes of entries by kind, and the error of each damaged one."""
+
+    entries: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    damaged: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class EvictionReport:
+    """The result of `collect`: evicted entries by reason, bytes freed and remaining, and entries in use."""
+
+    removed: Counter[str] = field(default_factory=Counter)
+    freed: int = 0
+    remaining: int = 0
+    in_use: int = 0
+
+
+def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> VerificationReport:
+    """Read every entry and verify its checksum."""
+    report = VerificationReport()
+    entries = list(store.entries())
+    for done, entry in enumerate(entries, start=1):
+        kind = entry.key.split("/")[0]
+        report.entries[kind] += 1
+        report.sizes[kind] += entry.size
+        wrong = store.check(entry.key)
+        if wrong is not None:
+            report.damaged[entry.key] = wrong
+        progress("entries", done, len(entries))
+    return report
+
+
+def collect(
+    store: ManagedStore,
+    *,
+    older_than: float | None = None,
+    max_bytes: float | None = None,
+    dry_run: bool = False,
+) -> EvictionReport:
+    """Evict entries unused for `older_than` seconds, then the least recently used down to `max_bytes`.
+
+    Entries in use stay. Temporary files of killed processes are always removed.
+
+    >>> from framenest.cache.remote import RemoteStore
+    >>> collect(RemoteStore("memory://new"), older_than=30 * 86400).remaining
+    0
+    """
+    count, freed = store.sweep(dry_run=dry_run)
+    done = evict(store, [*store.entries()], older_than=older_than, max_bytes=max_bytes, dry_run=dry_run)
+    done.removed["left behind"] += count
+    done.freed += freed
+    return done
+
+
+def evict(
+    store: ManagedStore,
+    entries: list[StoreEntry],
+    *,
+    older_than: float | None = None,
+    max_bytes: float | None = None,
+    dry_run: bool = False,
+) -> EvictionReport:
+    """Evict entries from this list, as `collect` does."""
+    planned = sum(entry.size for entry in entries)
+    report = EvictionReport(remaining=planned)
+    for entry in sorted(entries, key=lambda entry: -entry.idle):
+        if older_than is not None and entry.idle >= older_than:
+            reason = "unused for too long"
+        elif max_bytes is not None and planned > max_bytes:
+            reason = "over the size limit"
+        else:
+            continue
+        planned -= entry.size  # even if it is in use: no more recent entry is evicted instead
+        if dry_run or store.remove(entry.key):
+            report.removed[reason] += 1
+            report.freed += entry.size
+            report.remaining -= entry.size
+        else:
+            report.in_use += 1
+    return report
+
+
+FEATURES_BYTES = 20 * 2**30
+"""Default limit for all features in a directory, in bytes; FREE_SHARE may lower it."""
+FREE_SHARE = 0.5
+"""Share of the space that would be free without features."""
+FEATURES_STEPS = 64
+"""A process lists the directory again after writing this share of the limit."""
+
+
+class EvictedFeatures(CacheWarning):
+    """Features of other videos were evicted to make room."""
+
+
+class FeaturesLimit:
+    """Limits the features in a cache directory. At a URL, or in your own store, there is no limit.
+
+    The limit is $FRAMENEST_FEATURES_LIMIT, read at construction. By default it is 20 GiB, and at most half
+    of the space that would be free without features. Entries in use stay, and so do those used after `since`
+    (seconds since the epoch), if it is set.
+
+    >>> FeaturesLimit(DirectoryStore("cache")).refusal(2**40)
+    'all features may take 20.00 GiB in the cache ($FRAMENEST_FEATURES_LIMIT raises the limit)'
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.since: float | None = None
+        self._store = store if isinstance(store, DirectoryStore) else None
+        self._given = limit_in(FEATURES_VARIABLE)
+        self._unseen = self._step = 0
+
+    def refusal(self, size: int) -> str | None:
+        """Why features of this size cannot be kept, even after evicting all others; None if they can."""
+        if self._store is None:
+            return None
+        most, free = FEATURES_BYTES if self._given is None else self._given, _free(self._store.root)
+        if size > most:
+            more = f"(${FEATURES_VARIABLE} raises the limit)"
+            return f"all features may take {size_text(most)} in the cache {more}"
+        if self._given is None and size > free * FREE_SHARE:
+            half = "features may take half of that ($FRAMENEST_FEATURES_LIMIT raises the limit)"
+            return f"{size_text(int(free))} are free in the cache, and {half}"
+        return None
+
+    def written(self, size: int) -> None:
+        """Count written bytes; from time to time, evict features over the limit."""
+        self._unseen += size
+        if self._store is None or self._unseen < self._step:
+            return
+        entries = [*self._store.entries("features")]
+        taken = sum(entry.size for entry in entries)
+        most = self._given
+        if most is None:
+            most = int(min(FEATURES_BYTES, FREE_SHARE * (taken + _free(self._store.root))))
+        self._unseen, self._step = 0, most // FEATURES_STEPS
+        young = 0.0 if self.since is None else time.time() - self.since
+        old = [entry for entry in entries if self.since is None or entry.idle > young]
+        done = evict(self._store, old, max_bytes=most - (taken - sum(entry.size for entry in old)))
+        left = taken - done.freed
+        allowed = f"all features together may take {size_text(most)} (${FEATURES_VARIABLE} raises the limit)"
+        if done.freed:
+            text = f"{size_text(done.freed)} of the least recently used features were evicted from the cache"
+            warnings.warn(f"{text}: {allowed}", EvictedFeatures, stacklevel=2)
+        if self.since is not None and left > most:
+            text = f"the features of this run alone take {size_text(left)} in the cache; {allowed}"
+            warnings.warn(text, UnwritableCache, stacklevel=2)
+
+
+def _free(folder: Path) -> float:
+    """Free bytes on the disk of a folder, which need not exist yet."""
+    there = next((path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()), folder)
+    try:
+        return shutil.disk_usage(there).free
+    except OSError:
+        return float("inf")

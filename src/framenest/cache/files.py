@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # not on Windows
 
+TEMPORARY_SUFFIX = ".tmp"
 _TRIES = 10
 
 
@@ -77,7 +78,7 @@ def write_atomic(path: Path, *data: bytes | memoryview, follow: bool = True) -> 
             return
         for left in reversed(range(_TRIES)):
             try:
-                _write_and_rename(path, *data)
+                write_and_rename(path, data)
                 return
             except (FileNotFoundError, FileExistsError):  # another process is clearing this folder
                 if not left:
@@ -86,13 +87,14 @@ def write_atomic(path: Path, *data: bytes | memoryview, follow: bool = True) -> 
         raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-def _write_and_rename(path: Path, *data: bytes | memoryview) -> None:
+def write_and_rename(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file through a temporary one, which is removed if a piece cannot be made or written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("xb") as file:
             share(file)  # so that `cache gc` leaves it alone
-            for piece in data:
+            for piece in pieces:
                 file.write(piece)
         temporary.replace(path)
     except BaseException:

@@ -16,7 +16,7 @@ from framenest.processes import cores
 from framenest.protocols import Store
 
 FINGERPRINT_FORMAT = 3
-PIECE = 4 * 2**20
+PIECE_BYTES = 4 * 2**20
 """Bytes that one thread hashes at a time."""
 MEMORY_THREADS = 4
 """Threads that hash bytes in memory; the other cores may be answering a question."""
@@ -43,38 +43,28 @@ def file_hash(
 ) -> str:
     """The hash of a file's whole content, cached by path, size, times of modification and change, and inode.
 
-    Args:
-        path: The file; links are followed.
-        store: Caches the hash, under "fingerprints/". If it is read-only, the next run reads the file again.
-        method: One of METHODS.
-        anew: Ignore the cache, as `framenest cache verify` does to find bit rot.
-
-    Returns:
-        Hexadecimal digits.
-
-    Raises:
-        OSError: The file cannot be read.
+    method: one of METHODS. anew: ignore the cache, as `framenest cache verify` does to find bit rot.
     """
-    seen = _seen(path)
-    key = f"fingerprints/{digest(seen[0], method, FINGERPRINT_FORMAT)}"
+    state = _seen(path)
+    key = f"fingerprints/{digest(state[0], method, FINGERPRINT_FORMAT)}"
     known = None if anew else store.get(key)
-    if known is not None and known[0].get("seen") == seen:
+    if known is not None and known[0].get("seen") == state:
         return str(known[0]["fingerprint"])
-    found = _read_hash(Path(path), seen[1], method)
+    fingerprint = _read_hash(Path(path), state[1], method)
     with suppress(StoreError):  # a read-only cache
-        store.put(key, {"seen": seen, "fingerprint": found}, {})
-    return found
+        store.put(key, {"seen": state, "fingerprint": fingerprint}, {})
+    return fingerprint
 
 
 def known_files(store: Any) -> dict[str, str]:
     """The files that `file_hash` has seen and that are unchanged: path by hash. store: a ManagedStore."""
-    found = {}
+    paths = {}
     for entry in store.entries("fingerprints"):
         with suppress(OSError, KeyError, TypeError):
             known, _ = store.get(entry.key, use=False)
             if known["seen"] == _seen(known["seen"][0]):
-                found[known["fingerprint"]] = known["seen"][0]
-    return found
+                paths[known["fingerprint"]] = known["seen"][0]
+    return paths
 
 
 def _seen(path: str | os.PathLike[str]) -> list[Any]:
@@ -97,24 +87,26 @@ def _read_hash(path: Path, size: int, method: str) -> str:
     def piece(start: int) -> bytes:
         with path.open("rb") as file:
             file.seek(start)
-            return file.read(PIECE)
+            return file.read(PIECE_BYTES)
 
     return _hash_of_pieces(size, piece, cores())
 
 
 def buffer_hash(data: memoryview) -> str:
     """The "pieces" hash of bytes in memory."""
-    return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE], min(cores(), MEMORY_THREADS))
+    return _hash_of_pieces(
+        len(data), lambda start: data[start : start + PIECE_BYTES], min(cores(), MEMORY_THREADS)
+    )
 
 
 def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview], threads: int) -> str:
     def hashed(start: int) -> bytes:
         return hashlib.blake2b(piece(start), digest_size=16).digest()
 
-    starts = range(0, size, PIECE)
+    starts = range(0, size, PIECE_BYTES)
     try:
         with ThreadPoolExecutor(min(threads, len(starts)) or 1) as pool:  # hashing releases the GIL
-            found = [*pool.map(hashed, starts)]
+            hashes = [*pool.map(hashed, starts)]
     except RuntimeError:  # Python is shutting down and starts no threads, but a last entry is being written
-        found = [*map(hashed, starts)]
-    return hashlib.blake2b(b"".join(found), digest_size=16).hexdigest()
+        hashes = [*map(hashed, starts)]
+    return hashlib.blake2b(b"".join(hashes), digest_size=16).hexdigest()

@@ -17,9 +17,9 @@ from framenest.text import one_line
 
 ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
 """File systems that write objects atomically; on others, a temporary object is renamed."""
-YOUNG = 86400.0
+MIN_AGE_SECONDS = 86400.0
 """Seconds before an entry may be removed. Objects cannot be locked; a younger one may be in use."""
-_TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
+_WRITTEN_FIELDS = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 
 class RemoteStore(ManagedStore):
@@ -70,15 +70,15 @@ class RemoteStore(ManagedStore):
                 raise
 
     def _list(self, kind: str | None = None) -> Iterator[tuple[str, int, float]]:
-        now, found = time.time(), {}
+        now, files = time.time(), {}
         with self._failing("listed"), suppress(FileNotFoundError):
-            found = self._system.find(kind or "", detail=True)
-        for path, info in found.items():
+            files = self._system.find(kind or "", detail=True)
+        for path, info in files.items():
             yield path, int(info["size"]), max(0.0, now - _written(info))
 
     def _remove(self, path: str) -> bool:
         with self._failing("removed", path), suppress(FileNotFoundError):
-            if time.time() - _written(self._system.info(path)) < YOUNG:
+            if time.time() - _written(self._system.info(path)) < MIN_AGE_SECONDS:
                 return False
             self._system.rm_file(path)
         return True
@@ -118,7 +118,7 @@ def file_system(url: str, kind: type[FramenestError] = StoreError) -> tuple[Any,
 
 def _written(info: Mapping[str, Any]) -> float:
     """When an object was written, in seconds since the epoch; infinity if unknown."""
-    value = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    value = next((info[name] for name in _WRITTEN_FIELDS if info.get(name) is not None), None)
     value = datetime.fromisoformat(value) if isinstance(value, str) else value
     if isinstance(value, datetime):
         return value.timestamp()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
@@ -66,6 +67,12 @@ for panel, commands in PANELS.items():  # --help lists them in this order
         app.add_command(command)
 
 
+def _with_options(message: str) -> str:
+    """The message of a library error with options for Python's settings: `fps=` becomes `--fps`."""
+    setting = r"(?<=\s)([a-z_]+)=(?:True)?(?=[\s;,]|$)"
+    return re.sub(setting, lambda match: "--" + match[1].replace("_", "-"), message)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line. An error is one line on stderr and exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -89,7 +96,8 @@ def main(arguments: list[str] | None = None) -> None:
         if "--debug" in words:
             raise
         message = error_line(error)
-        fail(message if isinstance(error, FramenestError) else f"{message} (--debug shows where)")
+        ours = isinstance(error, FramenestError)
+        fail(_with_options(message) if ours else f"{message} (--debug shows where)")
     if arguments is None and still_loading():  # end at once: nobody waits for the model any more
         sys.stdout.flush()
         sys.stderr.flush()

@@ -22,20 +22,20 @@ from framenest.cli.options import (
     option,
     refuse_pairing,
 )
-from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_asked, print_json
+from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_json, print_reply
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
-from framenest.errors import ConfigError
+from framenest.errors import ConfigError, ModelError
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
 from framenest.rank_request import LookFor, RankRequest
-from framenest.selectors import load_selector, mec_config
+from framenest.selectors import load_selector
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 
 
 @command(
@@ -111,22 +111,25 @@ def ask(
             selected = _select(selector, request, session, opened, budgets)
         if output is not None:
             selected.save(output)
-        answers = ask_model(
-            client,
-            selected,
-            question,
-            budgets,
-            options=choices,
-            style=model.style,
-            video=opened,
-            progress=common.bars(),
-            on_text=None if as_json else printer,
-            on_step=printer.end,
-            **images.settings,
-            **sent,
-        )
+        try:
+            reply = ask_model(
+                client,
+                selected,
+                question,
+                budgets,
+                options=choices,
+                style=model.style,
+                video=opened,
+                progress=common.bars(),
+                on_text=None if as_json else printer,
+                on_step=printer.end,
+                **images.settings,
+                **sent,
+            )
+        except ModelError as error:
+            raise ModelError(f"{error} (-k {error.fits})" if error.fits else str(error)) from error
     if as_json:
-        data = answers.to_json() | {
+        data = reply.to_json() | {
             "video": opened.info.path,
             "selector": "mec" if isinstance(selected, Ranking) else selected.selector,
             "scorer": selected.scorer,
@@ -136,7 +139,7 @@ def ask(
         }
         print_json(data)
         return
-    print_asked(answers)
+    print_reply(reply)
     if output is not None:
         confirm("written to", str(output))
 
@@ -149,13 +152,12 @@ def _select(
     If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
     selector that the user names is always used.
     """
-    spec = name or MecSelector.name
-    if spec.partition(":")[0] != MecSelector.name:
+    selector = load_selector(name or MecSelector.name, session, request.config)
+    if not isinstance(selector, MecSelector):
         if request.look_for is not None:
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")
-        return load_selector(spec, session).select(opened, request.question, budgets)
-    config = mec_config(spec.partition(":")[2], request.config)
-    ranking = rank_request(replace(request, config=config), session, opened)
+        return selector.select(opened, request.question, budgets)
+    ranking = rank_request(replace(request, config=selector.settings), session, opened)
     if not ranking.unmatched:
         return ranking
     if name is not None:

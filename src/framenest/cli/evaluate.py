@@ -38,7 +38,13 @@ from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, StoreError
 from framenest.evaluation.benchmarks import READERS as BENCHMARKS
 from framenest.evaluation.benchmarks import BenchmarkQuestion, MediaFolder, QueryText, load_benchmark
-from framenest.evaluation.grounded_questions import READERS, GroundedQuestion, NoStore, Part, load_questions
+from framenest.evaluation.grounded_questions import (
+    QUESTION_READERS,
+    GroundedQuestion,
+    NoStore,
+    Part,
+    load_questions,
+)
 from framenest.evaluation.lmms_eval import conventions
 from framenest.evaluation.lmms_eval.tasks import SELECTORS, write_tasks
 from framenest.evaluation.qa_results import TABLES, QaResults, Row, ScoredAnswers, cell, main_table, markdown
@@ -59,7 +65,7 @@ JSON_FILE = option("Write all numbers here.", "--json")
 class QuestionSet:
     """Which questions to use, and which scorer; for `recall` and `ablations`."""
 
-    kind: str = option("Format of QUESTIONS.", type=click.Choice(list(READERS)), default="framenest")
+    kind: str = option("Format of QUESTIONS.", type=click.Choice(list(QUESTION_READERS)), default="framenest")
     videos: Folder | None = option("Folder of the videos. [default: the folder of QUESTIONS]")
     part: Part = option("All questions, or a fixed half of them.", default="all")
     scorer: Name = option("A name from `framenest models`, or noisy-truth:SNR for no model.", required=True)

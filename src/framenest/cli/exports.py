@@ -39,14 +39,12 @@ from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder
-from framenest.report import contact_sheet
 from framenest.report.document import document
-from framenest.report.figure import draw, figure_frames
+from framenest.report.figure import contact_sheet, draw, figure_frames
 from framenest.report.page import embed, page, read_images
-from framenest.selectors import frame_lists
-from framenest.selectors.selection import Selection, load_result
+from framenest.selectors.selection import Selection, aks_list, load_result, read_entries, wfs_sb_list
 from framenest.text import size_text
+from framenest.video.decoder import Decoder
 
 
 @command()
@@ -92,12 +90,12 @@ def show(
 def _print_ranking_csv(ranking: Ranking, count: int) -> None:
     columns: dict[str, Any] = {"evidence": ranking.evidence, **ranking.cues, **ranking.terms}
     write = csv.writer(out.file, lineterminator="\n").writerow
-    labels = ["seen"] if ranking.pool.seen else []
+    labels = ["seen"] if ranking.pool.labels else []
     write(["rank", "frame", "seconds", "from", *columns, *labels])
     for i in range(count):
         origin = "zoom" if ranking.is_zoom[i] else "probe"
         values = (f"{float(column[i]):.6g}" for column in columns.values())
-        shown = [ranking.seen(i + 1) for _ in labels]
+        shown = [ranking.labels(i + 1) for _ in labels]
         write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values, *shown])
 
 
@@ -107,7 +105,9 @@ def extract(
     ranking: InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
     folder: OutputFolder = option("Folder for the images.", "--to", required=True),
-    kind: str = option("Image format.", "--format", type=click.Choice(extraction.FORMATS), default="jpg"),
+    kind: str = option(
+        "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
+    ),
     sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
     as_json: bool = AS_JSON,
     video: RankedVideo,
@@ -268,11 +268,11 @@ def _write_list(
     output: str,
 ) -> None:
     prefixes = [result.prefix(budget) for result in results]
-    rows = None if rows_file is None else frame_lists.read_entries(rows_file)
+    rows = None if rows_file is None else read_entries(rows_file)
     if style == "aks":
-        entries = frame_lists.aks(prefixes, rows)
+        entries = aks_list(prefixes, rows)
     else:
-        entries = frame_lists.wfs_sb(prefixes, [result.question for result in results], rows)
+        entries = wfs_sb_list(prefixes, [result.question for result in results], rows)
     text = json.dumps(entries, ensure_ascii=False) + "\n"
     if output == "-":
         print_json(text)

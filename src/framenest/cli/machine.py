@@ -17,7 +17,7 @@ from rich.markup import escape
 
 import framenest
 from framenest import models as model_files
-from framenest.cache import eviction
+from framenest.cache import directory
 from framenest.cache.directory import DirectoryStore
 from framenest.cli.options import (
     AS_JSON,
@@ -43,7 +43,7 @@ from framenest.cli.printing import (
 )
 from framenest.errors import FramenestError, MissingExtra, ScorerError, install_hint
 from framenest.method.mec import MEC
-from framenest.models.downloads import ModelFile, damaged
+from framenest.models import ModelFile, damaged
 from framenest.processes import gpu_memory, has_gpu
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
 from framenest.text import one_line, size_text
@@ -251,7 +251,7 @@ def verify(
 ) -> int:
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
-        report = eviction.verify(common.cache, progress=bars)
+        report = directory.verify(common.cache, progress=bars)
     scorers: dict[ModelFile, str] = {}
     for name, entry in model_files.CATALOGUE.items():
         scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
@@ -267,7 +267,7 @@ def verify(
             file.remove()
         left += not remove
         fetch = f"run: framenest models fetch {scorers[file]}"
-        note(f"{file.path}: {model_files.DAMAGED}; {fetch}{' (removed)' if remove else ''}")
+        note(f"{file.path}: {model_files.DAMAGED_MODEL}; {fetch}{' (removed)' if remove else ''}")
     for key, wrong in report.damaged.items():
         removed = remove and common.cache.remove(key)
         left += not removed
@@ -293,11 +293,11 @@ def gc(
     \b
     framenest cache gc --older-than 90d --max-size 200GB --dry-run
     """
-    done = eviction.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
+    done = directory.collect(common.cache, older_than=older_than, max_bytes=max_size, dry_run=dry_run)
     would = "would be " if dry_run else ""
     for reason, count in done.removed.items():
         if count:
             say(f"{count:,} {would}removed: {reason}")
     used = f"; {done.in_use:,} in use were kept" if done.in_use else ""
-    freed, left = size_text(done.freed), size_text(done.kept)
-    say(f"{freed} {would}freed, {left} kept in {common.cache.location}{used}")
+    freed, remaining = size_text(done.freed), size_text(done.remaining)
+    say(f"{freed} {would}freed, {remaining} kept in {common.cache.location}{used}")

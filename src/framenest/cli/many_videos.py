@@ -47,14 +47,14 @@ from framenest.method.prefix import Prefix
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
 from framenest.rank_request import RankRequest
-from framenest.report.contact_sheet import contact_sheet
+from framenest.report.figure import contact_sheet
 from framenest.report.page import moments_page
-from framenest.retrieval.search import UNSURE, Moment, Searcher, check_query
-from framenest.retrieval.search import search as search_videos
+from framenest.retrieval.search import UNSURE, Known, Moment, Searcher, check_query
 from framenest.retrieval.vector_library import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
 from framenest.session import Session
 from framenest.text import clock, slug
+from framenest.video.opening import Video
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ def outcomes_of(
     if many.engine == "ray":
         from framenest.corpus.ray_run import run_on_ray
 
+        if job.scorer == "auto":
+            raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
         limits = ProcessLimits(seconds, many.memory)
         return run_on_ray(job, groups, limits, address=many.address, jobs=many.jobs, encoders=many.encoders)
     if many.address is not None or many.encoders is not None:
@@ -156,7 +158,7 @@ def run(
                 for place, outcome in enumerate(outcomes):
                     report.add(outcome, new_video=place == 0)
                     _print_outcome(outcome, as_json)
-                bars(what, report.total, total, said=_speed(report))
+                bars(what, report.total, total, note=_speed(report))
                 if report.stopped:
                     break
     except KeyboardInterrupt:
@@ -172,7 +174,7 @@ def run(
 
 
 def _show(bars: Bars, video: str, stage: str, done: int, total: int) -> None:
-    bars(_label(video), done, total, said=stage)
+    bars(_label(video), done, total, note=stage)
 
 
 def _label(video: str) -> str:
@@ -319,20 +321,25 @@ def search(
     framenest search "who paid for the ships?" -n 3 --json
     """
     check_query(query)
-    paths = find_videos(videos) if videos else None
     name, bars, failed = scorer.resolved(common), common.bars(), dict[str, str]()
     session = Session(name, store=common.cache, progress=bars, scoring=scorer.config)
-    with bars:
-        todo = [str(video) for video in Searcher(session, library=library).known(paths or ())[1]]
-    if paths and todo:
-        request = RankRequest(video="", scorer=name, scoring=scorer.config)
-        job = batch_job(common, request, library)
-        with redirect_stdout(io.StringIO() if out.brief else sys.stderr):  # the moments alone go to stdout
-            failed = run(job, index_groups(todo, request), many, common, "videos", as_json=False).failed
-        paths = [video for video in paths if video not in failed]
-        if not paths:
+    searcher = Searcher(session, library=library)
+    wanted: Sequence[Video | Known] | None = None
+    if videos:
+        paths = find_videos(videos)
+        with bars:
+            wanted, missing = searcher.known(paths)
+        if missing:
+            request = RankRequest(video="", scorer=name, scoring=scorer.config)
+            job, groups = batch_job(common, request, library), index_groups(map(str, missing), request)
+            with redirect_stdout(
+                io.StringIO() if out.brief else sys.stderr
+            ):  # the moments alone go to stdout
+                failed = run(job, groups, many, common, "videos", as_json=False).failed
+            wanted = [video for video in paths if video not in failed]
+        if not wanted:
             raise VideoError(f"no video can be searched: {next(iter(failed.values()))}")
-    moments = search_videos(query, paths, count, session=session, library=library)
+    moments = searcher.search(query, wanted, count)
     _print_moments(moments, {**moments.skipped, **failed}, as_json)
     if moments and folder is not None:
         for rank, one in enumerate(moments, start=1):
@@ -376,5 +383,6 @@ def _draw_moments(
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
         confirm("contact sheet in", str(sheet))
     if report is not None:
-        write_atomic(report, moments_page(query, moments, pictures).encode("utf-8", "replace"))
+        page = moments_page(query, [moment.to_json() for moment in moments], pictures)
+        write_atomic(report, page.encode("utf-8", "replace"))
         confirm("page in", str(report))

@@ -36,18 +36,18 @@ from framenest.config import (
 )
 from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
-from framenest.images import FORMATS
+from framenest.images import IMAGE_FORMATS
 from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
 from framenest.progress import Bars
-from framenest.protocols import Decoder
 from framenest.rank_request import Budget
 from framenest.scorers import choose
 from framenest.selectors import check_selector, needs_scorer, setting_value
 from framenest.session import Session
 from framenest.text import bytes_of, seconds_of
 from framenest.transcript import AUTO, Transcript
+from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video, reopen
 
 SCORER_PANEL = "The scorer"
@@ -292,7 +292,7 @@ def _check_folder(path: str | Path, folder: Path, name: str = "") -> None:
 
 
 def _image(file: str) -> Path:
-    if Path(file).suffix.lower()[1:] not in FORMATS:
+    if Path(file).suffix.lower()[1:] not in IMAGE_FORMATS:
         raise StoreError(f"{file}: an image is a .png, .jpg or .webp file")
     return check_writable(file)
 

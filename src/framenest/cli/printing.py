@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from framenest.errors import CacheWarning, ScorerWarning
-from framenest.lmm.answer import Kind
-from framenest.lmm.ask import Asked, Step
+from framenest.lmm.ask import Reply, Step
+from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import HEARD, Ranking
@@ -153,28 +153,28 @@ class AnswerPrinter:
         self._open = None
 
 
-def print_asked(answers: Asked) -> None:
+def print_reply(reply: Reply) -> None:
     """Print the cited frames and, unless --quiet, the frames sent and the cost of each step."""
-    prefix = answers.prefix
-    if answers.answer.finish_reason == "length":
+    prefix = reply.prefix
+    if reply.answer.finish_reason == "length":
         note("the answer was cut off; raise the limit with --answer-tokens")
     facts = facts_grid()
     out.print()
     times = [clock(second) for second in prefix.seconds.tolist()]
-    for place in answers.cited:
+    for place in reply.cited:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
     if out.brief:
         print_table(facts)
         return
     facts.add_row("shown", " ".join(times))
-    if (pairing := answers.steps[-1].pairing) is not None:
+    if (pairing := reply.steps[-1].pairing) is not None:
         facts.add_row("sent", pairing)
-    facts.add_row("model", escape(answers.answer.model))
+    facts.add_row("model", escape(reply.answer.model))
     print_table(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
     costs = table(*headings, texts=["said"])
-    for step in answers.steps:
+    for step in reply.steps:
         usage = step.answer.usage
         costs.add_row(
             str(step.prefix.budget),
@@ -228,7 +228,7 @@ def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
         if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
             words = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
         frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
-        reason = " · ".join(filter(None, (ranking.seen(i + 1), words))) or "".join(because[i : i + 1])
+        reason = " · ".join(filter(None, (ranking.labels(i + 1), words))) or "".join(because[i : i + 1])
         rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
     return rows
 

@@ -48,7 +48,7 @@ from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.rank_request import LookFor, RankRequest
-from framenest.selectors import load_selector, selector_names
+from framenest.selectors import load_selector, selector_forms
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 from framenest.video.opening import reopen
@@ -191,7 +191,7 @@ def _deliver(
     return max(prefixes, key=len)
 
 
-NAMES = ", ".join(selector_names()) + ", or file:PATH for a list of AKS or WFS-SB"
+NAMES = ", ".join(selector_forms()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
 @command(usual="selectors budgets output as_json name quiet")

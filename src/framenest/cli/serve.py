@@ -39,7 +39,7 @@ from framenest.transcript import NONE
 
 @dataclass(frozen=True)
 class Access:
-    """Where the server listens, and what it may fetch."""
+    """Where the server listens, what it may fetch, and how it decodes."""
 
     host: str = option("Address to listen on.", default="127.0.0.1")
     port: int = option("Port to listen on; 0 picks a free one.", default=8600)
@@ -49,6 +49,7 @@ class Access:
         multiple=True,
         metavar="HOST",
     )
+    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
 
 
 @dataclass(frozen=True)

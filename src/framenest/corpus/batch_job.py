@@ -21,13 +21,14 @@ from framenest.method.index import index_key
 from framenest.method.mec import MEC, rank_request
 from framenest.method.ranking import Ranking
 from framenest.processes import Cancelled, WorkerLost
-from framenest.protocols import Decoder, Progress, Scorer, Searchable
+from framenest.protocols import Progress, Scorer, Searchable
 from framenest.rank_request import RankRequest
 from framenest.retrieval.search import Searcher
 from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.scorers.feature_store import features_key, finish_writes
 from framenest.session import Session
 from framenest.text import clock, one_line
+from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video
 
 

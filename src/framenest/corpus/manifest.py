@@ -79,7 +79,7 @@ def _located(video: str, folder: Path) -> str:
     return video if is_remote(video) else str(folder / Path(video).expanduser())
 
 
-def index_groups(videos: Sequence[str], request: RankRequest = ANY_VIDEO) -> list[Group]:
+def index_groups(videos: Iterable[str], request: RankRequest = ANY_VIDEO) -> list[Group]:
     """One group per video, to be indexed as the request says."""
     return [(WorkItem(replace(request, video=video)),) for video in videos]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,189 +17,125 @@ import numpy as np
 from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
-from framenest.cache.directory import DirectoryStore, local_directory
-from framenest.config import ScorerConfig
+from framenest.cache.directory import local_directory
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
 from framenest.corpus.process_run import POLL_SECONDS
-from framenest.errors import ConfigError, FramenestError, needs_extra
+from framenest.errors import ConfigError, FramenestError, ScorerError, error_line, needs_extra
 from framenest.frames import FrameBatch
-from framenest.processes import ProcessLimits, Report, WorkerLost, WorkerProcess
+from framenest.processes import ProcessLimits, WorkerLost
 from framenest.protocols import Encoded, Scorer, Searchable
 from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.text import one_line
 from framenest.video.source import is_remote
 
-LARGEST_BATCH = 64  # most frames in one batch
-PATIENCE = 8  # times the limit of a call that a video waits for an encoder: others may hang there first
+TASK_RETRIES = 5  # of a task whose worker or node is lost
+CALL_TRIES = 2  # of a call during which its encoder dies; it may have died with its node
+RESTART_SECONDS = 1.0  # between two calls to an encoder that is restarting
+TURN_LIMITS = 8  # times the limit of a call that a video waits for its turn: others may hang there first
+IN_STEPS = {"num_returns": "streaming", "_generator_backpressure_num_objects": 1}
 
-_Request = tuple[FrameBatch, "asyncio.Future[Encoded]"]
 
+class Encoder:
+    """An actor that runs a scorer for many workers, one call at a time.
 
-class BatchingEncoder:
-    """An actor around a scorer. Requests that arrive while it encodes are queued, then batched.
-
-    The scorer runs in its own process, so images that crash or hang it do not end the actor. The batch
-    is then retried one request at a time, so that only the video at fault fails.
+    The scorer loads with the first call: Ray does not restart an actor whose constructor raises.
     """
 
-    def __init__(self, job: BatchJob, limits: ProcessLimits) -> None:
-        folder = local_directory(job.store()).root
-        self._process = WorkerProcess(_load, str(job.scorer), str(folder), job.scoring, limits=limits)
-        self._waiting: list[_Request] = []
-        self._task: asyncio.Task[None] | None = None
-        self._one = asyncio.Lock()  # a scorer does one thing at a time
+    def __init__(self, job: BatchJob) -> None:
+        self._job = job
 
-    async def encode(self, frames: FrameBatch) -> Encoded:
-        """Like Scorer.encode, batched with the other queued requests."""
-        future: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
-        self._waiting.append((frames, future))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._drain())
-        return await future
+    @cached_property
+    def _scorer(self) -> Scorer:
+        job = self._job
+        scorer = load_scorer(str(job.scorer), local_directory(job.store()), job.scoring)
+        wait_until_loaded(scorer)
+        return scorer
 
-    async def ask(self, *call: Any) -> Any:
-        """Call a function in the scorer's process with the scorer and these arguments; return its result.
+    def traits(self) -> dict[str, Any]:
+        """The attributes of the scorer that RemoteScorer copies."""
+        names = ("name", "version", "inputs", "relevance", "batch")
+        known = {name: getattr(self._scorer, name) for name in names if hasattr(self._scorer, name)}
+        return known | {"searchable": isinstance(self._scorer, Searchable)}
 
-        Raises WorkerLost if the process dies or exceeds a limit.
-        """
-        async with self._one:
-            return await asyncio.to_thread(self._wait, *call)
-
-    def _wait(self, *call: Any) -> Any:
-        self._process.send(*call)
-        while (message := self._process.poll(POLL_SECONDS)) is None:
-            pass
-        return message[1]
-
-    async def _drain(self) -> None:
-        while self._waiting:
-            await self._answer(self._next_batch())
-
-    async def _answer(self, requests: list[_Request]) -> None:
-        try:
-            results = await self.ask(_encode, [frames for frames, _ in requests])
-        except Exception as error:
-            if len(requests) == 1:
-                requests[0][1].set_exception(_blame(error, requests[0][0]))
-            else:  # so that only the one at fault fails
-                for request in requests:
-                    await self._answer([request])
-            return
-        for (_, future), encoded in zip(requests, results, strict=True):
-            future.set_result(encoded)
-
-    def _next_batch(self) -> list[_Request]:
-        """The first request, and others with images of its shapes up to LARGEST_BATCH frames."""
-        shapes, count = _shapes(self._waiting[0][0]), 0
-        taken: list[_Request] = []
-        for request in list(self._waiting):
-            if _shapes(request[0]) == shapes and (not taken or count + len(request[0]) <= LARGEST_BATCH):
-                count += len(request[0])
-                taken.append(request)
-                self._waiting.remove(request)
-        return taken
-
-
-def _load(_report: Report, scorer: str, folder: str, scoring: ScorerConfig) -> Callable[..., Any]:
-    """In the scorer's process: a call names one of the functions below and its further arguments."""
-    loaded = load_scorer(scorer, DirectoryStore(folder), scoring)
-    wait_until_loaded(loaded)
-    return lambda function, *arguments: function(loaded, *arguments)
-
-
-def traits(scorer: Scorer) -> dict[str, Any]:
-    """The attributes of a scorer that RemoteScorer copies."""
-    known = {name: getattr(scorer, name, None) for name in ("name", "version", "inputs", "relevance")}
-    return known | {"searchable": isinstance(scorer, Searchable)}
-
-
-def call(scorer: Scorer, method: str, argument: Any) -> Any:
-    """In the scorer's process: what one of its methods returns."""
-    return getattr(scorer, method)(argument)
-
-
-def _encode(scorer: Scorer, batches: list[FrameBatch]) -> list[Encoded]:
-    """The features of each batch, encoded in one call."""
-    encoded = scorer.encode(FrameBatch.join(batches))
-    bounds = itertools.pairwise([0, *itertools.accumulate(map(len, batches))])
-    return [{name: np.asarray(rows)[a:b] for name, rows in encoded.items()} for a, b in bounds]
-
-
-def match(scorer: Scorer, encoded: Encoded, question: str, reference: Encoded | None) -> NDArray[np.float32]:
-    """Like Scorer.match; reference: None if it is `encoded`, which is then not sent twice."""
-    return scorer.match(encoded, question, reference=encoded if reference is None else reference)
-
-
-def _blame(error: Exception, frames: FrameBatch) -> Exception:
-    """The error, with the frames on which the scorer failed."""
-    if not isinstance(error, WorkerLost) or error.kind == "StartFailed" or not len(frames):
-        return error
-    first, last = frames.frames[0], frames.frames[-1]
-    return WorkerLost(f"the scorer failed on its frames {first} to {last} ({error})", error.kind)
-
-
-def _shapes(batch: FrameBatch) -> tuple[tuple[int, ...], ...]:
-    return tuple(pixels.shape[1:] for pixels in batch.pixels)
+    def call(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Iterator[Any]:
+        """True when the call begins, so that its caller knows whether it broke the actor; then the result."""
+        work = getattr(self._scorer, method)
+        yield True
+        yield work(*arguments, **named)
 
 
 class RemoteScorer:
-    """A Scorer that sends its work to BatchingEncoder actors in turn. Small and picklable.
+    """A Scorer that sends its work to Encoder actors in turn. Small and picklable.
 
-    traits: of the scorer. patience: seconds to wait for an answer; None waits forever.
+    traits: of the scorer. seconds: the limit of one call; None for no limit.
     """
 
-    def __init__(self, traits: dict[str, Any], actors: Sequence[Any], patience: float | None = None) -> None:
-        self.name, self.version = traits["name"], traits["version"]
-        self.inputs, self.relevance = traits["inputs"], traits["relevance"]
+    def __init__(self, traits: dict[str, Any], actors: Sequence[Any], seconds: float | None) -> None:
+        self.name, self.version, self.inputs = traits["name"], traits["version"], traits["inputs"]
+        self.relevance, self.batch = traits.get("relevance"), traits.get("batch", 1)
         self.actors = actors
         for method in ("search_vectors", "search_query") if traits["searchable"] else ():
-            setattr(self, method, partial(self._call, "ask", call, method))
-        self._patience = patience
+            setattr(self, method, partial(self._call, method))
+        self._seconds = seconds
         self._calls = 0
         self._waited = 0.0
         self._since: float | None = None
 
     @property
     def waited(self) -> float:
-        """Seconds that this scorer has waited for answers."""
+        """Seconds that this scorer has waited for results."""
         since = self._since
         return self._waited + (0.0 if since is None else time.monotonic() - since)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """As Scorer.encode."""
-        encoded: Encoded = self._call("encode", frames)
+        try:
+            encoded: Encoded = self._call("encode", frames)
+        except WorkerLost as lost:
+            if not len(frames):
+                raise
+            first, last = frames.frames[0], frames.frames[-1]
+            text = f"the scorer failed on its frames {first} to {last} ({lost})"
+            raise WorkerLost(text, lost.kind) from None
         return encoded
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
         """As Scorer.match."""
-        other = None if reference is encoded else reference
-        relevance: NDArray[np.float32] = self._call("ask", match, encoded, question, other)
+        relevance: NDArray[np.float32] = self._call("match", encoded, question, reference=reference)
         return relevance
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _call(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """What a method of the scorer returns; WorkerLost if the call breaks the actor or hangs in it."""
         import ray
 
         actor = self.actors[self._calls % len(self.actors)]
         self._calls += 1
         self._since = time.monotonic()
+        turn = TURN_LIMITS * self._seconds if self._seconds else None
+        losses = 0
         try:
-            return ray.get(getattr(actor, method).remote(*arguments), timeout=self._patience)
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, FramenestError):  # without Ray's traceback
-                raise error.cause from None
-            raise
-        except ray.exceptions.GetTimeoutError:
-            raise WorkerLost(f"no answer from an encoder in {self._patience:g} s", "TimeLimit") from None
-        except ray.exceptions.RayActorError as error:  # lost with its node, after all retries
-            raise WorkerLost(f"its encoder was lost ({type(error).__name__})") from None
+            while losses < CALL_TRIES:
+                steps = actor.call.options(**IN_STEPS).remote(method, arguments, named)
+                begun = False
+                left = None if turn is None else max(0.0, self._since + turn - time.monotonic())
+                if not ray.wait([steps], timeout=left)[0]:
+                    raise ScorerError(f"no encoder was free for {turn:g} s")
+                try:
+                    begun = ray.get(next(steps))
+                    if not ray.wait([steps], timeout=self._seconds)[0]:
+                        ray.kill(actor, no_restart=False)
+                        raise WorkerLost(f"not done after {self._seconds:g} s", "TimeLimit")
+                    return ray.get(next(steps))
+                except ray.exceptions.RayTaskError as error:
+                    raise _ours(error) from None
+                except ray.exceptions.RayActorError:  # in another call, unless this one had begun
+                    losses += begun
+                    time.sleep(RESTART_SECONDS)
+            raise WorkerLost("its process died")
         finally:
             self._waited, self._since = self.waited, None
-
-
-RETRIES = 5  # of a task, or of a request to an encoder, when its worker or node is lost
-WAITING_AT_ONCE = 64  # most requests that one encoder queues; it joins them into batches
 
 
 def run_on_ray(
@@ -215,14 +149,13 @@ def run_on_ray(
 ) -> Iterator[list[ItemOutcome]]:
     """Process all groups on a Ray cluster; yields outcomes as groups finish.
 
-    address: as ray.init takes it; None starts a cluster on this machine with `jobs` processors. On a
-    cluster, `jobs` bounds the videos in progress. encoders: actors that run the scorer for all tasks; by
-    default one per GPU, and none without GPUs: then every task runs the scorer itself.
+    job: its scorer must not be "auto", which may mean another one on each node. address: as ray.init takes
+    it; None starts a cluster on this machine with `jobs` processors. On a cluster, `jobs` bounds the videos
+    in progress. encoders: actors that run the scorer for all tasks; by default one per GPU, and none without
+    GPUs: then every task runs the scorer itself.
     """
     with needs_extra("ray", "ray"):
         import ray
-    if job.scorer == "auto":
-        raise ConfigError("on a cluster every worker must use the same scorer; name it with --scorer")
     name, _, file = (job.scorer or "").partition(":")
     if file and Path(file).exists():
         job = replace(job, scorer=f"{name}:{Path(file).absolute()}")
@@ -230,8 +163,8 @@ def run_on_ray(
     if ours:
         _connect(ray, address, jobs)
     try:
-        scorer = None if job.scorer is None else _start_encoders(ray, job, limits, encoders)
-        task = ray.remote(num_cpus=1, max_retries=RETRIES)(_do)
+        scorer = None if job.scorer is None else _start_encoders(ray, job, limits.seconds, encoders)
+        task = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(_do)
         todo = deque(map(_absolute, groups))
         flying: dict[Any, Group] = {}
         while True:
@@ -244,9 +177,8 @@ def run_on_ray(
                 return
             ready, _ = ray.wait(list(flying), timeout=5.0)  # the cluster may have grown meanwhile
             for reference in ready:
-                group = flying.pop(reference)
-                answer = _answer(ray, reference)
-                yield retry_or_fail(group, answer, todo) if isinstance(answer, WorkerLost) else answer
+                group, result = flying.pop(reference), _result(ray, reference)
+                yield retry_or_fail(group, result, todo) if isinstance(result, WorkerLost) else result
     finally:
         if ours:
             ray.shutdown()
@@ -260,14 +192,14 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
         raise FramenestError(f"no Ray cluster at {address or 'this machine'} ({one_line(error)})") from error
 
 
-def _answer(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
+def _result(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
     try:
-        answer: list[ItemOutcome] | WorkerLost = ray.get(reference)
+        result: list[ItemOutcome] | WorkerLost = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from error
     except ray.exceptions.RayError as error:  # the worker or its node was lost, after all retries
-        return WorkerLost(f"lost {RETRIES + 1} times ({type(error).__name__})")
-    return answer
+        return WorkerLost(f"lost {TASK_RETRIES + 1} times ({type(error).__name__})")
+    return result
 
 
 def _absolute(group: Group) -> Group:
@@ -281,30 +213,31 @@ def _absolute(group: Group) -> Group:
 
 
 def _start_encoders(
-    ray: Any, job: BatchJob, limits: ProcessLimits, wanted: int | None
+    ray: Any, job: BatchJob, seconds: float | None, wanted: int | None
 ) -> RemoteScorer | None:
     """A scorer on actors; None if every task runs its own."""
-    there = ray.cluster_resources()
-    processors, gpus = int(there.get("CPU", 0)), int(there.get("GPU", 0))
+    resources = ray.cluster_resources()
+    processors, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     count = gpus if wanted is None else wanted
     if not count:
         return None
     if not gpus and count >= processors:
         raise ConfigError(f"{count} encoders leave none of the cluster's {processors} processors to decode")
     share = {"num_gpus": min(1.0, gpus / count), "num_cpus": 0} if gpus else {"num_cpus": 1}
-    lasting = {"max_restarts": -1, "max_task_retries": RETRIES, "max_concurrency": WAITING_AT_ONCE}
-    actor = ray.remote(BatchingEncoder).options(**share, **lasting)
-    actors = [actor.remote(job, limits) for _ in range(count)]
-    patience = PATIENCE * limits.seconds if limits.seconds else None
+    actor = ray.remote(Encoder).options(**share, max_restarts=-1)
+    actors = [actor.remote(job) for _ in range(count)]
     try:
-        return RemoteScorer(ray.get(actors[0].ask.remote(traits)), actors, patience)
+        return RemoteScorer(ray.get(actors[0].traits.remote()), actors, seconds)
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from error
+    except ray.exceptions.RayActorError as error:
+        raise FramenestError(f"the scorer {job.scorer} could not start; its process died") from error
 
 
 def _ours(error: Any) -> FramenestError:
-    cause = getattr(error, "cause", None)
-    return FramenestError(str(cause) if isinstance(cause, FramenestError) else one_line(cause or error))
+    """The error of a task or an actor, without Ray's traceback."""
+    cause = error.cause
+    return cause if isinstance(cause, FramenestError) else FramenestError(error_line(cause))
 
 
 def _do(
@@ -312,28 +245,27 @@ def _do(
 ) -> list[ItemOutcome] | WorkerLost:
     """A task: the outcomes of a group, or the reason why it was stopped.
 
-    The work runs in a thread. Time spent waiting for an encoder, which has its own limits, is not counted.
-    After work over a limit, this process returns its answer and ends; Ray retries its next task elsewhere.
+    Time spent waiting for an encoder, which has its own limits, is not counted. After work over a limit,
+    this process returns its answer and ends; Ray retries its next task elsewhere.
     """
     os.environ["FRAMENEST_THREADS"] = "1"  # a task has one processor
     work, mine = _open(job, scorer)
 
-    def worked() -> float:
-        return time.monotonic() - (mine.waited if mine else 0.0)
+    def waited() -> float:
+        return mine.waited if mine else 0.0
 
-    began = worked()
+    began = time.monotonic() - waited()
 
     def heartbeat() -> None:
         nonlocal began
-        began = worked()
+        began = time.monotonic() - waited()
 
-    answer = ThreadPoolExecutor(1).submit(work, group, done=heartbeat)
-    while not wait([answer], POLL_SECONDS).done:
-        lost = limits.exceeded(time.monotonic() - worked() + began, os.getpid())
-        if lost is not None:
+    result = ThreadPoolExecutor(1).submit(work, group, done=heartbeat)
+    while not wait([result], POLL_SECONDS).done:
+        if (lost := limits.exceeded(began + waited(), os.getpid())) is not None:
             threading.Timer(1.0, os._exit, (1,)).start()
             return lost
-    return answer.result()
+    return result.result()
 
 
 @cached(LRUCache(4), key=lambda job, scorer: (job, *map(str, scorer.actors if scorer else ())))

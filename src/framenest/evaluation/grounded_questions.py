@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import VideoInfo
-from framenest.protocols import Decoder
 from framenest.records import parse_json, read_rows
 from framenest.text import seconds_of
-from framenest.video.pyav import Picture, PictureDecoder, Sizes
+from framenest.video.decoder import Decoder, Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
 
-FPS = 30.0
+TIMELINE_FPS = 30.0
 Intervals = tuple[tuple[float, float], ...]  # (start, end) in seconds
 Part = Literal["tune", "report", "all"]
 Row = Mapping[str, Any]
@@ -31,10 +30,10 @@ def inside(seconds: NDArray[np.float64], intervals: Intervals) -> NDArray[np.boo
     >>> inside(np.array([1.0, 7.5]), ((7.0, 8.0),)).tolist()
     [False, True]
     """
-    found = np.zeros(len(seconds), dtype=bool)
+    within = np.zeros(len(seconds), dtype=bool)
     for start, end in intervals:
-        found |= (start <= seconds) & (seconds <= end)
-    return found
+        within |= (start <= seconds) & (seconds <= end)
+    return within
 
 
 class TimelineDecoder(PictureDecoder):
@@ -50,7 +49,7 @@ class TimelineDecoder(PictureDecoder):
     name = "timeline"
     version = "1"
 
-    def __init__(self, name: str, duration: float, fps: float = FPS) -> None:
+    def __init__(self, name: str, duration: float, fps: float = TIMELINE_FPS) -> None:
         count = int(duration * fps)
         if count < 1:
             raise ConfigError(f"{name}: a timeline must be longer than 0 s, not {duration:g}")
@@ -59,7 +58,7 @@ class TimelineDecoder(PictureDecoder):
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
 
-    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         shapes = [spec.size(1, 1) if spec else (1, 1) for spec in sizes]
         black = [np.zeros((height, width, 3), np.uint8) for width, height in shapes]
         return ((number, black) for number in ascending.tolist())
@@ -126,8 +125,8 @@ def load_questions(
 
     Args:
         path: JSON, JSON lines, CSV or Parquet.
-        kind: The file's format, one of READERS. The default is "framenest", with rows {"video", "question",
-            "intervals": [[start, end], …]} in seconds.
+        kind: The file's format, one of QUESTION_READERS; by default "framenest", with rows {"video",
+            "question", "intervals": [[start, end], …]} in seconds.
         videos: The folder of the videos; by default that of the file.
         part: "tune" or "report" for a fixed half of the questions, chosen by the names in the file.
 
@@ -144,11 +143,11 @@ def load_questions(
     ((6.0, 8.0),)
     """
     file, kind = Path(path), kind or "framenest"
-    if kind not in READERS:
-        raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(READERS)}")
+    if kind not in QUESTION_READERS:
+        raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(QUESTION_READERS)}")
     folder = Path(videos) if videos is not None else file.parent
     try:
-        entries = [entry for row in read_rows(file) for entry in READERS[kind](row)]
+        entries = [entry for row in read_rows(file) for entry in QUESTION_READERS[kind](row)]
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
@@ -218,20 +217,20 @@ def _timeline(row: Row) -> list[GroundedQuestion]:
     name = f"real {row['video']}" if isinstance(row["video"], int) else str(row["video"])
     intervals, last = row["intervals"], max(seconds_of(end) for _, end in row["intervals"])
     if row.get("duration") in (None, ""):
-        drawn = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
-        duration = float(row.get("last_end", last) / max(0.5, drawn))
+        share = (_hash(f"length {row['video']}") / 2**64) ** (1 / len(intervals))
+        duration = float(row.get("last_end", last) / max(0.5, share))
     else:
         duration = seconds_of(row["duration"])
     if last > duration:
         raise ValueError(f"an interval of {name!r} ends at {last:g} s, but it lasts {duration:g} s")
     if "question" in row:
-        asked = [_question(name, row["question"], intervals)]
+        entries = [_question(name, row["question"], intervals)]
     else:
-        asked = [_question(name, f"{name} {n}", [one]) for n, one in enumerate(intervals)]
-    return [replace(one, duration=duration) for one in asked]
+        entries = [_question(name, f"{name} {n}", [one]) for n, one in enumerate(intervals)]
+    return [replace(one, duration=duration) for one in entries]
 
 
-READERS: dict[str, Callable[[Row], list[GroundedQuestion]]] = {
+QUESTION_READERS: dict[str, Callable[[Row], list[GroundedQuestion]]] = {
     "framenest": lambda row: [_question(row["video"], row["question"], row["intervals"])],
     "longvideobench": _longvideobench,
     "lvbench": _lvbench,

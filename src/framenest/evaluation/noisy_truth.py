@@ -15,8 +15,8 @@ from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
 from framenest.scorers.calibration import logistic
 
-STEP = 0.5  # seconds between independent draws
-MEMORY = 8.0  # standard deviation in seconds of the Gaussian that smooths the noise
+STEP_SECONDS = 0.5  # between independent draws
+NOISE_SECONDS = 8.0  # standard deviation of the Gaussian that smooths the noise
 
 
 class NoisyTruthScorer:
@@ -53,8 +53,9 @@ class NoisyTruthScorer:
         try:
             return cls(float(checkpoint))
         except ValueError as error:
-            given = f"noisy-truth:{checkpoint}"
-            raise ConfigError(f"noisy-truth needs a ratio, as in noisy-truth:2, not {given!r}") from error
+            raise ConfigError(
+                f"noisy-truth needs a ratio, as in noisy-truth:2, not 'noisy-truth:{checkpoint}'"
+            ) from error
 
     def learn(self, intervals: Intervals, seed: int = 0) -> None:
         """Switch to another question's truth, and to the noise of this seed.
@@ -79,14 +80,14 @@ class NoisyTruthScorer:
     def _score(self, seconds: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._intervals is None:
             raise ScorerError("noisy-truth works only in `framenest evaluate`, where answers are known")
-        drawn = np.interp(seconds, np.arange(len(noise)) * STEP, noise)
-        return np.asarray(self._snr * inside(seconds, self._intervals) + drawn)
+        values = np.interp(seconds, np.arange(len(noise)) * STEP_SECONDS, noise)
+        return np.asarray(self._snr * inside(seconds, self._intervals) + values)
 
     def _noise(self, question: str, last: float) -> NDArray[np.float64]:
         """White noise smoothed by a Gaussian, with unit variance; longer videos extend it."""
         rng = np.random.default_rng([self._seed, zlib.crc32(question.encode())])
-        half = int(3 * MEMORY / STEP)
-        window = np.exp(-0.5 * (np.arange(-half, half + 1) * STEP / MEMORY) ** 2)
-        white = rng.standard_normal(int(last / STEP) + 2 + 2 * half)
+        half = int(3 * NOISE_SECONDS / STEP_SECONDS)
+        window = np.exp(-0.5 * (np.arange(-half, half + 1) * STEP_SECONDS / NOISE_SECONDS) ** 2)
+        white = rng.standard_normal(int(last / STEP_SECONDS) + 2 + 2 * half)
         smooth: NDArray[np.float64] = np.convolve(white, window / np.sqrt((window**2).sum()), mode="valid")
         return smooth

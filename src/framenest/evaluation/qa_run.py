@@ -16,10 +16,10 @@ from framenest.evaluation.lmms_eval import conventions
 from framenest.evaluation.qa_results import QaResults, Record, Row
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.images import ImageLimits
-from framenest.lmm.answer import Answerer
+from framenest.lmm.client import Answerer
 from framenest.lmm.messages import StyleName, estimate, messages
+from framenest.lmm.prompt import Pairing
 from framenest.lmm.request import Request
-from framenest.lmm.times import Pairing
 from framenest.protocols import Progress
 from framenest.selectors import served_budgets
 from framenest.selectors.selection import Selection
@@ -202,13 +202,13 @@ class QaRun:
         left = list(budgets)
         try:
             video = str(self._videos.find(question.video))
-            began, made = time.perf_counter(), self._kept.made
+            began, misses = time.perf_counter(), self._kept.misses
             text = question.query(QueryText(self.settings.query), selector)
             chosen = self._kept.result(video, text, selector, budgets)
             stats = chosen.stats if isinstance(chosen, Selection) else chosen.stats.to_json()
             record["selection"] = {
                 "seconds": round(time.perf_counter() - began, 3),
-                "kept": self._kept.made == made,
+                "kept": self._kept.misses == misses,
                 "candidates": stats.get("candidates"),
             }
             prefixes = {budget: chosen.prefix(budget) for budget in budgets}

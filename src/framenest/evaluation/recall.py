@@ -10,29 +10,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.config import PRESETS
+from framenest.config import PAPER_PRESETS
 from framenest.errors import ConfigError
 from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import cues
-from framenest.protocols import Decoder, Progress, Scorer
+from framenest.protocols import Progress, Scorer
 from framenest.selectors import load_selector, needs_scorer
 from framenest.selectors.built_in import THUMBNAIL
 from framenest.selectors.selection import Selection
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 
 Floats = NDArray[np.float64]
 
 REGIMES = {"low": (8, 16), "medium": (32, 64), "high": (128, 256)}
 """Budgets over which the paper's tables average."""
 HORIZONS = (8, 16, 32, 64, 128, 256)
-BOOTSTRAP, SEED = 1000, 0
-SAME_LOOK = 0.995  # appearance similarity above which two frames are near-duplicates
+BOOTSTRAP_DRAWS, BOOTSTRAP_SEED = 1000, 0
+DUPLICATE_SIMILARITY = 0.995  # appearance similarity above which two frames are near-duplicates
 
 # The rows of the paper's two ablation tables.
-_NO = [name for name in PRESETS if name.startswith("no-")]
+_NO = [name for name in PAPER_PRESETS if name.startswith("no-")]
 COMPONENTS = ("uniform", "paper", "static-weights", "evidence-only", *_NO)
-SCHEDULES = ("uniform", *(name for name in PRESETS if name not in (*_NO, "evidence-only", "residual")))
+SCHEDULES = ("uniform", *(name for name in PAPER_PRESETS if name not in (*_NO, "evidence-only")))
 
 
 def hit(seconds: Floats, intervals: Intervals) -> bool:
@@ -67,7 +68,7 @@ def most_similar(appearance: NDArray[np.floating[Any]]) -> Floats:
 
 def near_duplicates(nearest: Floats) -> float:
     """Share of the frames that look the same as another frame. nearest: (K,) from `most_similar`."""
-    return float((nearest > SAME_LOOK).mean())
+    return float((nearest > DUPLICATE_SIMILARITY).mean())
 
 
 def nesting(smaller: NDArray[np.int64], larger: NDArray[np.int64]) -> float:
@@ -91,7 +92,7 @@ def interval_of_mean(values: Floats) -> tuple[float, float]:
 
     For a paired difference, pass the differences.
     """
-    draws = np.random.default_rng(SEED).integers(0, len(values), (BOOTSTRAP, len(values)))
+    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(0, len(values), (BOOTSTRAP_DRAWS, len(values)))
     low, high = np.percentile(values[draws].mean(axis=1), [2.5, 97.5])
     return float(low), float(high)
 
@@ -161,9 +162,9 @@ def evaluate(
     Returns:
         {"questions": n, "seeds": n, "selectors": {name: summary}}, with the summaries of `summarise`.
 
-    >>> asked = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
-    >>> found = evaluate([asked], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
-    >>> found["selectors"]["mec"]["8"]["hit"]
+    >>> question = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
+    >>> measures = evaluate([question], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
+    >>> measures["selectors"]["mec"]["8"]["hit"]
     1.0
     """
     specs = {name: name for name in selectors}
@@ -180,7 +181,7 @@ def ablations(
 ) -> dict[str, Any]:
     """The paper's component, schedule and horizon tables, with hit@K in place of accuracy."""
     budgets = [k for group in REGIMES.values() for k in group]
-    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PRESETS if name != "residual"}
+    specs = {"uniform": "uniform"} | {name: f"mec:{name}" for name in PAPER_PRESETS}
     rows = {}
     for name, outcomes in collect(questions, specs, budgets, session, progress=progress).items():
         summary = summarise(outcomes)
@@ -221,18 +222,18 @@ def collect(
     scorer = session.scorer if any(needs_scorer(spec) for spec in specs.values()) else None
     noisy = scorer if isinstance(scorer, NoisyTruthScorer) else None
     if seeds > 1 and noisy is None:
-        raise ConfigError("several seeds need noisy truth: --scorer noisy-truth:SNR")
-    if scorer is not noisy and any(asked.duration is not None for asked in questions):
-        raise ConfigError("a timeline has no images to score: use --scorer noisy-truth:SNR")
+        raise ConfigError("several seeds need noisy truth: the scorer noisy-truth:SNR")
+    if scorer is not noisy and any(question.duration is not None for question in questions):
+        raise ConfigError("a timeline has no images to score: use the scorer noisy-truth:SNR")
     selectors = {name: load_selector(spec, session) for name, spec in specs.items()}
     previous: str | None = None
-    for done, asked in enumerate(questions):
+    for done, question in enumerate(questions):
         progress("questions", done, len(questions))
-        if asked.duration is not None and asked.video != previous:
+        if question.duration is not None and question.video != previous:
             session.forget()  # making a timeline again is faster than keeping hundreds
-        previous = asked.video
-        video = session.open(asked.source)
-        entry = replace(asked, intervals=asked.intervals_in(video), moments=())
+        previous = question.video
+        video = session.open(question.source)
+        entry = replace(question, intervals=question.intervals_in(video), moments=())
         for seed in range(seeds):
             if noisy is not None:
                 noisy.learn(entry.intervals, seed)
@@ -240,8 +241,8 @@ def collect(
                 began = time.perf_counter()
                 selection = selector.select(video, entry.question, budgets)
                 spent = time.perf_counter() - began
-                seen_by = scorer if needs_scorer(specs[name]) else None  # then its frames are decoded already
-                outcomes[name].append(_judge(selection, entry, video, session, seen_by, spent))
+                encoder = scorer if needs_scorer(specs[name]) else None  # then its frames are decoded already
+                outcomes[name].append(_judge(selection, entry, video, session, encoder, spent))
     progress("questions", len(questions), len(questions))
     return outcomes
 
@@ -258,11 +259,11 @@ def _judge(
     outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
     if entry.duration is None:
         chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
-        seen = session.features(video, scorer, THUMBNAIL).get(chosen, "selected frames")
-        looks = cues.encode(seen.thumbnails).astype(np.float64)
+        rows = session.features(video, scorer, THUMBNAIL).get(chosen, "selected frames")
+        looks = cues.encode(rows.thumbnails).astype(np.float64)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)
-        nearest = most_similar(looks[np.isin(seen.frames, prefix.frames)]) if entry.duration is None else None
+        nearest = most_similar(looks[np.isin(rows.frames, prefix.frames)]) if entry.duration is None else None
         outcome.by_budget[budget] = {
             "hit": float(hit(prefix.seconds, entry.intervals)),
             "covered": covered(prefix.seconds, entry.intervals),

@@ -32,11 +32,11 @@ class SelectionCache:
     """Selects frames for questions, or reads them from disk on a cache hit.
 
     scorer: a scorer's name; None if no selector needs one. store, progress, scoring, keep_features: as for
-    `Session`. `made` counts cache misses.
+    `Session`. `misses` counts what was not in the cache.
 
-    >>> kept = SelectionCache("table:scores.csv")
-    >>> shown = [kept.prefix("kiln.mp4", "What happens after firing?", "mec", k) for k in (8, 64)]
-    >>> [len(prefix) for prefix in shown], kept.made
+    >>> cache = SelectionCache("table:scores.csv")
+    >>> prefixes = [cache.prefix("kiln.mp4", "What happens after firing?", "mec", k) for k in (8, 64)]
+    >>> [len(prefix) for prefix in prefixes], cache.misses
     ([8, 64], 1)
     """
 
@@ -49,7 +49,7 @@ class SelectionCache:
         scoring: ScorerConfig | None = None,
         keep_features: bool | None = None,
     ) -> None:
-        self.made = 0
+        self.misses = 0
         self._wanted, self._scoring = scorer, scoring or ScorerConfig()
         self._session = Session(
             scorer, store=store, progress=progress, scoring=self._scoring, keep_features=keep_features
@@ -81,21 +81,21 @@ class SelectionCache:
     def result(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
         """A ranking, or a selection with at least these budgets."""
         if selector.startswith(FILE):  # reading it again is fast
-            self.made += 1
+            self.misses += 1
             return self._select(video, text, selector, budgets)
         file = self._file(video, text, selector)
-        kept: Ranking | Selection | None = None
+        cached: Ranking | Selection | None = None
         if file.exists():
             with suppress(FramenestError):  # a damaged file is written again
-                kept = load_result(file)
-        if isinstance(kept, Ranking) or (kept is not None and set(budgets) <= set(kept.prefixes)):
-            return kept
-        self.made += 1
-        made = self._select(video, text, selector, budgets)
-        if isinstance(made, Selection) and isinstance(kept, Selection):
-            made = replace(made, prefixes=dict(sorted((kept.prefixes | made.prefixes).items())))
-        made.save(file)
-        return made
+                cached = load_result(file)
+        if isinstance(cached, Ranking) or (cached is not None and set(budgets) <= set(cached.prefixes)):
+            return cached
+        self.misses += 1
+        result = self._select(video, text, selector, budgets)
+        if isinstance(result, Selection) and isinstance(cached, Selection):
+            result = replace(result, prefixes=dict(sorted((cached.prefixes | result.prefixes).items())))
+        result.save(file)
+        return result
 
     def session(self, video: str) -> Session:
         """The session; first drops other videos from memory."""
@@ -105,10 +105,10 @@ class SelectionCache:
         return self._session
 
     def _select(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
-        made = load_selector(selector, self.session(video))
-        if isinstance(made, MecSelector):
-            return made.rank(video, text)
-        return made.select(video, text, budgets)
+        chooser = load_selector(selector, self.session(video))
+        if isinstance(chooser, MecSelector):
+            return chooser.rank(video, text)
+        return chooser.select(video, text, budgets)
 
     def _file(self, video: str, text: str, selector: str) -> Path:
         name, _, settings = selector.partition(":")

@@ -6,8 +6,8 @@ transformers processor.
 
 from framenest.images import ImageLimits
 from framenest.lmm.messages import FOR_SERVERS, STYLES, Style, StyleName, estimate, messages
+from framenest.lmm.prompt import PAIRINGS, Pairing
 from framenest.lmm.request import Request, Tokens
-from framenest.lmm.times import PAIRINGS, Pairing
 
 load = Request.load
 

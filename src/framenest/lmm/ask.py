@@ -12,11 +12,20 @@ import numpy as np
 from framenest.errors import ModelError
 from framenest.frames import VideoInfo
 from framenest.images import ImageLimits
-from framenest.lmm.answer import Answer, Answerer, OnText
+from framenest.lmm.client import Answer, Answerer, OnText
 from framenest.lmm.messages import StyleName, check_style, messages
-from framenest.lmm.prompt import CHARACTERS, CITE, OTHERWISE, TOKENS, cannot_tell, cited, lettered
+from framenest.lmm.prompt import (
+    CHARACTERS,
+    CITE,
+    OTHERWISE,
+    TOKENS,
+    Pairing,
+    cannot_tell,
+    cited_places,
+    lettered,
+    model_seconds,
+)
 from framenest.lmm.request import Request, Tokens
-from framenest.lmm.times import Pairing, told_seconds
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress import ShowProgress
@@ -58,7 +67,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Reply:
     """The answer to a question, and the steps that led to it.
 
     Attributes:
@@ -116,11 +125,11 @@ def ask(
     progress: ShowProgress = True,
     on_text: OnText | None = None,
     on_step: Callable[[Step], None] | None = None,
-) -> Asked:
+) -> Reply:
     """Ask with the smallest budget; retry with the next larger one if the model says that it cannot tell.
 
     The last budget does not offer that reply. A question without options also asks for the times of the
-    frames that show the answer (`Asked.cited`).
+    frames that show the answer (`Reply.cited`).
 
     Args:
         answerer: a `Client`, or anything with its `answer`.
@@ -142,8 +151,8 @@ def ask(
         ConfigError: the style cannot send this.
         ModelError: the model gave no answer.
 
-    >>> asked = ask(client, ranking, "What happens after firing?", [8, 16, 32])
-    >>> asked.answer.text, [step.prefix.budget for step in asked.steps]
+    >>> reply = ask(client, ranking, "What happens after firing?", [8, 16, 32])
+    >>> reply.answer.text, [step.prefix.budget for step in reply.steps]
     ('A kiln.', [8])
     """
     rungs = Budget.ladder(budgets if isinstance(budgets, Iterable) else [budgets])
@@ -175,12 +184,12 @@ def ask(
         if not stuck:
             break
     seconds = steps[-1].prefix.seconds.tolist()
-    told = told_seconds(pairing, seconds) if fuses else seconds  # the model reads one time per pair
-    return Asked(question, steps, cited(steps[-1].answer.text, told))
+    times = model_seconds(pairing, seconds) if fuses else seconds  # the model reads one time per pair
+    return Reply(question, steps, cited_places(steps[-1].answer.text, times))
 
 
 DESCRIPTIONS = 4
-LONGEST = 200  # characters of a description
+MAX_DESCRIPTION = 200  # characters
 INSTRUCTION = (
     "A question will be asked about a video that you cannot see yet. Write two to four short descriptions of "
     "what single frames that help to answer it would show, each as a caption of a picture: things, people, "
@@ -215,12 +224,12 @@ def rewrite(answerer: Answerer, video: VideoInfo, question: str, options: Sequen
         tokens=Tokens(0, 0, len(text) // CHARACTERS),
     )
     answer = answerer.answer(request)
-    found = descriptions(answer.text)
-    if not found:
+    texts = descriptions(answer.text)
+    if not texts:
         raise ModelError(
-            f"{answer.model} wrote no descriptions to look for; ask without --rewrite, or give --look-for"
+            f"{answer.model} wrote no descriptions; ask without rewriting, or say what to look for"
         )
-    return LookFor(found, written_by=answer.model)
+    return LookFor(texts, written_by=answer.model)
 
 
 def descriptions(answer: str) -> tuple[str, ...]:
@@ -230,5 +239,5 @@ def descriptions(answer: str) -> tuple[str, ...]:
     ('A glowing kiln.', 'Cups on a shelf')
     """
     lines = [_BULLET.sub("", line).strip(" \t*\"'“”‘’") for line in answer.splitlines()]
-    wanted = [line[:LONGEST] for line in lines if line and not line.endswith(":")]
-    return tuple(dict.fromkeys(wanted))[:DESCRIPTIONS]
+    short = [line[:MAX_DESCRIPTION] for line in lines if line and not line.endswith(":")]
+    return tuple(dict.fromkeys(short))[:DESCRIPTIONS]

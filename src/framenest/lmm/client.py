@@ -1,4 +1,4 @@
-"""Client of OpenAI-compatible servers. Every error is a one-line ModelError that says what to do."""
+"""Client of OpenAI-compatible servers, and the answers it returns. Every error is a one-line ModelError."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
 from framenest.errors import ConfigError, ModelError, needs_extra
-from framenest.lmm.answer import Answer, OnText, Splitter, Usage
 from framenest.lmm.request import Request
 from framenest.text import is_url
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 LIST_SECONDS = 20.0  # timeout of the list of models
 _NO_KEY = "none"  # local servers need no key, but the openai package does
-LARGEST_ANSWER = 64 * 2**20  # bytes on the wire
-_SHOWN = 300  # characters of a server's message
+MAX_ANSWER_BYTES = 64 * 2**20  # on the wire
+_MESSAGE_CHARACTERS = 300  # of a server's message that are shown
 
 # How servers say that the context is too long, in an error's code, type or message.
 _TOO_LONG = (
@@ -38,6 +38,128 @@ _LIMIT = r"(?:context[ _](?:length|size|window)|maximum|model[ _]len(?:gth)?|n_c
 _MOST_IMAGES = r"at most (\d+) image"  # vLLM
 
 
+Kind = Literal["reasoning", "answer"]
+OnText = Callable[[Kind, str], None]  # called with each piece of an answer as it arrives
+
+THINK, END_THINK = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The cost of one answer. Tokens are None if the server did not count them."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    seconds: float
+    """From the request to the last word."""
+    first_seconds: float | None = None
+    """To the first word, if it was streamed."""
+    retries: int = 0
+    """Retries of a busy or failing server."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields; seconds are rounded to milliseconds."""
+        return {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A model's reply."""
+
+    text: str
+    """The answer without its reasoning."""
+    reasoning: str
+    model: str
+    finish_reason: str
+    """"stop", or "length" if it was cut off."""
+    usage: Usage
+
+
+class Answerer(Protocol):
+    """Anything that answers a request: `Client`, or a class of yours.
+
+    >>> class Parrot:
+    ...     def answer(self, request, *, on_text=None):
+    ...         return Answer("A kiln.", "", "parrot", "stop", Usage(None, None, 0.0))
+    """
+
+    def answer(self, request: Request, *, on_text: OnText | None = None) -> Answer:
+        """Answer a request.
+
+        Args:
+            request: the question with its frames, from `messages`.
+            on_text: called with ("reasoning" or "answer", piece) as the answer arrives, unless None.
+
+        Returns:
+            The whole answer, with its reasoning separate.
+
+        Raises:
+            ModelError: the model gave no answer.
+        """
+        ...
+
+
+class Splitter:
+    """Separates reasoning from answer, also while the text arrives. The opening tag may be missing.
+
+    thinking: whether the model was asked to think. Text without a tag may then turn out to be reasoning, so
+    it is held back until that is known.
+
+    >>> splitter = Splitter(lambda kind, piece: None, thinking=False)
+    >>> splitter.text("It fires… </think>\\n\\nB")
+    >>> splitter.end()
+    ('It fires…', 'B')
+    """
+
+    def __init__(self, on_text: OnText, *, thinking: bool) -> None:
+        self._on_text, self._thinking = on_text, thinking
+        self._kind: Kind | None = None  # not known yet
+        self._pending = ""
+        self.pieces: dict[Kind, str] = {"reasoning": "", "answer": ""}  # those passed to `on_text` so far
+
+    def reasoning(self, piece: str) -> None:
+        """Take a piece that the server marked as reasoning; unmarked text after it is the answer."""
+        if piece:
+            self._kind = "answer"
+            self._give("reasoning", piece)
+
+    def text(self, piece: str) -> None:
+        """Take a piece that is not marked."""
+        self._pending += piece
+        if self._kind is None:
+            begins = self._pending.lstrip()
+            if begins.startswith(THINK):
+                self._kind, self._pending = "reasoning", begins.removeprefix(THINK)
+            elif not self._thinking and not THINK.startswith(begins):
+                self._kind = "answer"
+        before, closed, after = self._pending.partition(END_THINK)
+        if closed and self._kind != "answer":
+            self._give("reasoning", before)
+            self._kind, self._pending = "answer", after.lstrip()
+        if self._kind == "answer":
+            self._give("answer", self._pending)
+            self._pending = ""
+        elif self._kind == "reasoning":
+            sure = max(0, len(self._pending) - len(END_THINK) + 1)  # a tag may have begun after that
+            self._give("reasoning", self._pending[:sure])
+            self._pending = self._pending[sure:]
+
+    def end(self, *, cut_off: bool = False) -> tuple[str, str]:
+        """The whole reasoning and answer.
+
+        cut_off: the model ran out of tokens, so the text held back until now is reasoning.
+        """
+        self._give(self._kind or ("reasoning" if cut_off else "answer"), self._pending)
+        self._pending = ""
+        inside, _, answer = self.pieces["answer"].rpartition(END_THINK)  # the chat template opened the tag
+        return (self.pieces["reasoning"] + inside).strip(), answer.strip()
+
+    def _give(self, kind: Kind, piece: str) -> None:
+        if piece:
+            self.pieces[kind] += piece
+            self._on_text(kind, piece)
+
+
 class ReadDeadline(threading.local):
     """Bounds all reads of a request together, headers and body; httpx bounds each read alone.
 
@@ -49,7 +171,7 @@ class ReadDeadline(threading.local):
 
     def begin(self, seconds: float) -> None:
         """Bound what comes from now on."""
-        self.until, self.left = monotonic() + seconds, LARGEST_ANSWER
+        self.until, self.left = monotonic() + seconds, MAX_ANSWER_BYTES
 
     def watch(self, request: Any) -> None:
         """Request hook of an httpx client: bounds the connections that the request opens."""
@@ -74,7 +196,7 @@ class ReadDeadline(threading.local):
             received: bytes = read_unbounded(max_bytes, left if timeout is None else min(timeout, left))
             self.left -= len(received)
             if self.left < 0:
-                raise ModelError(f"the server sent more than {LARGEST_ANSWER >> 20} MiB")
+                raise ModelError(f"the server sent more than {MAX_ANSWER_BYTES >> 20} MiB")
             return received
 
         stream.read = read
@@ -259,9 +381,8 @@ class Client:
                 )
             except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as error:
                 # OpenAI names the field in `param`, others in the message.
-                said = re.search("stream_options|max_completion_tokens", self._message(error), re.I)
-                named = error.param or (said[0] if said else "")
-                field = named.replace("completion_", "")
+                match = re.search("stream_options|max_completion_tokens", self._message(error), re.I)
+                field = (error.param or (match[0] if match else "")).replace("completion_", "")
                 if field not in ("max_tokens", "stream_options") or field in refused:
                     raise
                 self._refused.add(field)
@@ -308,35 +429,33 @@ class Client:
             return ModelError(f"{where}: cannot connect ({why}); is the server running?")
         if not isinstance(error, openai.APIStatusError):
             return ModelError(f"{where}: {self._clean(str(error))}")
-        said, status = self._message(error), error.status_code
+        message, status = self._message(error), error.status_code
         if 300 <= status < 400:
             there = self._clean(error.response.headers.get("location", "another URL"))
             return ModelError(f"{where} redirects to {there}; use that URL if frames may go there")
         if status in (401, 403):
             key = f"the API key in ${self._key_variable} {'was rejected' if self._key else 'is not set'}"
             return ModelError(f"{where} denied access ({status}); {key}")
-        if request is not None and (known := self._fixable(error, said, request)):
+        if request is not None and (known := self._fixable(error, message, request)):
             return known
         retried = self._retries and (status == 429 or status >= 500)
         tried = f" after {self._retries + 1} tries" if retried else ""
-        return ModelError(f"{where} answered {status}{tried}: {said[:_SHOWN]}")
+        return ModelError(f"{where} answered {status}{tried}: {message[:_MESSAGE_CHARACTERS]}")
 
-    def _fixable(self, error: Any, said: str, request: Request) -> ModelError | None:
+    def _fixable(self, error: Any, message: str, request: Request) -> ModelError | None:
         """Errors that the user can fix: the model's name, the number or size of the frames."""
         where, status, model = self.base_url, error.status_code, self.model
-        if re.search(_TOO_LONG, f"{error.code} {error.type} {said}", re.I):
-            return self._too_long(said, request)
-        if most := re.search(_MOST_IMAGES, said, re.I):
+        if re.search(_TOO_LONG, f"{error.code} {error.type} {message}", re.I):
+            return self._too_long(message, request)
+        if most := re.search(_MOST_IMAGES, message, re.I):
             fits = min(int(most[1]), len(request.prefix) - 1)
             return ModelError(
-                f"{where} accepts at most {most[1]} images per request; try -k {fits}", fits=fits
+                f"{where} accepts at most {most[1]} images per request; send {fits} frames", fits=fits
             )
         if status == 413:
-            return ModelError(
-                f"{where}: the request is too large; send smaller images with --max-side or --quality"
-            )
+            return ModelError(f"{where}: the request is too large; send smaller images")
         # SGLang and proxies only say "model"; transformers serve names it.
-        if status == 404 or model in said or (status == 400 and "model" in said.lower()):
+        if status == 404 or model in message or (status == 400 and "model" in message.lower()):
             listed = self._models_or_none()
             if listed and model not in listed:
                 return ModelError(f"{where} does not serve {model!r}; it lists {', '.join(listed)}")
@@ -344,25 +463,25 @@ class Client:
             return ModelError(f"{where} answered 404; should the URL end in /v1?")
         return None
 
-    def _too_long(self, said: str, request: Request) -> ModelError:
+    def _too_long(self, message: str, request: Request) -> ModelError:
         """Say how many frames would fit, by the server's numbers if it gives them, else by the estimate."""
         count, tokens = len(request.prefix), request.tokens
-        found = re.search(_LIMIT, said, re.I)
-        limit = int(found[1]) if found else self._models_or_none().get(self.model)
-        asked = f"{self.base_url}: {count} frames exceed the context of {self.model!r}"
+        stated = re.search(_LIMIT, message, re.I)
+        limit = int(stated[1]) if stated else self._models_or_none().get(self.model)
+        problem = f"{self.base_url}: {count} frames exceed the context of {self.model!r}"
         if limit is None:
             return ModelError(
-                f"{asked}; use fewer frames (-k) or smaller images (--max-side) ({said[:_SHOWN]})"
+                f"{problem}; send fewer frames or smaller images ({message[:_MESSAGE_CHARACTERS]})"
             )
         if not count:
             return ModelError(f"{self.base_url}: the question alone exceeds the context ({limit} tokens)")
-        used = max((int(n) for n in re.findall(r"\d{2,}", said) if int(n) > limit), default=0)
+        used = max((int(n) for n in re.findall(r"\d{2,}", message) if int(n) > limit), default=0)
         frame_tokens = max(tokens.frames + tokens.times, used - tokens.text)
         left = limit - tokens.text - (self.max_tokens or 0)
         fits = min(count - 1, int(left * count / frame_tokens))
         if fits < 1:
-            return ModelError(f"{asked} ({limit} tokens); not even one fits: use smaller images (--max-side)")
-        return ModelError(f"{asked} ({limit} tokens); -k {fits} should fit", fits=fits)
+            return ModelError(f"{problem} ({limit} tokens); not even one fits: send smaller images")
+        return ModelError(f"{problem} ({limit} tokens); {fits} should fit", fits=fits)
 
     def _models_or_none(self) -> dict[str, int | None]:
         try:

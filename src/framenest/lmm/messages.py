@@ -12,10 +12,9 @@ from PIL import Image
 
 from framenest.errors import ConfigError
 from framenest.images import ImageLimits, as_base64, data_url, encode_image
-from framenest.lmm import times
-from framenest.lmm.prompt import CHARACTERS, TOKENS, prompt, transcript_lines
+from framenest.lmm import prompt
+from framenest.lmm.prompt import CHARACTERS, PAIR, TOKENS, Pairing
 from framenest.lmm.request import Message, Request, Tokens
-from framenest.lmm.times import PAIR, Pairing
 from framenest.method.prefix import Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
@@ -61,12 +60,12 @@ class Draft:
 
     @property
     def markers(self) -> list[str]:
-        return [times.marker(second) for second in self.prefix.seconds.tolist()]
+        return [prompt.marker(second) for second in self.prefix.seconds.tolist()]
 
     @property
     def places(self) -> list[int]:
         """Places in the prefix of the frames of a video, in the order they are sent."""
-        return times.sent_places(self.pairing, self.prefix.seconds.tolist())
+        return prompt.sent_places(self.pairing, self.prefix.seconds.tolist())
 
 
 StyleName = Literal["openai", "vllm-video", "qwen", "hf-video", "internvl", "llava-onevision"]
@@ -83,7 +82,7 @@ def _openai(draft: Draft) -> Parts:
 
 def _vllm_video(draft: Draft) -> Parts:
     """num_frames must be given: without it vLLM keeps the first 32 frames and drops the rest."""
-    metadata = times.video_metadata(draft.prefix, draft.places)
+    metadata = prompt.video_metadata(draft.prefix, draft.places)
     encoded = [as_base64(jpeg) for jpeg in draft.jpegs]
     sent = [encoded[place] for place in draft.places]
     video = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(sent)}}
@@ -95,19 +94,19 @@ def _vllm_video(draft: Draft) -> Parts:
     return {
         "messages": _after_video(draft, video),
         "extra_body": extra,
-        "markers": times.paired_markers(metadata),
+        "markers": prompt.paired_markers(metadata),
     }
 
 
 def _qwen(draft: Draft) -> Parts:
     if draft.pairing == "images":
         return _placeholders(draft)
-    metadata = times.video_metadata(draft.prefix, draft.places)
-    return _hf_video(draft) | {"markers": times.paired_markers(metadata)}
+    metadata = prompt.video_metadata(draft.prefix, draft.places)
+    return _hf_video(draft) | {"markers": prompt.paired_markers(metadata)}
 
 
 def _hf_video(draft: Draft) -> Parts:
-    metadata = times.video_metadata(draft.prefix, draft.places)
+    metadata = prompt.video_metadata(draft.prefix, draft.places)
     return {
         "messages": _after_video(draft, {"type": "video"}),
         "images": [draft.images[place] for place in draft.places],
@@ -120,10 +119,10 @@ def _internvl(draft: Draft) -> Parts:
     """InternVL's own "Frame1: <image>" with the time added; one tile per frame, as for video."""
     content: list[Message] = []
     markers = [f"{second:.1f} seconds" for second in draft.prefix.seconds.tolist()]
-    for number, (marker, said) in enumerate(zip(markers, draft.beside, strict=True), 1):
+    for number, (marker, line) in enumerate(zip(markers, draft.beside, strict=True), 1):
         when = f" at {marker}" if draft.tell_times else ""
         content += [{"type": "text", "text": f"Frame{number}{when}: "}, {"type": "image"}]
-        content.append({"type": "text", "text": f"\n{said}\n" if said else "\n"})
+        content.append({"type": "text", "text": f"\n{line}\n" if line else "\n"})
     content[-1]["text"] += draft.text
     return {
         "messages": [{"role": "user", "content": content}],
@@ -139,18 +138,18 @@ def _placeholders(draft: Draft) -> Parts:
 def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
     """For each frame its time as text, the image, and transcript lines."""
     content: list[Message] = []
-    for marker, image, said in zip(draft.markers, images, draft.beside, strict=True):
+    for marker, image, line in zip(draft.markers, images, draft.beside, strict=True):
         if draft.tell_times:
             content.append({"type": "text", "text": marker})
-        content += [image, *([{"type": "text", "text": said}] if said else [])]
+        content += [image, *([{"type": "text", "text": line}] if line else [])]
     return [{"role": "user", "content": [*content, {"type": "text", "text": draft.text}]}]
 
 
 def _after_video(draft: Draft, video: Message) -> list[Message]:
     """One video, then all text: times, transcript lines, the question."""
-    taken = times.times_sentence(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
-    said = [f"{when} {text}\n" for when, text in zip(draft.markers, draft.beside, strict=True) if text]
-    text = (taken if draft.tell_times else "") + "".join(said) + draft.text
+    times = prompt.times_sentence(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
+    lines = [f"{when} {text}\n" for when, text in zip(draft.markers, draft.beside, strict=True) if text]
+    text = (times if draft.tell_times else "") + "".join(lines) + draft.text
     return [{"role": "user", "content": [video, {"type": "text", "text": text}]}]
 
 
@@ -196,15 +195,15 @@ def check_style(style: str, pairing: Pairing) -> Style:
     """Look up a style. Raises ConfigError if it cannot send this pairing."""
     if style not in STYLES:
         raise ConfigError(f"there is no style {style!r}; choose from {', '.join(STYLES)}")
-    found = STYLES[style]
-    if pairing == "images" and found.sends == "video":
+    record = STYLES[style]
+    if pairing == "images" and record.sends == "video":
         raise ConfigError("pairing 'images' sends no video; use style openai for a server, or style qwen")
-    return found
+    return record
 
 
 def said_beside(seconds: Sequence[float], transcript: Transcript | None, tokens: int) -> list[str]:
     """The text after each frame: transcript lines near it, or an empty string."""
-    lines = transcript_lines(transcript, seconds, tokens) if transcript else [""] * len(seconds)
+    lines = prompt.transcript_lines(transcript, seconds, tokens) if transcript else [""] * len(seconds)
     return [f'Said: "{line}"' if line else "" for line in lines]
 
 
@@ -257,37 +256,37 @@ def messages(
     >>> len(request.markers), list(request.create)
     (16, ['messages'])
     """
-    found = check_style(style, pairing)
+    record = check_style(style, pairing)
     prefix.must_hold_frames()
     limits = limits or ImageLimits()
-    if limits.frame_pixels is not None and not (found.for_server and found.fuses):
+    if limits.frame_pixels is not None and not (record.for_server and record.fuses):
         raise ConfigError("frame_pixels needs style vllm-video; use max_pixels for other styles")
     if tell_times is None:
-        tell_times = not found.fuses or pairing == "images"
+        tell_times = not record.fuses or pairing == "images"
     seconds = prefix.seconds.tolist()
-    text = "\n".join([prompt(question, options), *instructions])
+    text = "\n".join([prompt.full_question(question, options), *instructions])
     beside = said_beside(seconds, transcript, transcript_tokens)
     decoder = reopen(prefix.video, video, store=store)
     with shown(progress) as tell:
         batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)
         read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
-        jpegs = [encode_image(image, quality=limits.quality) for image in read] if found.for_server else []
-        images = [] if found.for_server else list(read)
+        jpegs = [encode_image(image, quality=limits.quality) for image in read] if record.for_server else []
+        images = [] if record.for_server else list(read)
     draft = Draft(
-        prefix, images, jpegs, text, found.pairing(pairing), tell_times, limits.frame_pixels, beside
+        prefix, images, jpegs, text, record.pairing(pairing), tell_times, limits.frame_pixels, beside
     )
-    parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | found.build(draft)
+    parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | record.build(draft)
     size = limits.size(decoder.info.width, decoder.info.height)
     counted = "\n".join([text, *filter(None, beside)])
     tokens = {
         one: estimate(style, seconds, size, counted, pairing=one, frame_pixels=limits.frame_pixels)
-        for one in times.PAIRINGS
+        for one in prompt.PAIRINGS
     }
     return Request(
         style=style,
         prefix=prefix,
         tokens=tokens[pairing],
-        pairing=_pairing_cost(pairing, seconds, tokens) if found.fuses and pairing != "images" else None,
+        pairing=_pairing_cost(pairing, seconds, tokens) if record.fuses and pairing != "images" else None,
         quality=limits.quality,
         **parts,
     )
@@ -317,18 +316,18 @@ def estimate(
     >>> estimate("internvl", [1.0, 2.0], (640, 360), "What is it?").frames
     512
     """
-    found, count = STYLES[style], len(seconds)
-    sent = len(times.sent_places(found.pairing(pairing), seconds))
+    record, count = STYLES[style], len(seconds)
+    sent = len(prompt.sent_places(record.pairing(pairing), seconds))
     words = math.ceil(len(text) / CHARACTERS) + 16
     digits = sum(len(f"{value:.1f}") for value in seconds)
-    if found.fuses and pairing != "images":
+    if record.fuses and pairing != "images":
         groups = math.ceil(sent / PAIR)
         limits = QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * sent)
         cost = image_cells(*size, limits=limits, count=sent) if per_frame is None else per_frame
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
-    cost = found.frame_tokens(*size) if per_frame is None else per_frame
-    images = sent if found.sends == "video" else count
-    return Tokens(images * cost, digits + found.time_tokens * count, words)
+    cost = record.frame_tokens(*size) if per_frame is None else per_frame
+    images = sent if record.sends == "video" else count
+    return Tokens(images * cost, digits + record.time_tokens * count, words)
 
 
 def _pairing_cost(pairing: Pairing, seconds: Sequence[float], tokens: Mapping[Pairing, Tokens]) -> str:
@@ -337,10 +336,10 @@ def _pairing_cost(pairing: Pairing, seconds: Sequence[float], tokens: Mapping[Pa
     >>> _pairing_cost("pairs", [10.0, 90.0, 92.0], {"auto": Tokens(900, 9, 9), "pairs": Tokens(600, 9, 9)})
     'pairing pairs: 1 pair, 1 frame alone: about 618 tokens (auto 918)'
     """
-    groups = times.fused(pairing, seconds)
+    groups = prompt.fused(pairing, seconds)
     pairs = sum(first != second for first, second in groups)
     alone = len(groups) - pairs
-    near = f" within {times.NEAR:g} s" if pairing == "auto" else ""
+    near = f" within {prompt.NEAR:g} s" if pairing == "auto" else ""
     others = [f"{name} {cost.total:,}" for name, cost in tokens.items() if name not in (pairing, "images")]
     return (
         f"pairing {pairing}: {pairs} {'pair' if pairs == 1 else 'pairs'}{near}, "

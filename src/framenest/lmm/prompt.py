@@ -1,4 +1,10 @@
-"""The text of a request, and the frames that a model's answer cites."""
+"""The text of a request, the times in the form that each model reads, and the frames that an answer cites.
+
+Qwen3-VL and Qwen3.5 fuse frames in pairs and compute one marker "<12.3 seconds>" per pair, the mean of its
+two times, from frame numbers and a frame rate. For frames far apart that is a time at which neither was
+taken, so this module decides which frames are paired. If frame number / rate is not a frame's true time
+(variable rate, a file that starts late), frames are numbered in milliseconds, at 1,000 frames per second.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,13 @@ import math
 import re
 import string
 from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from framenest.config import must_be
-from framenest.errors import ConfigError
+from framenest.errors import BadSetting, ConfigError
+from framenest.method.prefix import Prefix
 from framenest.text import seconds_of
 from framenest.transcript import Transcript
 
@@ -34,10 +44,10 @@ _CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", 
 """A whole sentence at the start of the answer."""
 
 
-def prompt(question: str, options: Sequence[str] = ()) -> str:
+def full_question(question: str, options: Sequence[str] = ()) -> str:
     """The question; if it has options, also the options and the paper's instruction.
 
-    >>> print(prompt("What is it?", ["a cup", "a kiln"]))
+    >>> print(full_question("What is it?", ["a cup", "a kiln"]))
     What is it?
     A. a cup
     B. a kiln
@@ -84,29 +94,29 @@ def may_cannot_tell(begun: str) -> bool:
     return CANNOT_TELL.lower().startswith(" ".join(re.findall(r"\w+", begun.lower())))
 
 
-def cited(answer: str, told: Sequence[float]) -> list[int]:
+def cited_places(answer: str, times: Sequence[float]) -> list[int]:
     """Places of the frames whose times an answer gives, ascending; see `citations`.
 
-    >>> cited("A kiln <12.3 seconds>, then shelves [82s].", [12.34, 50.0, 81.0])
+    >>> cited_places("A kiln <12.3 seconds>, then shelves [82s].", [12.34, 50.0, 81.0])
     [0, 2]
-    >>> cited("A kiln at 12.3 s; it burns for 30 s, see [1].", [12.34, 50.0, 81.0])
+    >>> cited_places("A kiln at 12.3 s; it burns for 30 s, see [1].", [12.34, 50.0, 81.0])
     [0]
     """
-    return sorted({place for _, _, places in citations(answer, told) for place in places})
+    return sorted({place for _, _, places in citations(answer, times) for place in places})
 
 
-def citations(answer: str, told: Sequence[float]) -> list[tuple[int, int, list[int]]]:
+def citations(answer: str, times: Sequence[float]) -> list[tuple[int, int, list[int]]]:
     """Find the frame times in an answer, in order: start and end in the string, and the frames' places.
 
     Recognised forms: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`. In brackets, a time refers to the nearest
     frame. In running text it may be a length ("for 30 s"), and a bare number in brackets a footnote; those
-    count only if they equal a frame's time, rounded. told: the time in seconds that the model read for each
-    frame; equal for fused frames.
+    count only if they equal a frame's time, rounded. times: in seconds, one for each frame as the model read
+    it; equal for fused frames.
 
     >>> citations("A kiln [12.3s].", [12.34])
     [(8, 13, [0])]
     """
-    tenths = [round(second, 1) for second in told]
+    tenths = [round(second, 1) for second in times]
     made = []
     for found in _TIMES.finditer(answer):
         inside = found["inside"]
@@ -153,3 +163,108 @@ def transcript_lines(transcript: Transcript, seconds: Sequence[float], tokens: i
     for _, _, text, frame in sorted(kept, key=lambda line: line[1]):
         beside[frame].append(text)
     return [" ".join(texts) for texts in beside]
+
+
+Pairing = Literal["auto", "pairs", "duplicate", "images"]
+PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
+PAIR = 2  # frames that Qwen3-VL and Qwen3.5 fuse
+NEAR = 2.0  # most seconds between two frames that `auto` pairs
+CLOSE = 0.005  # seconds by which frame number / rate may differ from the true time
+
+
+def marker(seconds: float) -> str:
+    """Format a time as Qwen3-VL does.
+
+    >>> marker(83.25)
+    '<83.2 seconds>'
+    """
+    return f"<{seconds:.1f} seconds>"
+
+
+def fused(pairing: Pairing, seconds: Sequence[float]) -> list[tuple[int, int]]:
+    """Places of the two frames under each time marker; a lone frame is paired with itself.
+
+    "pairs" fuses every two frames, "auto" those within NEAR seconds, the others none. seconds: ascending.
+
+    >>> fused("auto", [10.0, 90.0, 92.0, 300.4]), fused("pairs", [10.0, 90.0, 92.0])
+    ([(0, 0), (1, 2), (3, 3)], [(0, 1), (2, 2)])
+    """
+    if pairing not in PAIRINGS:
+        raise BadSetting("pairing", pairing, f"one of {', '.join(PAIRINGS)}")
+    reach = {"pairs": np.inf, "auto": NEAR + 1e-6}.get(pairing, -1.0)
+    found: list[tuple[int, int]] = []
+    place = 0
+    while place < len(seconds):
+        other = min(place + 1, len(seconds) - 1)
+        second = other if seconds[other] - seconds[place] <= reach else place
+        found.append((place, second))
+        place = second + 1
+    return found
+
+
+def sent_places(pairing: Pairing, seconds: Sequence[float]) -> list[int]:
+    """Places of the frames in the order they are sent, two for each marker.
+
+    With "pairs" the processor repeats an odd last frame. A single frame is sent twice, because a Qwen3-VL
+    processor refuses a video of one frame.
+
+    >>> sent_places("auto", [10.0, 90.0, 92.0]), sent_places("pairs", [10.0, 90.0, 92.0])
+    ([0, 0, 1, 2], [0, 1, 2])
+    """
+    every = [place for pair in fused(pairing, seconds) for place in pair]
+    return every[: len(seconds)] if pairing == "pairs" and len(seconds) > 1 else every
+
+
+def video_metadata(prefix: Prefix, places: Sequence[int]) -> dict[str, Any]:
+    """The metadata that a transformers video processor needs for frames that were already chosen.
+
+    fps, frames_indices (integers, one for each of `places`), total_num_frames, duration. frames_indices / fps
+    are the frames' true seconds.
+    """
+    video = prefix.video
+    fps, indices, total = video.fps, prefix.frames, video.num_frames
+    if not fps > 0 or np.abs(prefix.frames / fps - prefix.seconds).max() > CLOSE:
+        fps, indices = 1000.0, np.floor(prefix.seconds * 1000 + 0.5).astype(np.int64)
+        total = max(int(video.duration * 1000 + 0.5), int(indices[-1]) + 1)
+    return {
+        "fps": float(fps),
+        "frames_indices": indices[list(places)].tolist(),
+        "total_num_frames": int(total),
+        "duration": float(video.duration),
+    }
+
+
+def paired_markers(metadata: dict[str, Any]) -> list[str]:
+    """The markers that a Qwen3-VL processor writes: the mean time of each pair sent.
+
+    An odd last frame is paired with itself.
+
+    >>> paired_markers({"fps": 10.0, "frames_indices": [10, 20, 300]})
+    ['<1.5 seconds>', '<30.0 seconds>']
+    """
+    sent = [index / metadata["fps"] for index in metadata["frames_indices"]]
+    return [marker(second) for second in model_seconds("pairs", sent)[::PAIR]]
+
+
+def model_seconds(pairing: Pairing, seconds: Sequence[float]) -> list[float]:
+    """For each frame, the time that the model reads for it: the mean of its pair.
+
+    >>> model_seconds("pairs", [1.0, 2.0, 30.0]), model_seconds("auto", [1.0, 9.0, 10.0])
+    ([1.5, 1.5, 30.0], [1.0, 9.5, 9.5])
+    """
+    return [
+        (seconds[first] + seconds[second]) / PAIR
+        for first, second in fused(pairing, seconds)
+        for _ in range(first, second + 1)
+    ]
+
+
+def times_sentence(seconds: Sequence[float], duration: float) -> str:
+    """The times as one sentence, for models whose video input carries none.
+
+    >>> times_sentence([1.04, 81.0], 380)
+    'The video lasts 380.0 seconds. The 2 frames shown were taken at 1.0s, 81.0s.'
+    """
+    times = ", ".join(f"{value:.1f}s" for value in seconds)
+    what = "frame shown was" if len(seconds) == 1 else f"{len(seconds)} frames shown were"
+    return f"The video lasts {duration:.1f} seconds. The {what} taken at {times}."

@@ -22,11 +22,11 @@ and no similarity depends on BLAS, its threads or the order of summation."""
 BLACK = 1e-12
 ONE_COLOUR = 8
 """Range of each channel (of 255) up to which a thumbnail shows nothing; compression leaves some noise."""
-AT_ONCE = 4096
+MATRIX_CANDIDATES = 4096
 """Up to this many candidates, all similarities are computed at once: 128 MiB."""
-GROUP = 16
+SKETCH_PIXELS = 16
 """Neighbouring pixels that a sketch joins."""
-FEW = 128
+FEW_LOOK_ALIKES = 128
 """Up to this many look-alikes of a frame, it is faster to compute only their similarities."""
 
 
@@ -88,11 +88,11 @@ def change(
 def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[np.float64]]:
     """A function that returns the similarities (n,) of one frame to all, s_nm = f_n · f_m.
 
-    Up to AT_ONCE frames, all pairs are computed at once. Beyond that, each row is computed on demand, so that
-    memory does not grow with the square of the candidates. Both give the same bits (GRID).
+    Up to MATRIX_CANDIDATES frames, all pairs are computed at once. Beyond that, each row is computed on
+    demand, so that memory does not grow with the square of the candidates. Both give the same bits (GRID).
     """
     vectors = appearance.astype(np.float64)
-    if len(vectors) <= AT_ONCE:
+    if len(vectors) <= MATRIX_CANDIDATES:
         pairs = vectors @ vectors.T
         return lambda row: pairs[row]
     return lambda row: vectors @ vectors[row]
@@ -113,7 +113,7 @@ def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[
 
     def row_of(row: int) -> NDArray[np.float64]:
         others = np.flatnonzero(sketch @ sketch[row] > at_most)
-        if len(others) > FEW:
+        if len(others) > FEW_LOOK_ALIKES:
             return rows()(row)
         similarity = np.zeros(len(sketch))
         similarity[others] = appearance[others].astype(np.float64) @ appearance[row].astype(np.float64)
@@ -129,18 +129,20 @@ def _sketch(appearance: NDArray[np.float32]) -> NDArray[np.float32]:
     product of (p, ‖q‖) and (p', ‖q'‖). ‖q‖ is rounded up, their product is not: see `_float32_error`.
     """
     count, size = appearance.shape
-    whole = size - size % GROUP
-    means = appearance[:, :whole].reshape(count, -1, GROUP).sum(axis=2) * np.float32(GROUP**-0.5)
+    whole = size - size % SKETCH_PIXELS
+    means = appearance[:, :whole].reshape(count, -1, SKETCH_PIXELS).sum(axis=2) * np.float32(
+        SKETCH_PIXELS**-0.5
+    )
     joined = np.concatenate([means, appearance[:, whole:]], axis=1)
     left = np.einsum("ij,ij->i", appearance, appearance) - np.einsum("ij,ij->i", joined, joined)
     rest = np.sqrt(np.maximum(left, 0.0) + np.float32(_float32_error(size)))
-    found: NDArray[np.float32] = np.concatenate([joined, rest[:, None]], axis=1)
-    return found
+    sketch: NDArray[np.float32] = np.concatenate([joined, rest[:, None]], axis=1)
+    return sketch
 
 
 def _float32_error(size: int) -> float:
     """A bound on the float32 error in a product of unit vectors of this size, and of their sketches."""
-    return float(np.finfo(np.float32).eps) * (size + 2 * GROUP)
+    return float(np.finfo(np.float32).eps) * (size + 2 * SKETCH_PIXELS)
 
 
 THUMBNAILS_AT_ONCE = 32

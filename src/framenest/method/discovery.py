@@ -29,15 +29,7 @@ def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:
-    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n with OCR, + λs·ς_n with a transcript.
-
-    Args:
-        cues: (n,) arrays by name.
-        config: the weight of a cue is its `<name>_weight`.
-
-    Returns:
-        (n,) float32.
-    """
+    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n with OCR, + λs·ς_n with a transcript. (n,)."""
     total = sum(getattr(config, f"{name}_weight") * cue.astype(np.float64) for name, cue in cues.items())
     return np.asarray(total, dtype=np.float32)
 
@@ -71,13 +63,13 @@ def zoom(probes: NDArray[np.int64], anchor_positions: list[int], count: int) -> 
 
     probes: (P,) ascending frame numbers; anchor_positions: positions in it.
     """
-    found: set[int] = set()
+    frames: set[int] = set()
     for position in anchor_positions:
         if position > 0:
-            found.update(interior(int(probes[position - 1]), int(probes[position]), count).tolist())
+            frames.update(interior(int(probes[position - 1]), int(probes[position]), count).tolist())
         if position + 1 < len(probes):
-            found.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
-    return np.array(sorted(found), dtype=np.int64)
+            frames.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
+    return np.array(sorted(frames), dtype=np.int64)
 
 
 def refine(

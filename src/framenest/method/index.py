@@ -16,7 +16,8 @@ from framenest.config import IndexConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import Pixels, VideoInfo
 from framenest.method.cues import encode
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
+from framenest.video.decoder import Decoder
 
 
 def probe_count(num_frames: int, duration: float, base: int, extra: int, saturation: float) -> int:
@@ -242,10 +243,10 @@ def index_key(decoder: Decoder, config: IndexConfig) -> str:
 
 def stored_index(store: Store, key: str) -> SparseIndex | None:
     """The index under a key; None if there is none, or another version wrote it."""
-    kept = store.get(key)
-    if kept is None:
+    entry = store.get(key)
+    if entry is None:
         return None
-    header, arrays = kept
+    header, arrays = entry
     try:
         return SparseIndex(
             video=VideoInfo.from_json(header["video"]),

@@ -21,12 +21,14 @@ from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import CandidatePool, Ranking, Stats
 from framenest.progress import ShowProgress
-from framenest.protocols import Decoder, Scorer, Store
+from framenest.protocols import Scorer, Store
 from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
+from framenest.scorers.speech import SpokenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 
 
@@ -137,14 +139,14 @@ class MEC:
             anchors = discovery.anchors(evidence, active, settings.segment_length, settings.anchors)
             wanted = discovery.zoom(index.frames, anchors, settings.zoom)
             zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
-            spoken = scoring.spoken() if settings.speech_weight else NO_FRAMES
+            spoken = scoring.spoken if settings.speech_weight else NO_FRAMES
             if len(spoken) and not np.isin(spoken, [*index.frames, *zoomed.frames]).any():
                 # The last frame, too: if it does not decode, its substitute may be any frame of the passage.
                 wanted = np.union1d(wanted, spoken[[len(spoken) // 2, -1]])
                 zoomed, substitutes = features.get_or_nearest(wanted, index.frames, "zoom")
 
             # The candidate pool.
-            found = scoring.reranked(_Scored.join(scored, scoring.zoomed(zoomed)))
+            scored = scoring.reranked(scored.join(scoring.zoomed(zoomed)))
             strengths = [features.match_strength(probes, text) for text in texts]
             pool = CandidatePool(
                 video=decoder.info,
@@ -153,23 +155,23 @@ class MEC:
                 scorer=session.scoring_name(question, scoring.transcript if scoring.speech else None),
                 config=config,
                 num_frames=index.num_frames,
-                frames=found.frames,
-                seconds=decoder.seconds[found.frames],
-                is_zoom=~np.isin(found.frames, index.frames),
-                cues=found.cues,
-                evidence=discovery.evidence(found.cues, settings),
+                frames=scored.frames,
+                seconds=decoder.seconds[scored.frames],
+                is_zoom=~np.isin(scored.frames, index.frames),
+                cues=scored.cues,
+                evidence=discovery.evidence(scored.cues, settings),
                 active=tuple(active),
                 anchors=tuple(index.frames[anchors].tolist()),
                 look_for=described,
-                matches=found.matches if described else {},
+                matches=scored.matches if described else {},
                 transcript=scoring.transcript,
-                seen=found.seen,
+                labels=tuple(scored.labels.tolist()),
             )
 
             # Section 3.4: the order.
             with session.timing("order"):
-                rule, said = RULES[config.ranking.rule], np.isin(found.frames, spoken)
-                ordered = rule.order(pool, found.appearance, found.blank, said)
+                rule, in_answer = RULES[config.ranking.rule], np.isin(scored.frames, spoken)
+                ordered = rule.order(pool, scored.appearance, scored.blank, in_answer)
         stats = Stats(
             candidates=len(pool),
             probes=len(index),
@@ -268,37 +270,33 @@ def _texts(
         if look_for is not None:
             raise ConfigError("look_for needs a question; give a question, too")
         return [None]
-    asked = with_options(question, options) if config.relevance_text == "question+options" else question
-    return [asked, *(look_for.texts if look_for else ())]
+    text = with_options(question, options) if config.relevance_text == "question+options" else question
+    return [text, *(look_for.texts if look_for else ())]
 
 
 @dataclass(frozen=True)
 class _Scored:
-    """Frames with their cues, the relevance of each text by itself, how they look and what they show."""
+    """Frames with their cues, the relevance of each text by itself, how they look and their labels."""
 
     frames: NDArray[np.int64]
     cues: dict[str, NDArray[np.float32]]
     matches: dict[str, NDArray[np.float32]]
     appearance: NDArray[np.float32]
     blank: NDArray[np.bool_]
-    seen: tuple[str, ...]
+    labels: NDArray[np.object_]
+    """Of each frame, or none at all."""
 
-    @classmethod
-    def join(cls, probes: _Scored, zoomed: _Scored) -> _Scored:
-        """Both, in order of time."""
-        frames = np.concatenate([probes.frames, zoomed.frames])
-        order = np.argsort(frames, kind="stable")
-        return cls(
-            frames[order],
-            {name: np.concatenate([cue, zoomed.cues[name]])[order] for name, cue in probes.cues.items()},
-            {
-                text: np.concatenate([one, zoomed.matches[text]])[order]
-                for text, one in probes.matches.items()
-            },
-            np.concatenate([probes.appearance, zoomed.appearance])[order],
-            np.concatenate([probes.blank, zoomed.blank])[order],
-            tuple((probes.seen + zoomed.seen)[place] for place in order) if probes.seen else (),
-        )
+    def join(self, other: _Scored) -> _Scored:
+        """These and other frames, in order of time."""
+        order = np.argsort(np.concatenate([self.frames, other.frames]), kind="stable")
+
+        def both(mine: Any, theirs: Any) -> Any:
+            if isinstance(mine, dict):
+                return {name: both(column, theirs[name]) for name, column in mine.items()}
+            joined = np.concatenate([mine, theirs])
+            return joined[order] if len(joined) else joined
+
+        return _Scored(**{name: both(mine, getattr(other, name)) for name, mine in vars(self).items()})
 
 
 class _Scoring:
@@ -314,18 +312,19 @@ class _Scoring:
     ) -> None:
         self._session, self._features, self._index = session, features, index
         self._probes, self._texts, self._question = probes, texts, texts[0]
-        self.transcript, self.speech = session.heard(features.decoder, *index.span)
+        decoder = features.decoder
+        self.transcript, self.speech = session.heard(decoder, *index.span)
         self.screen: ScreenText | None = None
-        if self._question is not None and session.ocr is not None:
-            screens = session.features(features.decoder, session.ocr, index.config.thumbnail)
-            self.screen = ScreenText(screens, self._question, session.scoring.ocr)
-
-    def spoken(self) -> NDArray[np.int64]:
+        self.spoken = NO_FRAMES
         """The frames of the passage that answers the question; none if no passage does."""
-        if self.speech is None or self._question is None:
-            return NO_FRAMES
-        first, last = self._index.window
-        return first + self.speech.on_screen(self._features.decoder.seconds[first : last + 1], self._question)
+        self._cues: dict[str, ScreenText | SpokenText] = {}
+        if self._question is not None and session.ocr is not None:
+            screens = session.features(decoder, session.ocr, index.config.thumbnail)
+            self._cues["text"] = self.screen = ScreenText(screens, self._question, session.scoring.ocr)
+        if self._question is not None and self.speech is not None:
+            self._cues["speech"] = SpokenText(self.speech, self._question, decoder.seconds)
+            first, last = index.window
+            self.spoken = first + self.speech.on_screen(decoder.seconds[first : last + 1], self._question)
 
     def probes(self) -> _Scored:
         """The index knows their change and observability."""
@@ -343,22 +342,18 @@ class _Scoring:
 
     def _scored(
         self,
-        seen: Features,
+        features: Features,
         appearance: NDArray[np.float32],
         changed: NDArray[np.float32],
         observable: NDArray[np.float32],
     ) -> _Scored:
-        matches = [self._features.relevance(seen, text, self._probes) for text in self._texts]
+        video, frames = self._features, features.frames
+        matches = [video.relevance(features, text, self._probes) for text in self._texts]
         cues = {"relevance": noisy_or(matches), "change": changed, "observability": observable}
-        if self.screen is not None:
-            cues["text"] = self.screen.cue(seen.frames)
-        if self.speech is not None and self._question is not None:
-            seconds = self._features.decoder.seconds[seen.frames]
-            every_passage = seen is self._probes
-            cues["speech"] = self.speech.cue(seconds, self._question, every_passage=every_passage)
+        cues |= {name: cue.cue(frames) for name, cue in self._cues.items()}
         by_text = {text: match for text, match in zip(self._texts, matches, strict=True) if text is not None}
-        shown = self._features.seen(seen, self._question and " ".join(by_text))
-        return _Scored(seen.frames, cues, by_text, appearance, blank(seen.thumbnails), shown)
+        labels = np.array(video.labels(features, self._question and " ".join(by_text)), dtype=object)
+        return _Scored(frames, cues, by_text, appearance, blank(features.thumbnails), labels)
 
     def reranked(self, scored: _Scored) -> _Scored:
         """The same, with the relevance of a second pass over the best; unchanged without a reranker."""
@@ -368,8 +363,8 @@ class _Scoring:
         relevance = scored.cues["relevance"]
         again = np.sort(discovery.best(relevance, session.scoring.rerank))
         features = session.features(self._features.decoder, session.reranker, self._index.config.thumbnail)
-        seen = features.get(scored.frames[again], "rerank")
-        judged = noisy_or([features.relevance(seen, text, seen) for text in self._texts])
+        best = features.get(scored.frames[again], "rerank")
+        judged = noisy_or([features.relevance(best, text, best) for text in self._texts])
         return replace(scored, cues=scored.cues | {"relevance": refine(relevance, again, judged)})
 
 

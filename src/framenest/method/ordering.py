@@ -137,9 +137,9 @@ def greedy(
     similarities = similarity_rows(appearance)
 
     order = np.empty(horizon, dtype=np.int64)
-    seen = np.ones((3, horizon))
+    terms = np.ones((3, horizon))
     chosen = int(np.argmax(worth))
-    order[0], seen[2, 0] = chosen, worth[chosen]
+    order[0], terms[2, 0] = chosen, worth[chosen]
     nearest = np.abs(places - places[chosen])
     similarity = similarities(chosen).copy()
     taken = np.zeros(size)
@@ -158,11 +158,11 @@ def greedy(
         )
         chosen = choose(utility + taken, order[:place], spoken)
         order[place] = chosen
-        seen[:, place] = covered[chosen], diverse[chosen], utility[chosen]
+        terms[:, place] = covered[chosen], diverse[chosen], utility[chosen]
         taken[chosen] = -np.inf
         np.minimum(nearest, np.abs(places - places[chosen]), out=nearest)
         np.maximum(similarity, similarities(chosen), out=similarity)
-    return Order(order, dict(zip(("coverage", "diversity", "utility"), seen, strict=True)))
+    return Order(order, dict(zip(("coverage", "diversity", "utility"), terms, strict=True)))
 
 
 class PaperRule:
@@ -207,10 +207,10 @@ class PaperRule:
         on_evidence[0] = 1.0  # the first rank has only evidence
         for weight in weights.values():
             weight[0] = 0.0
-        found = [UtilityPart("evidence", "", evidence, on_evidence)]
+        parts = [UtilityPart("evidence", "", evidence, on_evidence)]
         for term in self.terms[:2]:
-            found.append(UtilityPart(term.name, term.about, terms[term.name], weights[term.name]))
-        return found
+            parts.append(UtilityPart(term.name, term.about, terms[term.name], weights[term.name]))
+        return parts
 
     def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
         """Why a rank from 2 on was chosen, in one sentence. asked: whether there was a question."""
@@ -244,7 +244,7 @@ def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
     return np.asarray(chance / math.log(longest / shortest))
 
 
-LEAST = 1e-6
+LEAST_RELEVANCE = 1e-6
 """Relevance below this counts as this, so that the depth of a dip is defined."""
 AFTER_ALL = -1e6
 """Added to the utility of frames that show nothing."""
@@ -315,7 +315,7 @@ def residual(
     """
     size = len(seconds)
     horizon = min(config.horizon, size)
-    floor = np.maximum(relevance.astype(np.float64), LEAST)
+    floor = np.maximum(relevance.astype(np.float64), LEAST_RELEVANCE)
     worth = evidence.astype(np.float64) + config.evidence_floor
     similarities = look_alike_rows(appearance, config.same_look_from)
     longest = max(config.event_longest, config.scene_longest)

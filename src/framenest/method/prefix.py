@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,12 +14,16 @@ from PIL import Image
 from framenest.config import must_be
 from framenest.errors import BudgetError, ConfigError, FramenestError, IndexMismatch, VideoError
 from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo, check_length
-from framenest.images import ImageLimits, data_url, encode_image
+from framenest.images import STRIP_HEIGHT, ImageLimits, strip_html
 from framenest.progress import ShowProgress, shown
-from framenest.protocols import Decoder, MatchStrength, Progress, Store
+from framenest.protocols import MatchStrength, Progress, Store
 from framenest.records import Amount, Count, Whole, convert
 from framenest.text import clock
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, must_be_the_same, reopen
+
+STRIP_FRAMES = 32
+"""Frames of a prefix that a notebook shows."""
 
 
 class PrefixFrame(NamedTuple):
@@ -100,8 +103,27 @@ class Prefix:
         return f"Prefix({self.video.path!r}, budget={self.budget}, frames={self.frames.tolist()})"
 
     def _repr_html_(self) -> str:
-        video = f"{escape(self.video.path)} ({clock(self.video.duration)})"
-        return notebook_html(self, f"<b>{len(self)} frames</b> of {video}")
+        return self.strip([f"{len(self)} frames of {self.video.path} ({clock(self.video.duration)})"])
+
+    def strip(self, lines: Sequence[str], curve: Sequence[tuple[float, float]] = ()) -> str:
+        """Lines of text, where the frames lie in the video, and the best of them, as HTML for notebooks.
+
+        curve: (seconds, value from 0 to 1) points to draw on the timeline.
+        """
+        labels = [
+            ("" if rank is None else f"#{rank} · ") + f"{clock(second)} · frame {frame}"
+            for rank, second, frame in self
+        ]
+        best = np.arange(len(self)) if self.ranks is None else np.argsort(self.ranks, kind="stable")
+        places = np.sort(best[:STRIP_FRAMES])
+        notes = [f"… and {len(self) - len(places)} more"] if len(self) > len(places) else []
+        try:
+            images = self.part(places).images(ImageSpec.short_side(STRIP_HEIGHT), progress=False)
+        except FramenestError as error:
+            images, notes = [], [f"No images: {error}", *notes]
+        marks = list(zip(self.seconds.tolist(), labels, strict=True))
+        pictures = [(image, labels[place]) for image, place in zip(images, places, strict=False)]
+        return strip_html(lines, self.video.duration, marks, curve, pictures, notes)
 
     def images(
         self,
@@ -205,18 +227,18 @@ class Prefix:
     @classmethod
     def from_json(cls, video: VideoInfo, data: Mapping[str, Any], where: str = "") -> Prefix:
         """Read what `to_json` wrote; BadField names a wrong field, below the field `where` of the file."""
-        found = convert(data, PrefixFields, where)
-        video.check_frames(found.frames, found.seconds, where)
-        if found.ranks is not None:
-            check_length(found.ranks, len(found.frames), f"{where}.ranks".lstrip("."))
+        fields = convert(data, PrefixFields, where)
+        video.check_frames(fields.frames, fields.seconds, where)
+        if fields.ranks is not None:
+            check_length(fields.ranks, len(fields.frames), f"{where}.ranks".lstrip("."))
         return cls(
             video,
-            found.budget,
-            np.array(found.frames, dtype=np.int64),
-            np.array(found.seconds, dtype=np.float64),
-            None if found.ranks is None else np.array(found.ranks, dtype=np.int64),
-            found.complete,
-            found.why,
+            fields.budget,
+            np.array(fields.frames, dtype=np.int64),
+            np.array(fields.seconds, dtype=np.float64),
+            None if fields.ranks is None else np.array(fields.ranks, dtype=np.int64),
+            fields.complete,
+            fields.why,
         )
 
 
@@ -236,53 +258,3 @@ def _spec(decoder: Decoder, size: ImageSpec | None, max_side: int | None) -> Ima
         raise ConfigError("give a size or max_side, not both")
     must_be("size", size, ImageSpec | None, "an ImageSpec (max_side= takes pixels)")
     return size or ImageLimits(max_side).spec(decoder.info.width, decoder.info.height)
-
-
-MOST_FRAMES = 32
-"""Frames of a prefix that a notebook shows."""
-HEIGHT = 120
-"""Pixels of the short side of a frame in a notebook."""
-WIDE, TALL = 1000, 60
-"""Size of the timeline in a notebook, in its own units."""
-
-
-def notebook_html(prefix: Prefix, *lines: str, curve: Sequence[tuple[float, float]] = ()) -> str:
-    """A prefix as HTML for a notebook: where its frames lie in the video, and the frames in time order.
-
-    Args:
-        prefix: the frames.
-        lines: HTML above the timeline.
-        curve: (seconds, value from 0 to 1) points to draw on the timeline.
-    """
-    duration = max(prefix.video.duration, 1e-9)
-    labels = [f"{clock(second)} · frame {frame}" for _, second, frame in prefix]
-    if prefix.ranks is not None:
-        labels = [f"#{rank} · {label}" for rank, label in zip(prefix.ranks, labels, strict=True)]
-    points = " ".join(f"{WIDE * s / duration:.1f},{TALL * (1 - 0.9 * value):.1f}" for s, value in curve)
-    marks = "".join(
-        f'<path d="M{WIDE * second / duration:.1f},4V{TALL}" stroke="#d95f02" stroke-width="3">'
-        f"<title>{label}</title></path>"
-        for second, label in zip(prefix.seconds.tolist(), labels, strict=True)
-    )
-    timeline = (
-        f'<svg viewBox="0 0 {WIDE} {TALL}" preserveAspectRatio="none" role="img" '
-        f'aria-label="where the frames lie" style="width:100%;height:{TALL}px">'
-        f'<polyline points="{points}" fill="none" stroke="currentColor" opacity="0.5"/>'
-        f'<line x1="0" x2="{WIDE}" y1="{TALL}" y2="{TALL}" stroke="currentColor" stroke-width="2"/>'
-        f"{marks}</svg>"
-    )
-    best = np.arange(len(prefix)) if prefix.ranks is None else np.argsort(prefix.ranks, kind="stable")
-    places = np.sort(best[:MOST_FRAMES])
-    try:
-        images = prefix.part(places).images(ImageSpec.short_side(HEIGHT), progress=False)
-        frames = "".join(
-            f'<figure style="display:inline-block;margin:4px"><img src="{data_url(encode_image(image))}" '
-            f'alt="{labels[place]}" style="height:{HEIGHT}px;display:block">'
-            f'<figcaption style="font-size:small">{labels[place]}</figcaption></figure>'
-            for place, image in zip(places.tolist(), images, strict=True)
-        )
-    except FramenestError as error:
-        frames = f"<i>No images: {escape(str(error))}</i>"
-    rest = f"… and {len(prefix) - len(places)} more" if len(prefix) > len(places) else ""
-    parts = "".join(f"<div>{part}</div>" for part in (*lines, timeline, frames, rest))
-    return f'<div style="font-family:sans-serif">{parts}</div>'

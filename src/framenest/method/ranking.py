@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
 from framenest.method.discovery import Cues
 from framenest.method.index import segments
-from framenest.method.prefix import Prefix, notebook_html
+from framenest.method.prefix import Prefix
 from framenest.protocols import MatchStrength
 from framenest.rank_request import Budget, LookFor
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
@@ -87,7 +86,7 @@ class CandidatePool:
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
-        seen: n lines, what the scorer names in each frame ("coffee mug 0.81"); empty if it names nothing.
+        labels: n lines, what the scorer names in each frame ("coffee mug 0.81"); empty if it names nothing.
     """
 
     video: VideoInfo
@@ -106,7 +105,7 @@ class CandidatePool:
     look_for: LookFor | None = None
     matches: Cues = field(default_factory=dict)
     transcript: Transcript | None = None
-    seen: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -176,13 +175,13 @@ class Ranking:
         lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
         return " ".join(line.text for line in lines)
 
-    def seen(self, rank: int) -> str:
+    def labels(self, rank: int) -> str:
         """What the scorer names in the frame of a rank, from 1; empty if it names nothing.
 
-        >>> ranking.seen(1)
+        >>> ranking.labels(1)
         ''
         """
-        return self.pool.seen[self.order[rank - 1]] if self.pool.seen else ""
+        return self.pool.labels[self.order[rank - 1]] if self.pool.labels else ""
 
     @property
     def frames(self) -> NDArray[np.int64]:
@@ -207,8 +206,8 @@ class Ranking:
     @property
     def unmatched(self) -> bool:
         """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
-        seen = self.stats.match is None or self.stats.match.verdict != "none"
-        return not seen and not (self.pool.cues.get("speech", np.zeros(1)) >= HEARD).any()
+        frames_match = self.stats.match is None or self.stats.match.verdict != "none"
+        return not frames_match and not (self.pool.cues.get("speech", np.zeros(1)) >= HEARD).any()
 
     def __len__(self) -> int:
         return len(self.order)
@@ -220,15 +219,14 @@ class Ranking:
         )
 
     def _repr_html_(self) -> str:
-        asked = "no question" if self.question is None else f"“{escape(self.question)}”"
+        question = "no question" if self.question is None else f"“{self.question}”"
         prefix = self.prefix(min(8, len(self)))
         highest = max(float(self.pool.evidence.max(initial=0)), 1e-9)
-        return notebook_html(
-            prefix,
-            f"<b>{len(self)} ranks</b> of {escape(self.video.path)} for {asked}, {escape(self.scorer)}",
-            f"The first {len(prefix)} ranks; <code>ranking.prefix(k)</code> serves any other budget.",
-            curve=list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)),
-        )
+        lines = [
+            f"{len(self)} ranks of {self.video.path} for {question}, {self.scorer}",
+            f"The first {len(prefix)} ranks; ranking.prefix(k) serves any other budget.",
+        ]
+        return prefix.strip(lines, list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)))
 
     def prefix(self, budget: int) -> Prefix:
         """The first `budget` ranks, in time order.
@@ -270,7 +268,7 @@ class Ranking:
                 "anchors": list(pool.anchors),
                 **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
                 "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
-                **({"seen": list(pool.seen)} if pool.seen else {}),
+                **({"seen": list(pool.labels)} if pool.labels else {}),
             },
         }
         if pool.look_for is not None:
@@ -289,7 +287,7 @@ class Ranking:
             {"rank": i + 1, "frame": frame, "seconds": seconds, "from": "zoom" if zoom else "probe"}
             | {name: values[i] for name, values in columns.items()}
             | ({"said": self.said(i + 1)} if self.transcript else {})
-            | ({"seen": self.seen(i + 1)} if self.pool.seen else {})
+            | ({"seen": self.labels(i + 1)} if self.pool.labels else {})
             for i, (frame, seconds, zoom) in enumerate(places)
         ]
 
@@ -329,7 +327,7 @@ class Ranking:
                 look_for=look_for,
                 matches=_float_columns(matches, count, "look_for.relevance"),
                 transcript=file.transcript,
-                seen=pool.seen,
+                labels=pool.seen,
             ),
             np.array(_positions(file), dtype=np.int64),
             _terms(file),
@@ -405,7 +403,7 @@ class RankingFile(msgspec.Struct):
 def _positions(file: RankingFile) -> list[int]:
     """The place of every rank in the pool."""
     places = {frame: place for place, frame in enumerate(file.pool.frames)}
-    found: dict[int, None] = {}
+    positions: dict[int, None] = {}
     for number, row in enumerate(file.ranks):
         where = f"ranks[{number}]"
         rank = convert(row, RankFields, where)
@@ -413,10 +411,10 @@ def _positions(file: RankingFile) -> list[int]:
             raise BadField(f"{where}.rank must be {number + 1}")
         if rank.frame not in places:
             raise BadField(f"{where}.frame is not a candidate of the pool")
-        if places[rank.frame] in found:
+        if places[rank.frame] in positions:
             raise BadField(f"{where}.frame is ranked twice")
-        found[places[rank.frame]] = None
-    return list(found)
+        positions[places[rank.frame]] = None
+    return list(positions)
 
 
 def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
@@ -432,9 +430,9 @@ def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
 
 def _float_columns(columns: Mapping[Any, Any], count: int, where: str) -> dict[str, NDArray[np.float32]]:
     """Arrays of the columns of a file, each with one number per candidate."""
-    found = {}
+    arrays = {}
     for name, column in columns.items():
         values = convert(column, list[Number], f"{where}.{name}")
         check_length(values, count, f"{where}.{name}", "candidates")
-        found[name] = np.array(values, dtype=np.float32)
-    return found
+        arrays[name] = np.array(values, dtype=np.float32)
+    return arrays

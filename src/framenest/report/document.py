@@ -48,27 +48,27 @@ def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[st
         raise ConfigError("give at least one ranking")
     if len({result.video.fingerprint for result in results}) > 1:
         raise ConfigError("these rankings are of different videos; make one report per video")
-    made = [_ranking(result) if isinstance(result, Ranking) else _selection(result) for result in results]
-    labels = _labels(made) or names or [f"ranking {i + 1}" for i in range(len(made))]
+    entries = [_ranking(result) if isinstance(result, Ranking) else _selection(result) for result in results]
+    labels = _labels(entries) or names or [f"ranking {i + 1}" for i in range(len(entries))]
     return {
         "format": REPORT_FORMAT,
         "video": _video(results[0].video),
-        "rankings": [{"label": label} | entry for label, entry in zip(labels, made, strict=True)],
+        "rankings": [{"label": label} | entry for label, entry in zip(labels, entries, strict=True)],
     }
 
 
 def _video(video: VideoInfo) -> dict[str, Any]:
-    wanted = ("num_frames", "duration", "fps", "constant_rate", "width", "height", "codec")
-    facts = {name: getattr(video, name) for name in wanted}
+    names = ("num_frames", "duration", "fps", "constant_rate", "width", "height", "codec")
+    facts = {name: getattr(video, name) for name in names}
     return {"name": Path(video.path).name} | facts | {"notes": list(video.notes)}
 
 
 def _ranking(ranking: Ranking) -> dict[str, Any]:
-    preset, changed = preset_of(ranking.config, asked=ranking.question is not None)
+    preset, changed = preset_of(ranking.config, has_question=ranking.question is not None)
     pool, index = ranking.pool, ranking.config.index
     end = ranking.video.duration if index.end is None else min(index.end, ranking.video.duration)
     columns: dict[str, NDArray[Any]] = {**ranking.cues, "evidence": ranking.evidence, **ranking.terms}
-    made = {
+    entry = {
         "kind": "ranking",
         "selector": "mec",
         "question": ranking.question,
@@ -86,11 +86,11 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "anchors": list(pool.anchors),
         "stats": _stats(ranking.stats.to_json()),
     }
-    if pool.seen:
-        made["seen"] = [ranking.seen(i + 1) for i in range(len(ranking))]
+    if pool.labels:
+        entry["seen"] = [ranking.labels(i + 1) for i in range(len(ranking))]
     if ranking.transcript:
-        made["said"] = [ranking.said(i + 1) for i in range(len(ranking))]
-    return made
+        entry["said"] = [ranking.said(i + 1) for i in range(len(ranking))]
+    return entry
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
@@ -151,11 +151,11 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
     config, terms = ranking.config.ranking, ranking.terms
     rule = RULES[config.rule]
     named = {term.name: term for term in rule.terms if term.name in terms}
-    told = {"name": rule.name, "joins": rule.joins, "terms": [asdict(term) for term in named.values()]}
+    data = {"name": rule.name, "joins": rule.joins, "terms": [asdict(term) for term in named.values()]}
     if len(named) < len(rule.terms):
-        return told | {"parts": [], "because": []}
+        return data | {"parts": [], "because": []}
     parts = rule.parts(ranking.evidence.astype(np.float64), terms, config)
-    return told | {
+    return data | {
         "parts": [
             {
                 "name": part.name,
@@ -179,8 +179,8 @@ def reasons(ranking: Ranking) -> list[str]:
     if any(term.name not in terms for term in rule.terms):
         return []
     parts = rule.parts(ranking.evidence.astype(np.float64), terms, ranking.config.ranking)
-    asked = ranking.config.discovery.relevance_weight > 0
-    later = [rule.because(parts, terms, rank, asked) for rank in range(2, len(ranking) + 1)]
+    relevant = ranking.config.discovery.relevance_weight > 0
+    later = [rule.because(parts, terms, rank, relevant) for rank in range(2, len(ranking) + 1)]
     if (ranking.cues.get("speech", np.zeros(0))[2:3] >= ANSWERS).any():
         later[1] = "Chosen because what is said there answers the question."
     return ["Chosen first because it has the most evidence.", *later]
@@ -197,11 +197,11 @@ def _active(ranking: Ranking) -> list[list[float]]:
 
 
 def _stats(stats: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {name: stats[name] for name in STATS if name in stats}
-    return shown | {"substitutes": len(stats.get("substitutes", ()))}
+    facts = {name: stats[name] for name in STATS if name in stats}
+    return facts | {"substitutes": len(stats.get("substitutes", ()))}
 
 
-def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, Any]]:
+def preset_of(config: MECConfig, *, has_question: bool = True) -> tuple[str, dict[str, Any]]:
     """The preset nearest to a configuration, and the settings that differ from it.
 
     The time window is ignored; so is the weight of relevance if there is no question.
@@ -211,7 +211,7 @@ def preset_of(config: MECConfig, *, asked: bool = True) -> tuple[str, dict[str, 
     """
     whole = IndexConfig()
     plain = config.with_settings({"start": whole.start, "end": whole.end})
-    if not asked:
+    if not has_question:
         plain = plain.with_settings({"relevance_weight": DiscoveryConfig().relevance_weight})
     differences = {name: _difference(plain, MECConfig.preset(name)) for name in PRESETS}
     name = min(differences, key=lambda preset: len(differences[preset]))
@@ -228,22 +228,22 @@ def _difference(config: MECConfig, other: MECConfig) -> dict[str, Any]:
     }
 
 
-def _labels(made: Sequence[Mapping[str, Any]]) -> list[str]:
+def _labels(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Labels from the parts in which the results differ; none if they do not."""
-    parts = [_parts(entry) for entry in made]
+    parts = [_parts(entry) for entry in entries]
     differing = [part for part in parts[0] if len({p[part] for p in parts} - {NO_SCORER}) > 1]
     labels = [" · ".join(p[part] for part in differing if p[part]) for p in parts]
     return labels if len(set(labels)) == len(labels) else []
 
 
 def _parts(entry: Mapping[str, Any]) -> dict[str, str]:
-    asked, method, window = entry["question"], entry["selector"], entry.get("window")
+    question, method, window = entry["question"], entry["selector"], entry.get("window")
     if entry["kind"] == "ranking":
         settings = [f"{name} {value}" for name, value in entry["changed"].items()]
         preset = "" if entry["preset"] == "paper" else f" {entry['preset']}"
         method = ", ".join([f"{method}{preset}", *settings])
     return {
-        "question": "(no question)" if asked is None else asked,
+        "question": "(no question)" if question is None else question,
         "method": method,
         "scorer": entry["scorer"],
         "window": f"{window[0]:g}–{window[1]:g} s" if window else "",

@@ -1,4 +1,4 @@
-"""The paper's figure for any ranking: the timeline colored by rank, and what each budget adds."""
+"""Pictures of results: the paper's figure, which colors a timeline by rank, and contact sheets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from framenest.errors import ConfigError, needs_extra
 from framenest.frames import Pixels
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 BUDGETS = (8, 16, 32)
 BANDS = ("#be3c1e", "#d68f00", "#10847e")
 PLAIN, INK, FAINT, WASH, SHADE = "#3a6cb8", "#181c21", "#697078", "#f0eee8", "#f8e2c4"
+PAPER = "#fafaf8"
 WIDTH, MARGIN, LABEL = 1600.0, 24.0, 120.0
 TICKS, AXIS, GAP = 64.0, 26.0, 6.0
+SHEET_TILE, SHEET_GAP, SHEET_CAPTION = 320, 12, 30
+"""Of a contact sheet, in pixels: the width of a tile, the space between tiles, the height of a caption."""
 
 
 def budgets_of(result: Result) -> list[Prefix]:
@@ -44,13 +47,13 @@ def budgets_of(result: Result) -> list[Prefix]:
     return [result.prefix(k) for k in sizes]
 
 
-def kept_and_new(before: Prefix | None, now: Prefix) -> list[str]:
+def budget_notes(before: Prefix | None, now: Prefix) -> list[str]:
     """How many frames a budget keeps from the smaller one before it, and how many it adds."""
     if before is None:
         return [f"{len(now)} frames"]
-    kept = len(np.intersect1d(before.frames, now.frames))
-    of_all = "" if kept == len(before) else f" of {len(before)}"
-    return [f"{kept}{of_all} kept", f"{len(now) - kept} new"]
+    shared = len(np.intersect1d(before.frames, now.frames))
+    of_all = "" if shared == len(before) else f" of {len(before)}"
+    return [f"{shared}{of_all} kept", f"{len(now) - shared} new"]
 
 
 def figure_frames(results: Sequence[Result]) -> list[int]:
@@ -76,8 +79,8 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
     with needs_extra("plots", "matplotlib"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    labels = document(results)["rankings"]
-    drawn = io.BytesIO()
+    entries = document(results)["rankings"]
+    file = io.BytesIO()
     # In SVG and PDF text stays text and every frame stays an image.
     with mpl.rc_context({"svg.fonttype": "none", "image.composite_image": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box in its place
@@ -85,20 +88,20 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
         axes = figure.add_axes((0, 0, 1, 1))
         axes.axis("off")
         y = _heading(axes, results)
-        for result, made in zip(results, labels, strict=True):
+        for result, entry in zip(results, entries, strict=True):
             if len(results) > 1:
-                _text(axes, MARGIN, y + 4, textwrap.shorten(made["label"], 110, placeholder="…"), 20)
+                _text(axes, MARGIN, y + 4, textwrap.shorten(entry["label"], 110, placeholder="…"), 20)
                 y += 34
-            y = _timeline(axes, result, made.get("active", []), y)
+            y = _timeline(axes, result, entry.get("active", []), y)
             prefixes = budgets_of(result)
             for before, prefix in zip([None, *prefixes], prefixes, strict=False):
-                y = _row(axes, prefix, kept_and_new(before, prefix), images, y)
+                y = _row(axes, prefix, budget_notes(before, prefix), images, y)
             y += 18
         height = y + MARGIN / 2
         figure.set_size_inches(WIDTH / 100, height / 100)
         axes.set(xlim=(0, WIDTH), ylim=(height, 0), aspect="auto")
-        figure.savefig(drawn, format=kind, metadata={} if kind == "png" else _UNDATED[kind])
-    return drawn.getvalue()
+        figure.savefig(file, format=kind, metadata={} if kind == "png" else _UNDATED[kind])
+    return file.getvalue()
 
 
 _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -126,8 +129,8 @@ def _image(axes: Axes, x: float, y: float, width: float, height: float, pixels: 
 
 def _heading(axes: Axes, results: Sequence[Result]) -> float:
     y = MARGIN
-    asked = {result.question for result in results}
-    question = asked.pop() if len(asked) == 1 else f"{len(asked)} questions"
+    questions = {result.question for result in results}
+    question = questions.pop() if len(questions) == 1 else f"{len(questions)} questions"
     for line in textwrap.wrap(question or "Without a question", 96) or [""]:
         _text(axes, MARGIN, y, line, 30)
         y += 38
@@ -186,3 +189,51 @@ def _band(rank: int) -> int:
 
 def _colour(rank: int | None) -> str:
     return PLAIN if rank is None else BANDS[_band(rank)]
+
+
+def contact_sheet(
+    prefix: Prefix,
+    images: Sequence[Pixels],
+    *,
+    title: str | None = None,
+    columns: int = 4,
+    labels: Sequence[str] = (),
+) -> Image.Image:
+    """Draw the frames of a prefix on one image.
+
+    Args:
+        prefix: the frames, with their ranks and times.
+        images: one (h, w, 3) image per frame, in the order of prefix.frames.
+        title: a heading, such as the question.
+        columns: the number of columns.
+        labels: one per frame; by default "frame" and its number.
+
+    Returns:
+        A Pillow image in RGB.
+    """
+    height, width = images[0].shape[:2]
+    tile = (SHEET_TILE, max(1, round(SHEET_TILE * height / width)))
+    columns = min(columns, len(images))
+    page_width = columns * (SHEET_TILE + SHEET_GAP) + SHEET_GAP
+    heading = textwrap.wrap(title, width=max(20, page_width // 11)) if title else []
+    top = SHEET_GAP + 30 * len(heading) + (SHEET_GAP // 2 if heading else 0)
+    rows = math.ceil(len(images) / columns)
+    page = Image.new("RGB", (page_width, top + rows * (tile[1] + SHEET_CAPTION + SHEET_GAP)), PAPER)
+    draw = ImageDraw.Draw(page)
+    large, small = ImageFont.load_default(22), ImageFont.load_default(17)
+    for line, text in enumerate(heading):
+        draw.text((SHEET_GAP, SHEET_GAP + 30 * line), text, fill=INK, font=large)
+    for place, ((rank, second, frame), pixels) in enumerate(zip(prefix, images, strict=True)):
+        row, column = divmod(place, columns)
+        x, y = (
+            SHEET_GAP + column * (SHEET_TILE + SHEET_GAP),
+            top + row * (tile[1] + SHEET_CAPTION + SHEET_GAP),
+        )
+        page.paste(ImageOps.pad(Image.fromarray(pixels), tile, Image.Resampling.LANCZOS, PAPER), (x, y))
+        below = y + tile[1] + 5
+        if rank is not None:
+            draw.text((x, below), f"#{rank}", fill=BANDS[0], font=small)
+        draw.text((x + 52, below), clock(second), fill=INK, font=small)
+        label = textwrap.shorten(labels[place], 24, placeholder="…") if labels else f"frame {frame}"
+        draw.text((x + SHEET_TILE - draw.textlength(label, font=small), below), label, fill=FAINT, font=small)
+    return page

@@ -17,17 +17,17 @@ from PIL import Image
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, Pixels
 from framenest.images import as_base64, data_url, encode_image
-from framenest.protocols import Decoder, Progress
+from framenest.protocols import Progress
 from framenest.report.document import Result
-from framenest.retrieval.search import Moment
 from framenest.selectors.selection import Selection
 from framenest.text import clock
+from framenest.video.decoder import Decoder
 
-SMALL, LARGE = 128, 360
+SMALL_SIDE, LARGE_SIDE = 128, 360
 """Short sides of the two sizes of images, in pixels."""
 LARGE_RANKS = 32
 """First ranks of a ranking, or the budget of a selection, whose images are large as well."""
-ALLOWED = 4_400_000
+MAX_IMAGE_CHARACTERS = 4_400_000
 """Characters of all images of a page: it stays under 5 MB with its data and code."""
 _LADDER = ((1.0, 80, 80), (1.0, 62, 66), (0.8, 55, 60), (0.65, 50, 55), (0.5, 40, 45), (0.35, 30, 35))
 """(scale, quality of small images, quality of large images); the first that fits is used."""
@@ -37,7 +37,7 @@ Urls = dict[str, dict[str, str]]
 
 def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = lambda *_: None) -> Urls:
     """{frame number: {"small": data URL, "large": data URL of the first ranks}}; one decoding pass."""
-    shown = sorted({frame for result in results for frame in result.frames.tolist()})
+    frames = sorted({frame for result in results for frame in result.frames.tolist()})
     first: set[int] = set()
     for result in results:
         if isinstance(result, Selection):
@@ -45,14 +45,14 @@ def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = l
             first.update(fitting[-1].frames.tolist() if fitting else [])
         else:
             first.update(result.frames[:LARGE_RANKS].tolist())
-    small, large = read_images(decoder, shown, first, progress)
+    small, large = read_images(decoder, frames, first, progress)
     for scale, small_quality, large_quality in _LADDER:
         urls: Urls = {}
         for number, pixels in small.items():
             urls[str(number)] = {"small": _data_url(pixels, scale, small_quality)}
         for number, pixels in large.items():
             urls[str(number)]["large"] = _data_url(pixels, scale, large_quality)
-        if sum(len(url) for entry in urls.values() for url in entry.values()) <= ALLOWED:
+        if sum(len(url) for entry in urls.values() for url in entry.values()) <= MAX_IMAGE_CHARACTERS:
             return urls
     raise ConfigError(f"{len(small)} frames do not fit into one page; give fewer rankings at a time")
 
@@ -62,7 +62,7 @@ def read_images(
 ) -> tuple[dict[int, Pixels], dict[int, Pixels]]:
     """Small images of all frames and large ones of `first`, by frame number."""
     native = min(decoder.info.width, decoder.info.height)
-    sizes = [ImageSpec.short_side(min(side, native)) for side in (SMALL, LARGE)]
+    sizes = [ImageSpec.short_side(min(side, native)) for side in (SMALL_SIDE, LARGE_SIDE)]
     small: dict[int, Pixels] = {}
     large: dict[int, Pixels] = {}
     for batch in decoder.read(np.array(frames, dtype=np.int64), sizes=sizes):
@@ -118,45 +118,48 @@ def view_style() -> str:
     return "\n".join(_asset(name) for name in _STYLES)
 
 
-def page(made: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> str:
+def page(data: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> str:
     """One self-contained page. Its content security policy forbids all requests and other scripts.
 
     Args:
-        made: what `document` returns.
+        data: what `document` returns.
         images: what `embed` returns.
     """
     script, style = view_script() + _START, view_style()
-    asked = {ranking["question"] for ranking in made["rankings"]}
-    question = asked.pop() if len(asked) == 1 else None
+    questions = {ranking["question"] for ranking in data["rankings"]}
+    question = questions.pop() if len(questions) == 1 else None
     parts = {
-        "title": html.escape(f"{question or made['video']['name']} · Framenest"),
+        "title": html.escape(f"{question or data['video']['name']} · Framenest"),
         "policy": f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
         "style": style,
         "script": script,
-        "document": _inert(made),
+        "document": _inert(data),
         "pictures": _inert(images),
     }
     return _filled("page.html", parts)
 
 
-def moments_page(query: str, moments: Sequence[Moment], pictures: Sequence[Image.Image]) -> str:
-    """One self-contained page of a search's moments, without scripts; pictures: one for each."""
+def moments_page(query: str, moments: Sequence[Mapping[str, Any]], images: Sequence[Image.Image]) -> str:
+    """One self-contained page of a search's moments, without scripts.
+
+    moments: as `Moment.to_json` returns them. images: one for each.
+    """
     tiles = ""
-    for moment, picture in zip(moments, pictures, strict=True):
-        told = {name: html.escape(str(value)) for name, value in moment.to_json().items()}
-        told |= {name: clock(getattr(moment, name)) for name in ("start", "end", "time")}
-        told["name"] = html.escape(Path(moment.video).name)
-        url = data_url(encode_image(picture, "webp", quality=80), "image/webp")
-        tiles += _filled("moment.html", told | {"picture": url, "score": f"{moment.score:.2f}"})
+    for moment, image in zip(moments, images, strict=True):
+        parts = {name: html.escape(str(value)) for name, value in moment.items()}
+        parts |= {name: clock(moment[name]) for name in ("start", "end", "time")}
+        parts |= {"name": html.escape(Path(moment["video"]).name), "score": f"{moment['score']:.2f}"}
+        parts["picture"] = data_url(encode_image(image, "webp", quality=80), "image/webp")
+        tiles += _filled("moment.html", parts)
     style = _asset("base.css") + _asset("moments.css")
-    parts = {"query": html.escape(query), "style": style, "hash": _hash(style), "tiles": tiles}
-    return _filled("moments.html", parts)
+    whole = {"query": html.escape(query), "style": style, "hash": _hash(style), "tiles": tiles}
+    return _filled("moments.html", whole)
 
 
 def _filled(name: str, parts: Mapping[str, str]) -> str:
     """An asset with its {{names}} replaced."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset(name))
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], _asset(name))
 
 
 def _inert(data: Any) -> str:

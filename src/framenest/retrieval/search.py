@@ -30,11 +30,12 @@ from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import HEARD, Ranking
 from framenest.progress import ShowProgress
-from framenest.protocols import Decoder, Scorer, Searchable, Store
+from framenest.protocols import Scorer, Searchable, Store
 from framenest.retrieval.vectors import ScannedVectors, VectorStore, open_vectors
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.session import Session
 from framenest.transcript import AUTO, REACH
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 from framenest.video.source import is_remote
 
@@ -154,12 +155,22 @@ class Searcher:
         self.seen = open_vectors(session.store, f"{scorer.name} {scorer.version}", library)
         self.said = open_vectors(session.store, SentenceEncoder.name, library)
 
-    def find(self, query: str, videos: Sequence[Video] | None = None, n: int = 10) -> Iterator[list[Moment]]:
+    def search(self, query: str, videos: Sequence[Video | Known] | None = None, n: int = 10) -> Moments:
+        """Search videos: the last result of `find`, whose arguments and errors these are."""
+        with self.session.showing():
+            moments = Moments([[], *self.find(query, videos, n)][-1])
+        moments.skipped = self.skipped
+        return moments
+
+    def find(
+        self, query: str, videos: Sequence[Video | Known] | None = None, n: int = 10
+    ) -> Iterator[list[Moment]]:
         """Search videos; indexes those that are not indexed yet.
 
         Args:
             query: what to look for.
-            videos: paths, URLs or open videos; None searches all videos in the store.
+            videos: paths, URLs or open videos, or those that `known` found; None searches all videos in the
+                store.
             n: how many moments.
 
         Yields:
@@ -194,10 +205,14 @@ class Searcher:
             listed[info.path if is_remote(info.path) else info.fingerprint] = known
         return listed
 
-    def known(self, videos: Sequence[Video]) -> tuple[list[Known], list[Video]]:
+    def known(self, videos: Sequence[Video | Known]) -> tuple[list[Known], list[Video]]:
         """The videos whose vectors are stored, found by content, and the others."""
-        listed, known, missing = self._listed(), list[Known](), list[Video]()
+        listed = {} if all(isinstance(video, Known) for video in videos) else self._listed()
+        known, missing = list[Known](), list[Video]()
         for done, video in enumerate(videos):
+            if isinstance(video, Known):
+                known.append(video)
+                continue
             self.session.progress("looking", done, len(videos))  # a file that is new here is read whole
             one = self._same(str(video), listed) if isinstance(video, (str, os.PathLike)) else None
             if one is None:
@@ -335,7 +350,7 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> 
     for first, last in stretches(scores, seconds, peaks):
         best = first + np.argsort(-scores[first : last + 1], kind="stable")
         top, frames = int(best[0]), pool.frames[best].tolist()
-        why = pool.seen[top] if pool.seen else f"looks like “{query}”"
+        why = pool.labels[top] if pool.labels else f"looks like “{query}”"
         where = (video.path, edges[first], edges[last + 1], float(seconds[top]), frames[0])
         if scores[top] > 0:
             yield Moment(*where, float(scores[top]), why, "seen", video, tuple(frames))
@@ -407,8 +422,4 @@ def search(
     scoring = ScorerConfig(subtitles=AUTO)
     session = session or Session(scorer, store=store, progress=progress, scoring=scoring)
     given = [videos] if isinstance(videos, (str, os.PathLike, Decoder)) else videos
-    searcher = Searcher(session, library=library)
-    with session.showing():
-        moments = Moments([[], *searcher.find(query, given, n)][-1])
-    moments.skipped = searcher.skipped
-    return moments
+    return Searcher(session, library=library).search(query, given, n)

@@ -47,6 +47,7 @@ class LibraryVectors:
         self.location, self.space = uri, space
         self._base, self._name = connect(uri), f"probes-{digest(space)[:16]}"
         self._opened: Any = None
+        self._listed: tuple[int, dict[str, dict[str, Any]]] = (0, {})  # a version of the table, its videos
 
     def put(
         self, video: str, about: Mapping[str, Any], frames: NDArray[np.int64], vectors: NDArray[np.float16]
@@ -72,12 +73,13 @@ class LibraryVectors:
             return any(table.count_rows(f"video = {_quoted(video)}") for table in self._tables())
 
     def videos(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
         with _failing(self.location, "read"):
             for table in self._tables():
-                rows = table.search().where("about IS NOT NULL").select(["video", "about"]).limit(None)
-                found |= {row["video"]: json.loads(row["about"]) for row in rows.to_arrow().to_pylist()}
-        return found
+                if (version := table.version) != self._listed[0]:
+                    rows = table.search().where("about IS NOT NULL").select(["video", "about"]).limit(None)
+                    pairs = rows.to_arrow().to_pylist()
+                    self._listed = version, {pair["video"]: json.loads(pair["about"]) for pair in pairs}
+        return self._listed[1]
 
     def nearest(
         self, query: NDArray[np.float32], count: int, videos: Collection[str] | None = None

@@ -1,8 +1,7 @@
 """Scorers: how well a frame matches a question.
 
-A scorer is a class with `load(checkpoint, store, config, progress)` that follows `protocols.Scorer`. All
-scorers, Framenest's own included, are found through the entry-point group `framenest.scorers`. The catalogue
-of their weights is `models.CATALOGUE`.
+A scorer follows `protocols.Scorer`, its class `protocols.ScorerLoader`. All of them are found through the
+entry-point group `framenest.scorers`. The catalogue of their weights is `models.CATALOGUE`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from framenest.frames import FrameBatch
 from framenest.models import CATALOGUE, entry_of, locate
 from framenest.plugins import load_plugin, package, plugins
 from framenest.processes import has_gpu
-from framenest.protocols import Progress, Scorer
+from framenest.protocols import Progress, Scorer, ScorerLoader
 
-GROUP = "framenest.scorers"
+SCORERS = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "onnx-fast", "clip", "tags")
 """The order in which "auto" tries them."""
 WITH_ARGUMENT = {"table": "table:FILE", "noisy-truth": "noisy-truth:SNR"}
@@ -61,7 +60,10 @@ def load_scorer(
     missing = CATALOGUE[name].missing() if name in CATALOGUE else None
     if missing is not None:
         raise MissingExtra(CATALOGUE[name].extra, missing)
-    return _checked(load_plugin(point).load(checkpoint, store, config or ScorerConfig(), progress))
+    kind = load_plugin(point)
+    if not isinstance(kind, ScorerLoader):
+        raise ScorerError(f"{name!r} of {package(point)} has no load(checkpoint, store, config, progress)")
+    return _checked(kind.load(checkpoint, store, config or ScorerConfig(), progress))
 
 
 def wait_until_loaded(scorer: Scorer) -> None:
@@ -131,7 +133,7 @@ def best_to_fetch() -> tuple[str, str]:
 
 def third_party() -> dict[str, str]:
     """Scorers of other packages: name → name and version of the package."""
-    points = plugins(GROUP).items()
+    points = plugins(SCORERS).items()
     return {name: package(point) for name, point in points if not point.value.startswith("framenest.")}
 
 
@@ -145,7 +147,7 @@ def _find(wanted: str, store: DirectoryStore) -> tuple[str, str, EntryPoint]:
     """Name, checkpoint and entry point of a scorer."""
     wanted = choose(store)[0] if wanted == "auto" else wanted
     name, _, checkpoint = wanted.partition(":")
-    points = plugins(GROUP, CATALOGUE)
+    points = plugins(SCORERS, CATALOGUE)
     if name not in points:
         names = ", ".join(["auto", *(WITH_ARGUMENT.get(point, point) for point in points)])
         raise ScorerError(f"there is no scorer {name!r}; choose from {names}")

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from framenest.config import Calibration
 from framenest.protocols import Encoded, MatchStrength
 
-CENTRE = 96.5
-SLOPE = 0.5
+CENTRE_PERCENTILE = 96.5
+SLOPE_DEVIATIONS = 0.5
 OF_CLIP, OF_SIGLIP = (0.64, 0.6), (0.565, 0.554)
 """Levels of (1 + cosine) / 2: cosines of 0.28 and 0.2, and of 0.13 and 0.108. Not measured on questions."""
 SIGLIP_RELEVANCE = "sigmoid of the model's logit"
@@ -36,8 +36,8 @@ def logistic(scores: Scores, reference: Scores) -> NDArray[np.float32]:
 
     The result is relative to the video: it says which of its frames match best, not how well.
     """
-    width = SLOPE * reference.std()
-    centre = np.percentile(reference, CENTRE)
+    width = SLOPE_DEVIATIONS * reference.std()
+    centre = np.percentile(reference, CENTRE_PERCENTILE)
     return sigmoid((scores - centre) / width if width > 1e-12 else np.zeros_like(scores))
 
 
@@ -113,12 +113,12 @@ class Calibrated(ABC):
         """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
         probes = encoded if reference is None else reference
         if probes is encoded:
-            found = self._reference_scores(encoded, question)
+            scores = self._reference_scores(encoded, question)
         else:
-            found = self.scores(encoded, question, probes)
+            scores = self.scores(encoded, question, probes)
         if not self._logistic:
-            return self.plain(found)
-        return logistic(found, self._reference_scores(probes, question))
+            return self.plain(scores)
+        return logistic(scores, self._reference_scores(probes, question))
 
     def _reference_scores(self, probes: Encoded, question: str) -> Scores:
         """Scores of the probes; the last question's are cached."""

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import DirectoryStore, UnwritableCache, keep
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import DirectoryStore, FeaturesLimit, UnwritableCache, keep
 from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.errors import CacheWarning
 from framenest.frames import Array, Pixels
-from framenest.protocols import Decoder, Encoded, Scorer, Store
+from framenest.protocols import Encoded, Holder, Scorer, Store
 from framenest.text import size_text
+from framenest.video.decoder import Decoder
 
 FEATURES_FORMAT = 1
 FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}
@@ -80,9 +80,9 @@ class Features:
 
     def take(self, frames: NDArray[np.int64]) -> Features:
         """Only these frames, ascending, all of which must be here; a view if they are contiguous."""
-        found = np.searchsorted(self.frames, frames)
-        contiguous = len(found) > 0 and found[-1] - found[0] + 1 == len(found)
-        rows = slice(int(found[0]), int(found[-1]) + 1) if contiguous else found
+        places = np.searchsorted(self.frames, frames)
+        contiguous = len(places) > 0 and places[-1] - places[0] + 1 == len(places)
+        rows = slice(int(places[0]), int(places[-1]) + 1) if contiguous else places
         return Features(frames, self.thumbnails[rows], {n: a[rows] for n, a in self.encoded.items()})
 
     def arrays(self) -> dict[str, Array]:
@@ -138,7 +138,7 @@ class FeatureParts:
         self._warned = False
         self._write: Future[None] | None = None
         """The last background write of this video."""
-        self._parts = [*self._stored_parts(getattr(scorer, "hold", None))]
+        self._parts = [*self._stored_parts(scorer.hold if isinstance(scorer, Holder) else None)]
 
     @property
     def nbytes(self) -> int:
@@ -160,8 +160,8 @@ class FeatureParts:
         """Add a part, merged with the smaller ones before it. Returns whether it goes to the store."""
         while len(self._parts) > 1 and len(self._parts[-1].frames) <= len(new.frames):
             new = Features.gather([self._parts.pop(), new])
-        kept = self._is_kept(self.nbytes + new.nbytes)
-        if kept:
+        in_store = self._is_kept(self.nbytes + new.nbytes)
+        if in_store:
             number, pending = len(self._parts), self._write is not None and not self._write.done()
             own = not isinstance(self._store, (DirectoryStore, RemoteStore))  # maybe not thread-safe
             if pending or (new.nbytes >= LATE and not own):
@@ -170,7 +170,7 @@ class FeatureParts:
             else:
                 self._put(number, new)
         self._parts.append(new)
-        return kept
+        return in_store
 
     def warn_if_not_kept(self, new: int, empty: Features) -> None:
         """Warn once, before the work, if the features are too large for the cache.
@@ -205,17 +205,17 @@ class FeatureParts:
 
     def _stored_parts(self, hold: Callable[[Encoded], Encoded] | None) -> Iterator[Features]:
         """The parts in the store, except those that were merged into earlier ones."""
-        seen = np.zeros(0, np.int64)
+        frames = np.zeros(0, np.int64)
         for number in count():
             part = self._stored(number)
-            if part is None or (number and np.isin(part.frames, seen).all()):
+            if part is None or (number and np.isin(part.frames, frames).all()):
                 return
-            seen = np.union1d(seen, part.frames)
+            frames = np.union1d(frames, part.frames)
             yield replace(part, encoded=hold(part.encoded)) if hold else part
 
     def _stored(self, number: int) -> Features | None:
-        kept = self._store.get(self._key(number))
-        return Features.from_parts(*kept) if kept else None
+        entry = self._store.get(self._key(number))
+        return Features.from_parts(*entry) if entry else None
 
 
 def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int, part: int = 0) -> str:

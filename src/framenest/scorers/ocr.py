@@ -18,9 +18,9 @@ from framenest.scorers.feature_store import Features
 from framenest.scorers.question_text import items, matching
 from framenest.scorers.video_features import VideoFeatures
 
-LONGEST = 1024
+TEXT_BYTES = 1024
 """Bytes of text kept per frame."""
-SHORT_SIDE = 480
+OCR_PIXELS = 480
 LEAST_SURE = 0.7
 """Lines below this OCR confidence are more often noise than text."""
 
@@ -33,10 +33,10 @@ class OcrScorer:
 
     name = "ocr"
     relevance = "fuzzy match of words, rarer ones count more"
-    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
+    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(OCR_PIXELS),)
 
     def __init__(self) -> None:
-        self.version = f"rapidocr {version('rapidocr')}, {SHORT_SIDE} px, {LEAST_SURE} sure"
+        self.version = f"rapidocr {version('rapidocr')}, {OCR_PIXELS} px, {LEAST_SURE} sure"
         self._reader = InBackground(_load)
         self.timing = self._reader.timing
 
@@ -50,13 +50,13 @@ class OcrScorer:
     def encode(self, frames: FrameBatch) -> Encoded:
         """The text on each frame; see `framenest.Scorer`."""
         reader = self._reader()
-        kept = np.zeros((len(frames), LONGEST), dtype=np.uint8)
+        texts = np.zeros((len(frames), TEXT_BYTES), dtype=np.uint8)
         for row, image in enumerate(frames.pixels[0]):
-            found = reader(np.ascontiguousarray(image[:, :, ::-1]))
-            lines = zip(found.txts or (), found.scores or (), strict=True)
-            text = "\n".join(line for line, sure in lines if sure >= LEAST_SURE).encode()[:LONGEST]
-            kept[row, : len(text)] = np.frombuffer(text, dtype=np.uint8)
-        return {"text": kept}
+            reading = reader(np.ascontiguousarray(image[:, :, ::-1]))
+            lines = zip(reading.txts or (), reading.scores or (), strict=True)
+            text = "\n".join(line for line, sure in lines if sure >= LEAST_SURE).encode()[:TEXT_BYTES]
+            texts[row, : len(text)] = np.frombuffer(text, dtype=np.uint8)
+        return {"text": texts}
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
@@ -83,28 +83,17 @@ class ScreenText:
 
     OCR costs hundreds of milliseconds a frame, so only `budget` frames are read: the probes first, then zoom
     frames, both in bit-reversed order, which spreads any number of them evenly over the video. Which frames
-    are read depends on nothing else, so rankings are reproducible.
-
-    Args:
-        features: the video's features from the OCR scorer.
-        question: the question.
-        budget: frames to read.
+    are read depends on nothing else, so rankings are reproducible. features: from the OCR scorer.
     """
 
     def __init__(self, features: VideoFeatures, question: str, budget: int) -> None:
         self.read = 0
         """Frames read so far."""
-        self._features = features
-        self._question = question
-        self._budget = budget
+        self._features, self._question, self._budget = features, question, budget
         self._probes: Features | None = None
 
     def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Read as many of the frames as the budget still allows; the first call must be for the probes.
-
-        Returns:
-            (n,) cue in [0, 1]; 0 for a frame that was not read.
-        """
+        """(n,) cue in [0, 1], 0 for a frame beyond the budget; the first call must be for the probes."""
         left = self._budget - self.read
         chosen = self._features.get(np.sort(frames[spread(len(frames))[:left]]), "text")
         self.read += len(chosen.frames)

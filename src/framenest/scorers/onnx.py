@@ -43,7 +43,7 @@ from framenest.scorers.checkpoint import (
     tokenizer_file,
 )
 
-AT_ONCE = 8  # frames: more do not run faster on a CPU
+BATCH_FRAMES = 8  # frames: more do not run faster on a CPU
 VISION = ("vision_model.onnx", "vision_model_fp16.onnx", "visual/model.onnx")
 TEXT = ("text_model.onnx", "text_model_fp16.onnx", "textual/model.onnx")
 TOKENIZER = ("tokenizer.json", "textual/tokenizer.json")
@@ -77,7 +77,7 @@ class OnnxScorer(DualScorer):
         self.search_levels = OF_SIGLIP if siglip else OF_CLIP
         self._images = Preprocessing.load(checkpoint.path)
         self.inputs: tuple[ImageSpec, ...] = (self._images.spec,)
-        self.batch = config.batch or AT_ONCE
+        self.batch = config.batch or BATCH_FRAMES
         files = [find_file(checkpoint.path, *names) for names in (VISION, TEXT, TOKENIZER)]
         self.version = f"{checkpoint} {'float16' if 'fp16' in files[0].name else 'float32'}"
         if "text_cfg" in settings:  # Immich's, by open_clip's names
@@ -110,13 +110,13 @@ class OnnxScorer(DualScorer):
         deviation = np.array(self._images.deviation, np.float32)
         if not len(pixels):  # many exports refuse an empty batch
             return {"vector": np.zeros((0, len(self._text("."))), np.float32)}
-        vision, made = self._model().vision, []
+        vision, vectors = self._model().vision, []
         batch = 1 if vision.one_at_a_time else self.batch
         for start in range(0, len(pixels), batch):
             scaled = (pixels[start : start + batch].astype(np.float32) / 255 - mean) / deviation
             prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
-            made.append(vision({"pixel_values": prepared, "image": prepared}))
-        return {"vector": np.concatenate(made)}
+            vectors.append(vision({"pixel_values": prepared, "image": prepared}))
+        return {"vector": np.concatenate(vectors)}
 
     def _text(self, question: str) -> NDArray[np.float32]:
         model = self._model()
@@ -184,10 +184,10 @@ class _Side:
             )
 
     def __call__(self, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
-        given = {
+        arrays = {
             name: value.astype(NUMBERS.get(self._takes[name], value.dtype), copy=False)
             for name, value in inputs.items()
             if name in self._takes
         }
-        found = self._session.run([self._output], given)[0].astype(np.float32)
-        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12))
+        vectors = self._session.run([self._output], arrays)[0].astype(np.float32)
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))

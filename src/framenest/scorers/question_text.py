@@ -1,9 +1,10 @@
-"""The words of a question, and sentences as vectors."""
+"""The words of a question, sentences as vectors, and which words the labels know."""
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -50,52 +51,52 @@ def items(question: str) -> list[Phrase]:
     >>> items("Where does the Orient stop?")[0]
     Phrase(text='orient', kind='name')
     """
-    found = [Phrase((a or b).strip().casefold(), "phrase") for a, b in _QUOTED.findall(question)]
+    phrases = [Phrase((a or b).strip().casefold(), "phrase") for a, b in _QUOTED.findall(question)]
     rest = _QUOTED.sub(" ", question)
-    found += [Phrase(text, "number") for text in _NUMBER.findall(rest)]
+    phrases += [Phrase(text, "number") for text in _NUMBER.findall(rest)]
     for place, word in enumerate(_WORD.findall(rest)):
         if word.casefold() not in COMMON:
-            found.append(Phrase(word.casefold(), "name" if place and word[0].isupper() else "word"))
-    return list(dict.fromkeys(found))
+            phrases.append(Phrase(word.casefold(), "name" if place and word[0].isupper() else "word"))
+    return list(dict.fromkeys(phrases))
 
 
 def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
     """(n, items) how well each text contains each item, in [0, 1]; numbers must match exactly."""
     with needs_extra("ocr", "rapidfuzz"):
         from rapidfuzz import fuzz
-    result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
-    for row, text in enumerate(texts):
-        plain = text.casefold()
-        tokens = set(_WORD.findall(plain))
-        numbers = set(_NUMBER.findall(plain))
-        for column, item in enumerate(wanted):
-            if item.kind == "number":
-                result[row, column] = item.text in numbers
-            elif item.kind == "phrase":
-                result[row, column] = _certain(fuzz.partial_ratio(item.text, plain)) if plain else 0
-            else:
-                result[row, column] = max((_certain(fuzz.ratio(item.text, t)) for t in tokens), default=0)
-    return result
+
+    def like(item: Phrase, plain: str, words: set[str]) -> float:
+        if item.kind == "phrase":
+            return _certain(fuzz.partial_ratio(item.text, plain)) if plain else 0.0
+        return max((_certain(fuzz.ratio(item.text, word)) for word in words), default=0.0)
+
+    return _by_item(wanted, texts, like)
 
 
-def heard(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
+def mentions(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
     """(n, items) 1 if a text contains an item, in any form of the word, else 0.
 
-    >>> heard(items("When was the Tanaka kiln fired?"), ["Firing took Tanaka a day."]).tolist()
+    >>> mentions(items("When was the Tanaka kiln fired?"), ["Firing took Tanaka a day."]).tolist()
     [[1.0, 0.0, 1.0]]
     """
+
+    def mentioned(item: Phrase, plain: str, words: set[str]) -> bool:
+        return item.text in plain if item.kind == "phrase" else _stem(item.text) in map(_stem, words)
+
+    return _by_item(wanted, texts, mentioned)
+
+
+def _by_item(
+    wanted: Sequence[Phrase], texts: Sequence[str], like: Callable[[Phrase, str, set[str]], float]
+) -> NDArray[np.float32]:
+    """(n, items) `like(item, text, its words)`, or for a number whether the text has it."""
     result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
     for row, text in enumerate(texts):
         plain = text.casefold()
-        words = {*map(_stem, _WORD.findall(plain))}
-        numbers = set(_NUMBER.findall(plain))
+        words, numbers = set(_WORD.findall(plain)), set(_NUMBER.findall(plain))
         for column, item in enumerate(wanted):
-            if item.kind == "number":
-                result[row, column] = item.text in numbers
-            else:
-                result[row, column] = (
-                    item.text in plain if item.kind == "phrase" else _stem(item.text) in words
-                )
+            number = item.kind == "number"
+            result[row, column] = item.text in numbers if number else like(item, plain, words)
     return result
 
 
@@ -117,7 +118,7 @@ def matching(
     """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
 
     rare: the share of the texts `everywhere` that do not contain the item, so that a channel's name in the
-    corner of every frame does not count. like: `likeness` for text on screen, `heard` for a transcript.
+    corner of every frame does not count. like: `likeness` for text on screen, `mentions` for a transcript.
     """
     if not wanted or not len(texts):
         return np.zeros(len(texts), dtype=np.float32)
@@ -136,9 +137,6 @@ MAX_TOKENS = 256  # tokens read of a sentence
 
 class SentenceEncoder:
     """Encodes a sentence as a unit vector (384,); sentences with the same meaning are close together.
-
-    Args:
-        store: the store with the model files (`framenest models fetch tags`).
 
     Raises:
         ScorerError: a model file is missing or damaged.
@@ -173,3 +171,145 @@ class SentenceEncoder:
             means = self._session.run(None, inputs)[0].mean(axis=1)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
         return vectors
+
+
+PROMPT = "a photo of a "
+SAME_THING = 0.8
+"""Cosine of word and label from which they mean the same."""
+SAME_KIND, OTHER_KIND = 0.76, 0.85
+"""The same if the label ends with the word (rabbit, wood rabbit); the second if the word is a label itself
+(dog, hot dog)."""
+SAME_LETTERS = (
+    4  # letters; the encoder thinks that words with the same start are related (cockatoo, cockroach)
+)
+WIDER = {
+    "person": "person persons people man men woman women boy boys girl girls child children kid kids baby "
+    "babies lady guy somebody someone pedestrian pedestrians crowd",
+    "bird,cat,dog,horse,sheep,cow,elephant,bear,zebra,giraffe": "animal animals creature creatures",
+    "bicycle,car,motorcycle,airplane,bus,train,truck,boat": "vehicle vehicles",
+}
+"""Labels, and words that mean any of them."""
+GROUPS = {
+    "animal": [*range(398)],
+    "bird": [*range(7, 25), *range(80, 101), *range(127, 147)],
+    "dog": [*range(151, 269)],
+    "fish": [*range(7), *range(389, 398)],
+    "insect": [*range(300, 327)],
+}
+"""Places of ImageNet's labels ("classes") whose names do not say what they are, such as poodle."""
+IDLE = frozenset({*PROMPT.split(), "visible", "nobody", "somewhere", "anything", "anyone"})
+"""Words that no label knows and that nobody would look for."""
+MISLEADING = label_words("misleading.txt")
+"""Words in names of labels that mean something else in most questions: book jacket, African grey, stole."""
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True)
+class KnownWord:
+    """A word or a name of several words in a question, and the labels that mean it: places by kind."""
+
+    text: str
+    labels: Mapping[str, tuple[int, ...]]
+
+
+class Vocabulary:
+    """The names of labels by kind ("-": none), to look up the content words of a question.
+
+    vectors: (n, d) each, of the names after PROMPT.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[str, Sequence[str]],
+        vectors: Mapping[str, NDArray[np.float32]],
+        sentences: SentenceEncoder,
+    ) -> None:
+        self._vectors, self._sentences = vectors, sentences
+        self._words = {
+            kind: [tuple(map(_singular, _LETTERS.findall(name.casefold()))) for name in listed]
+            for kind, listed in names.items()
+        }
+        self._several = {words for listed in self._words.values() for words in listed if len(words) > 1}
+        self._wider = {
+            word: {
+                kind: tuple(listed.index(name) for name in labels.split(",") if name in listed)
+                for kind, listed in names.items()
+            }
+            for labels, words in WIDER.items()
+            for word in words.split()
+        }
+        self.read = functools.lru_cache(maxsize=64)(self._read)
+
+    def _read(self, question: str) -> tuple[tuple[KnownWord, ...], tuple[str, ...]]:
+        """The terms of a question that labels know, and the content words that none knows."""
+        texts = [text for text in dict.fromkeys(self._texts(question)) if text not in IDLE]
+        vectors = self._sentences.many([PROMPT + text for text in texts])
+        labels = [
+            {}
+            if _singular(text) in MISLEADING
+            else _grouped(text, self._wider.get(text) or self._labels(text, vector))
+            for text, vector in zip(texts, vectors, strict=True)
+        ]
+        pairs = list(zip(texts, labels, strict=True))
+        known = tuple(KnownWord(text, mine) for text, mine in pairs if any(mine.values()))
+        return known, tuple(text for text, mine in pairs if not any(mine.values()))
+
+    def _texts(self, question: str) -> list[str]:
+        """The names of several words in a question, and its other words that are not common."""
+        words, texts = _LETTERS.findall(question.casefold()), []
+        while words:
+            length = next(
+                (n for n in (3, 2) if tuple(map(_singular, words[:n])) in self._several and len(words) >= n),
+                1,
+            )
+            text = " ".join(words[:length])
+            single = (_singular(text),)
+            short = len(text) < 3 and text.isascii() and not any(single in w for w in self._words.values())
+            if length > 1 or text in self._wider or not (text in COMMON or short):
+                texts.append(text)
+            words = words[length:]
+        return texts
+
+    def _labels(self, text: str, vector: NDArray[np.float32]) -> dict[str, tuple[int, ...]]:
+        """The places of labels that mean a text, by kind."""
+        mine = tuple(map(_singular, text.split()))
+        start, verb = mine[0][:SAME_LETTERS], text.endswith(("ing", "ed"))
+        labels = {}
+        for kind, listed in self._words.items():
+            close = self._vectors[kind] @ vector
+            kin = OTHER_KIND if mine in listed else SAME_KIND
+
+            def means(words: tuple[str, ...], cosine: float, kin: float = kin) -> bool:
+                if words == mine:
+                    return True
+                if words[-len(mine) :] == mine:
+                    return cosine >= kin
+                if len(words) == 1 and text.startswith(words[0]):  # skateboarding, skateboard
+                    return cosine >= SAME_THING
+                alike = any(word.startswith(start) for word in words)
+                return cosine >= SAME_THING and not alike and not verb
+
+            labels[kind] = tuple(
+                place for place, words in enumerate(listed) if words and means(words, float(close[place]))
+            )
+        return labels
+
+
+def _grouped(text: str, labels: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
+    """Labels of a text with those of its group."""
+    group = GROUPS.get(_singular(text), [])
+    return {
+        kind: tuple({*places, *group}) if kind == "classes" else places for kind, places in labels.items()
+    }
+
+
+def _singular(word: str) -> str:
+    """A noun without the ending of its plural.
+
+    >>> [_singular(word) for word in ("cups", "benches", "knives", "ponies", "bus", "glass")]
+    ['cup', 'bench', 'knife', 'pony', 'bus', 'glass']
+    """
+    for ending, instead in (("ies", "y"), ("ives", "ife"), ("ches", "ch"), ("shes", "sh"), ("xes", "x")):
+        if word.endswith(ending) and len(word) > len(ending) + 1:
+            return word.removesuffix(ending) + instead
+    return word[:-1] if word.endswith("s") and word[-2:] not in ("ss", "us", "is") and len(word) > 3 else word

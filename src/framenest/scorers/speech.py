@@ -13,21 +13,21 @@ from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
-from framenest.scorers.question_text import SentenceEncoder, heard, items, matching
+from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions
 from framenest.transcript import REACH, Line, Transcript
 
-LONGEST = 6.0
+PASSAGE_SECONDS = 6.0
 """Seconds of a passage; longer ones dilute what they say."""
-STRIDE = 1.5
+STRIDE_SECONDS = 1.5
 """Seconds between the starts of two overlapping passages."""
-PAUSE = 2.0
+PAUSE_SECONDS = 2.0
 """Seconds of silence that end a passage."""
-WORDS = 0.2
+WORDS_WEIGHT = 0.2
 """How much names, numbers and rare words of the question add to the similarity."""
-CENTRE, WIDTH = 0.47, 0.05
+CENTRE_SCORE, SCORE_WIDTH = 0.47, 0.05
 """Score of a passage at which the cue is one half, and how fast it rises there. Sentences that answer a
 question score 0.6, others on the same subject 0.4, all others below 0.3."""
-FEW = 95.0  # percent of the passages that stay below one half, even if more would exceed it
+LOW_PERCENT = 95.0  # percent of the passages that stay below one half, even if more would exceed it
 CLEAR = 0.08  # the best passage is at least this far above one half, if it exceeds the centre
 ANSWERS = 0.8  # from this ς on, a passage answers the question
 
@@ -48,38 +48,32 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
     >>> [passage.text for passage in passages(lines)]
     ['Now we fire it.', 'fire it.', 'It has cooled.']
     """
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for place, first in enumerate(lines):
-        if found and first.start < found[-1].start + STRIDE and first.end <= found[-1].end:
+        if passages and first.start < passages[-1].start + STRIDE_SECONDS and first.end <= passages[-1].end:
             continue
         end, texts = first.end, [first.text]
         for line in lines[place + 1 :]:
-            if line.end - first.start > LONGEST or line.start - end > PAUSE:
+            if line.end - first.start > PASSAGE_SECONDS or line.start - end > PAUSE_SECONDS:
                 break
             end = max(end, line.end)
             texts.append(line.text)
-        found.append(Passage(first.start, end, " ".join(texts)))
-    return found
+        passages.append(Passage(first.start, end, " ".join(texts)))
+    return passages
 
 
 class Speech:
-    """The transcript of a video, encoded for questions. It is encoded once and cached.
-
-    Args:
-        transcript: has lines.
-        encoder: encodes sentences.
-        store: caches the vectors.
-    """
+    """The transcript of a video, which has lines, encoded for questions. It is encoded once and cached."""
 
     def __init__(self, transcript: Transcript, encoder: SentenceEncoder, store: Store) -> None:
         self.passages = passages(transcript.lines)
         self._texts = [passage.text for passage in self.passages]
         self._encoder = encoder
         key = f"transcripts/{digest(self._texts, encoder.name)}"
-        kept = store.get(key)
-        self.vectors = encoder.many(self._texts) if kept is None else kept[1]["vectors"]
+        entry = store.get(key)
+        self.vectors = encoder.many(self._texts) if entry is None else entry[1]["vectors"]
         """(p, 384) unit vectors of the passages."""
-        if kept is None:
+        if entry is None:
             keep(store, key, {"kind": "transcript", "format": 1}, {"vectors": self.vectors})
 
     @property
@@ -94,9 +88,9 @@ class Speech:
         passages about the question are high, and of those only the best few.
         """
         raw = (self.vectors @ self._encoder(question)).astype(np.float64)
-        raw += WORDS * matching(items(question), self._texts, self._texts, heard)
-        centre = max(CENTRE, min(float(np.percentile(raw, FEW)), float(raw.max()) - CLEAR))
-        return sigmoid((raw - centre) / WIDTH)
+        raw += WORDS_WEIGHT * matching(items(question), self._texts, self._texts, mentions)
+        centre = max(CENTRE_SCORE, min(float(np.percentile(raw, LOW_PERCENT)), float(raw.max()) - CLEAR))
+        return sigmoid((raw - centre) / SCORE_WIDTH)
 
     def cue(
         self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False
@@ -137,11 +131,24 @@ class Speech:
     def best(self, question: str, count: int) -> list[Passage]:
         """The passages that answer a question best, best first, without those that overlap a better one."""
         scores = self.scores(question)
-        found: list[Passage] = []
+        best: list[Passage] = []
         for place in np.argsort(-scores, kind="stable").tolist():
             passage = self.passages[place]
-            if all(passage.start >= other.end or passage.end <= other.start for other in found):
-                found.append(passage._replace(score=float(scores[place])))
-            if len(found) == count:
+            if all(passage.start >= other.end or passage.end <= other.start for other in best):
+                best.append(passage._replace(score=float(scores[place])))
+            if len(best) == count:
                 break
-        return found
+        return best
+
+
+class SpokenText:
+    """The cue of what is said, for one question. seconds: (N,) times of all frames of the video."""
+
+    def __init__(self, speech: Speech, question: str, seconds: NDArray[np.float64]) -> None:
+        self._speech, self._question, self._seconds = speech, question, seconds
+        self._probes = True
+
+    def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(n,) cue in [0, 1] of frames; the first call must be for the probes."""
+        every_passage, self._probes = self._probes, False
+        return self._speech.cue(self._seconds[frames], self._question, every_passage=every_passage)

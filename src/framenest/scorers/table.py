@@ -119,7 +119,7 @@ class TableScorer(Calibrated):
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         return np.clip(scores, 0, 1).astype(np.float32)  # interpolation may miss 0 or 1 by a rounding error
 
-    def tell_reach(self, video: VideoInfo) -> None:
+    def check_reach(self, video: VideoInfo) -> None:
         """Warn if the rows span less than half of the video."""
         first, last = self._keys[0], self._keys[-1]
         if self._by == "frames":

@@ -28,8 +28,7 @@ from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, certain, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
 from framenest.scorers.onnx import onnx_session
-from framenest.scorers.question_text import SentenceEncoder
-from framenest.scorers.vocabulary import PROMPT, KnownWord, Vocabulary
+from framenest.scorers.question_text import PROMPT, KnownWord, SentenceEncoder, Vocabulary
 
 SIZES = {"classes": 1000, "objects": 90}
 IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))
@@ -37,16 +36,19 @@ IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, 
 MOST_AT_ONCE = 8
 """Images; a detector takes about 40 MB."""
 SHARPNESS = 0.05  # temperature of the match between a question and label names
-STRONG_MATCH, NO_MATCH = 0.8, 0.261
+STRONG_LEVEL, NONE_LEVEL = 0.8, 0.261
 """Match strengths that one in fourteen wrong pairs exceed, and that one in seven right pairs fall below."""
-LEAST = {"classes": 0.2, "objects": 0.3}
+LABEL_LEVELS = {"classes": 0.2, "objects": 0.3}
 """Probability and confidence from which a network counts as having seen what a word means."""
 TRUST = 0.7  # in the network that is surest of the word it is least sure of
-LARGE = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
-LEAST_LARGE = 0.84
+LARGE_ANIMALS = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
+LARGE_ANIMAL_LEVEL = 0.84
 """Confidence for these animals: the detector is surer if they are there, and mistakes others for them."""
 LEAST_KEPT = 1e-4  # label scores below this are stored as 0 for searches
-CLOSE = (0.05, 0.25)  # weight of the label closest to a query, if labels know its words and if they do not
+CLOSEST_WEIGHTS = (
+    0.05,
+    0.25,
+)  # weight of the label closest to a query, if labels know its words and if they do not
 SURE = (0.355, 0.145)
 """Levels that one in a hundred frames of a search exceeds, and one in ten (benchmarks/search_quality.py)."""
 NAMED = 10  # labels of a frame that describe it
@@ -66,10 +68,6 @@ class TagScorer(Calibrated):
 
     Relevance is relative to the video. encode → {"classes": (n, 1000) float32 probabilities, "objects":
     (n, 90) float32 confidences}; "objects" only if the detector's runtime is installed.
-
-    Args:
-        store: the store with the model files (`framenest models fetch tags`).
-        calibration: "logistic", "none", or "auto" for the former.
 
     Raises:
         ScorerError: a model file is missing or damaged.
@@ -122,9 +120,9 @@ class TagScorer(Calibrated):
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) the sum of the readings, each standardised over the probes."""
-        asked = self.text_vector(question)
-        readings = self._readings(encoded, asked)
-        probes = readings if reference is encoded else self._readings(reference, asked)
+        vector = self.text_vector(question)
+        readings = self._readings(encoded, vector)
+        probes = readings if reference is encoded else self._readings(reference, vector)
         pairs = zip(readings, probes, strict=True)
         return np.asarray(sum(standardise(mine, theirs) for mine, theirs in pairs))
 
@@ -137,11 +135,11 @@ class TagScorer(Calibrated):
         """
         if not len(encoded["classes"]):
             return None
-        asked, labels = self.text_vector(question), self._model().labels
+        vector, labels = self.text_vector(question), self._model().labels
         z, terms = (3.907, (0.334, 0.597, 0.643)) if "objects" in encoded else (3.449, (0.269, 0.697))
         measures = []
         for kind in sorted(encoded):  # classes, objects
-            weights = _softmax(labels[kind] @ asked / SHARPNESS)
+            weights = _softmax(labels[kind] @ vector / SHARPNESS)
             readings = np.sort(encoded[kind] @ weights)
             measures += [float(readings[-3:].mean())] if kind == "classes" else []
             measures += [float(readings[-1] / weights.max())]
@@ -161,46 +159,50 @@ class TagScorer(Calibrated):
         elif (
             not max(sure) and "objects" in encoded and any(word.labels["objects"] for word in things or known)
         ):
-            value *= NO_MATCH
+            value *= NONE_LEVEL
         else:
-            value *= STRONG_MATCH
-        found = MatchStrength.of(value, strong=STRONG_MATCH, none=NO_MATCH)
-        return replace(found, known=texts, unknown=unknown)
+            value *= STRONG_LEVEL
+        strength = MatchStrength.of(value, strong=STRONG_LEVEL, none=NONE_LEVEL)
+        return replace(strength, known=texts, unknown=unknown)
 
-    def seen(self, encoded: Encoded, question: str) -> list[str]:
+    def labels(self, encoded: Encoded, question: str) -> list[str]:
         """What the networks see in each of n frames, as one line; what the question asks for comes first.
 
         Example::
 
-            scorer.seen(scorer.encode(frames), "Where is the cup?")  # ['coffee mug 0.81, dining table 0.45']
+            scorer.labels(scorer.encode(frames), "Where is the cup?")  # ['coffee mug 0.81, bowl 0.45']
         """
         model = self._model()
         words = model.vocabulary.read(question)[0]
-        asked = {
+        wanted = {
             kind: np.unique(np.array([p for word in words for p in word.labels[kind]], dtype=np.int64))
             for kind in encoded
         }
         lines = []
         for row in range(len(encoded["classes"])):
-            found: dict[str, tuple[bool, float]] = {}
+            labels: dict[str, tuple[bool, float]] = {}
             for kind, values in encoded.items():
-                wanted = asked[kind][values[row, asked[kind]] >= LEAST_SHOWN].tolist()
-                for place in {*np.argsort(-values[row])[:SHOWN].tolist(), *wanted}:
+                answers = wanted[kind][values[row, wanted[kind]] >= LEAST_SHOWN].tolist()
+                for place in {*np.argsort(-values[row])[:SHOWN].tolist(), *answers}:
                     name, sure = model.names[kind][place], float(values[row, place])
-                    found[name] = max(found.get(name, (False, 0.0)), (place in wanted, sure))
-            best = sorted(found.items(), key=lambda item: item[1], reverse=True)
-            sure_of = [item for item in best if item[1][0] or item[1][1] >= LEAST["objects"]] or best[:1]
-            lines.append(", ".join(f"{name} {sure:.2f}" for name, (_, sure) in sure_of[:SHOWN]))
+                    labels[name] = max(labels.get(name, (False, 0.0)), (place in answers, sure))
+            best = sorted(labels.items(), key=lambda item: item[1], reverse=True)
+            clear = [item for item in best if item[1][0] or item[1][1] >= LABEL_LEVELS["objects"]] or best[:1]
+            lines.append(", ".join(f"{name} {sure:.2f}" for name, (_, sure) in clear[:SHOWN]))
         return lines
 
     def _sure(self, encoded: Encoded, word: KnownWord) -> float:
         """The highest confidence of a network in a word on any frame; 0 if neither has seen it."""
         places = list(word.labels["classes"])
         classes = encoded["classes"][:, places].sum(axis=1).max()
-        sure = [float(classes) if classes >= LEAST["classes"] else 0.0]
+        sure = [float(classes) if classes >= LABEL_LEVELS["classes"] else 0.0]
         for place in word.labels["objects"] if "objects" in encoded else ():
             name, best = self._model().names["objects"][place], float(encoded["objects"][:, place].max())
-            sure.append(best if best >= (LEAST_LARGE if name in LARGE else LEAST["objects"]) else 0.0)
+            sure.append(
+                best
+                if best >= (LARGE_ANIMAL_LEVEL if name in LARGE_ANIMALS else LABEL_LEVELS["objects"])
+                else 0.0
+            )
         return max(sure)
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
@@ -222,7 +224,7 @@ class TagScorer(Calibrated):
         known = model.vocabulary.read(query)[0]
         for kind in ("classes", "objects") if model.detector else ("classes",):
             close = _softmax(model.labels[kind] @ self.text_vector(query) / SHARPNESS)
-            weights.append(close * (CLOSE[not known] / close.max()))
+            weights.append(close * (CLOSEST_WEIGHTS[not known] / close.max()))
             for word in known:
                 weights[-1][list(word.labels[kind])] += 1 / len(known)
         return np.concatenate(weights)
@@ -237,14 +239,14 @@ class TagScorer(Calibrated):
         value = 0.7 * value + 0.3 * np.min(words, axis=0) if words else value
         return certain(value / (1 + value), SURE)
 
-    def _readings(self, encoded: Encoded, asked: NDArray[np.float32]) -> list[NDArray[np.float64]]:
+    def _readings(self, encoded: Encoded, question: NDArray[np.float32]) -> list[NDArray[np.float64]]:
         labels, probabilities = self._model().labels, encoded["classes"]
         readings = [
-            probabilities @ _softmax(labels["classes"] @ asked / SHARPNESS),
-            _describe(probabilities, labels["classes"]) @ asked,
+            probabilities @ _softmax(labels["classes"] @ question / SHARPNESS),
+            _describe(probabilities, labels["classes"]) @ question,
         ]
         if "objects" in encoded:
-            readings.append(encoded["objects"] @ _softmax(labels["objects"] @ asked / SHARPNESS))
+            readings.append(encoded["objects"] @ _softmax(labels["objects"] @ question / SHARPNESS))
         return [reading.astype(np.float64) for reading in readings]
 
 
@@ -290,9 +292,9 @@ def _label_vectors(
 ) -> dict[str, NDArray[np.float32]]:
     """Sentence vectors of all label names; computed once per machine."""
     key = f"text/{digest(names, PROMPT, [file.sha256 for file in models.TAGS])}"
-    kept = store.get(key)
-    if kept is not None:
-        return kept[1]
+    entry = store.get(key)
+    if entry is not None:
+        return entry[1]
     vectors = {
         kind: np.where([[n != "-"] for n in listed], sentences.many([PROMPT + n for n in listed]), 0)
         for kind, listed in names.items()
@@ -311,8 +313,8 @@ class _Classifier:
 
     def __call__(self, image: Pixels) -> NDArray[np.float32]:
         scaled = np.stack([self._scaled[colour][image[..., colour]] for colour in range(3)])
-        found: NDArray[np.float32] = self._session.run(None, {"data": scaled[None]})[0][0]
-        return _softmax(found)
+        logits: NDArray[np.float32] = self._session.run(None, {"data": scaled[None]})[0][0]
+        return _softmax(logits)
 
 
 class _Detector:
@@ -349,11 +351,11 @@ class _Detector:
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
     """Silence the banner that the detector's runtime prints from C, which no setting turns off."""
-    kept = os.dup(2)
+    stderr = os.dup(2)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)

@@ -21,7 +21,7 @@ from framenest.protocols import Progress
 from framenest.scorers.checkpoint import Preprocessing, padding_token, token_ids, tokenizer_file
 from framenest.text import one_line
 
-SHARE = 0.25
+DEVICE_SHARE = 0.25
 """Share of the device's free memory that the features of one part may take; larger ones stay in RAM."""
 
 
@@ -54,7 +54,7 @@ class Rows:
 
 
 def _has_room(device: torch.device, size: int) -> bool:
-    return bool(device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0])
+    return bool(device.type == "cuda" and size <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0])
 
 
 def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
@@ -69,10 +69,8 @@ class OnDevices:
 
     Args:
         load: a function (folder, dtype, device) → the network on that device.
-        checkpoint: the weights.
         devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1"; a GPU's with its index.
         precision: a dtype's name.
-        progress: called as progress(stage, done, total).
 
     Raises:
         ScorerError: no such device, a checkpoint of another kind, or too little memory.
@@ -111,9 +109,17 @@ class OnDevices:
         """(1, t) token ids of a question, truncated to what the network reads."""
         return torch.tensor([token_ids(self.tokenizer, text, self._scorer)])
 
+    def text_vector(self, tokens: torch.Tensor, *, padded: bool = False) -> Array:
+        """(d,) unit vector of a text's tokens (1, t). padded: to all that the network reads."""
+        missing = self.networks[0].longest - tokens.shape[1] if padded else 0
+        tokens = torch.nn.functional.pad(tokens, (0, missing), value=self.padding)
+        with torch.inference_mode():
+            vector: Array = unit(self.networks[0].text(tokens.to(self.first)))[0].cpu().numpy()
+        return vector
+
     def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> torch.Tensor:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised as the checkpoint's image processor does."""
-        here = torch.from_numpy(np.ascontiguousarray(pixels))
+        here = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
         if device.type == "cuda":
             here = here.pin_memory()  # copied while the GPU works on the batch before
         there = here.to(device, non_blocking=True).permute(0, 3, 1, 2)
@@ -124,22 +130,23 @@ class OnDevices:
         return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
 
     def map(
-        self, stage: str, call: Callable[[slice, int], torch.Tensor], count: int, batch: int
+        self, stage: str, call: Callable[[slice, Any, torch.device], torch.Tensor], count: int, batch: int
     ) -> torch.Tensor:
-        """Call `call(rows, device number)` over all rows in batches, spread over the devices.
+        """Call `call(rows, network, its device)` over all rows in batches, spread over the devices.
 
         Halves the batch if memory runs out, also for later calls of the same stage. Returns all results on
         the first device.
         """
-        made: list[torch.Tensor] = []
+        parts: list[torch.Tensor] = []
         done, batch = 0, min(batch, self._fits.get(stage, batch))
-        while done < count or not made:  # no rows: one empty call gives the shape
+        while done < count or not parts:  # no rows: one empty call gives the shape
             step = max(1, min(batch, -(-(count - done) // len(self.devices))))  # share a last batch, too
             starts = range(done, min(count, done + step * len(self.devices)), step) or (0,)
             rows = [slice(start, min(start + step, count)) for start in starts]
             try:
                 with torch.inference_mode(), _fast_kernels(self.dtype):
-                    made += [part.to(self.first) for part in [call(part, i) for i, part in enumerate(rows)]]
+                    results = [*map(call, rows, self.networks, self.devices)]  # all begin before one is read
+                    parts += [result.to(self.first) for result in results]
             except torch.OutOfMemoryError as error:
                 if batch == 1:
                     raise _out_of_memory("even one frame at a time does not fit") from error
@@ -149,16 +156,22 @@ class OnDevices:
             done = rows[-1].stop
             if stage == "match" and count:
                 self._progress(stage, done, count)
-        found = torch.cat(made)
+        whole = torch.cat(parts)
         if self.first.type == "cuda":
             torch.cuda.synchronize(self.first)  # so that seconds count for the stage that spent them
-        return found
+        return whole
 
     def hold(self, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Features where `match` wants them: on the GPU if there is room."""
         if _has_room(self.first, sum(rows.nbytes for rows in encoded.values())):
             return {name: Rows(as_tensor(rows, self.first)) for name, rows in encoded.items()}
         return {name: np.asarray(rows) for name, rows in encoded.items()}
+
+
+def unit(vectors: torch.Tensor) -> torch.Tensor:
+    """Float32 vectors of unit length."""
+    vectors = vectors.float()
+    return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
 @contextmanager
@@ -233,15 +246,15 @@ class TorchNetwork:
     def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
         """(n, 3, H, W) → (n, p, d)."""
         kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
-        found = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
-        return found.flatten(2).transpose(1, 2)
+        patches = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
+        return patches.flatten(2).transpose(1, 2)
 
     def _depth(self, prefix: str) -> int:
         """The number of layers whose names start with a prefix."""
-        found = {int(n[len(prefix) :].split(".")[0]) for n in self._weights if n.startswith(prefix)}
-        if not found:
+        numbers = {int(n[len(prefix) :].split(".")[0]) for n in self._weights if n.startswith(prefix)}
+        if not numbers:
             raise ValueError(f"it has no weights {prefix}*")
-        return max(found) + 1
+        return max(numbers) + 1
 
 
 def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -324,8 +337,10 @@ class DualNetwork(TorchNetwork):
         eps, heads = settings["layer_norm_eps"], settings["num_attention_heads"]
         for number in range(self._depths[side]):
             name = f"{side}_model.encoder.layers.{number}."
-            given = self._norm(x, name + "layer_norm1", eps)
-            q, k, v = (heads_of(self._linear(given, f"{name}self_attn.{part}_proj"), heads) for part in "qkv")
+            normed = self._norm(x, name + "layer_norm1", eps)
+            q, k, v = (
+                heads_of(self._linear(normed, f"{name}self_attn.{part}_proj"), heads) for part in "qkv"
+            )
             read = joined(scaled_dot_product_attention(q, k, v, is_causal=causal))
             x = x + self._linear(read, name + "self_attn.out_proj")
             x = x + self._feed_forward(self._norm(x, name + "layer_norm2", eps), name, side)
@@ -339,10 +354,10 @@ class DualNetwork(TorchNetwork):
         """SigLIP's attention pooling: one learned query attends to all patches."""
         w, name, settings = self._weights, "vision_model.head.", self._settings["vision"]
         asking = w[name + "probe"].repeat(len(x), 1, 1).transpose(0, 1)
-        seen = x.transpose(0, 1)
+        patches = x.transpose(0, 1)
         inner, outer = (name + f"attention.{part}" for part in ("in_proj_", "out_proj."))
         read = torch.nn.functional.multi_head_attention_forward(
-            asking, seen, seen, x.shape[-1], settings["num_attention_heads"],
+            asking, patches, patches, x.shape[-1], settings["num_attention_heads"],
             w[inner + "weight"], w[inner + "bias"], None, None, False, 0.0,
             w[outer + "weight"], w[outer + "bias"], training=False,
         )[0].transpose(0, 1)  # fmt: skip

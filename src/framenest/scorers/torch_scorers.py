@@ -40,17 +40,13 @@ ON_GPU, ON_CPU = 128, 8
 
 
 class TorchScorer(Calibrated):
-    """A checkpoint on one or several devices.
-
-    Args:
-        checkpoint: the weights.
-        config: devices, precision, batch and calibration.
-        progress: called as progress(stage, done, total).
-    """
+    """A checkpoint on one or several devices."""
 
     name: str
     extra: str
     """The extra that installs its libraries."""
+    network: str
+    """Its class in `torch_networks`."""
 
     def __init__(
         self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
@@ -84,9 +80,11 @@ class TorchScorer(Calibrated):
 
         return OnDevices(self._network, checkpoint, self.devices, precision, progress)
 
-    @abstractmethod
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         """The network in a folder, on a device."""
+        from framenest.scorers import torch_networks
+
+        return getattr(torch_networks, self.network).load(folder, dtype, device)
 
 
 class CheckpointScorer(TorchScorer):
@@ -134,24 +132,18 @@ class Blip2Scorer(CheckpointScorer):
     """
 
     name = extra = "blip2"
+    network = "Blip2Network"
     own_relevance = "matching probability"
     match_levels = (0.5, 0.1)  # of a probability; not measured on questions
     own_calibration: Literal["none", "logistic"] = "none"
 
-    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
-        from framenest.scorers.torch_networks import Blip2Network
-
-        return Blip2Network.load(folder, dtype, device)
-
     def _encode(self, on: OnDevices, images: Pixels) -> Encoded:
         from framenest.scorers.torch_networks import Rows
 
-        def vision(rows: slice, which: int) -> Any:
-            prepared = on.normalise(images[rows], on.devices[which], self._images)
-            return on.networks[which].vision(prepared).half()
+        def vision(rows: slice, network: Any, device: Any) -> Any:
+            return network.vision(on.normalise(images[rows], device, self._images)).half()
 
-        found = on.map("encode", vision, len(images), self.batch)
-        return on.hold({"vision": Rows(found)})
+        return on.hold({"vision": Rows(on.map("encode", vision, len(images), self.batch))})
 
     def hold(self, encoded: Encoded) -> Encoded:
         """Move features to where `match` wants them: to the GPU if there is room."""
@@ -161,17 +153,14 @@ class Blip2Scorer(CheckpointScorer):
         """(n, 2) no match and match, as transformers' own forward gives them."""
         from framenest.scorers.torch_networks import as_tensor
 
-        on = on or self._model()
+        on, features = on or self._model(), encoded["vision"]
         tokens = self._tokens(on, question)
-        rows = encoded["vision"]
 
-        def matching(part: slice, which: int) -> Any:
-            device = on.devices[which]
-            return on.networks[which].match(as_tensor(rows[part], device), tokens.to(device))
+        def matching(rows: slice, network: Any, device: Any) -> Any:
+            return network.match(as_tensor(features[rows], device), tokens.to(device))
 
         batch = self._config.batch or (MATCH_ON_CPU if self._on_cpu else MATCH_ON_GPU)
-        found = on.map("match", matching, len(rows), batch)
-        return np.asarray(found.float().cpu().numpy())
+        return np.asarray(on.map("match", matching, len(features), batch).float().cpu().numpy())
 
     def _tokens(self, on: OnDevices, question: str) -> Any:
         """(1, t) ids of the question alone; the model puts its own query tokens in the image's place."""
@@ -187,23 +176,19 @@ class Blip2Scorer(CheckpointScorer):
 
     def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 32, 256) unit vectors of the query tokens, from BLIP-2's contrastive stage."""
-        from framenest.scorers.torch_networks import as_tensor
+        from framenest.scorers.torch_networks import as_tensor, unit
 
-        on, rows = self._model(), encoded["vision"]
+        features = encoded["vision"]
 
-        def contrast(part: slice, which: int) -> Any:
-            return _unit(on.networks[which].contrast(as_tensor(rows[part], on.devices[which])))
+        def contrast(rows: slice, network: Any, device: Any) -> Any:
+            return unit(network.contrast(as_tensor(features[rows], device)))
 
-        found = on.map("encode", contrast, len(rows), self.batch)
-        return np.asarray(found.cpu().numpy())
+        return np.asarray(self._model().map("encode", contrast, len(features), self.batch).cpu().numpy())
 
     def search_query(self, query: str) -> NDArray[np.float32]:
         """(256,) unit vector of a query, from the contrastive stage."""
-        import torch
-
         on = self._model()
-        with torch.inference_mode():
-            return np.asarray(_unit(on.networks[0].text(on.tokens(query).to(on.first)))[0].cpu().numpy())
+        return on.text_vector(on.tokens(query))
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, d) unit vectors of encoded frames: the vision transformer's output at its class token."""
@@ -226,12 +211,8 @@ class BlipScorer(Blip2Scorer):
     """
 
     name = extra = "blip"
+    network = "BlipNetwork"
     search_vectors = search_query = None  # type: ignore[assignment]
-
-    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
-        from framenest.scorers.torch_networks import BlipNetwork
-
-        return BlipNetwork.load(folder, dtype, device)
 
     def _tokens(self, on: OnDevices, question: str) -> Any:
         tokens = super()._tokens(on, _BETWEEN_WORDS.sub(" ", question.lower()).strip())
@@ -242,12 +223,8 @@ class BlipScorer(Blip2Scorer):
 class TorchDualScorer(CheckpointScorer, DualScorer):
     """A dual encoder in torch."""
 
+    network = "DualNetwork"
     lower_case = False
-
-    def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
-        from framenest.scorers.torch_networks import DualNetwork
-
-        return DualNetwork.load(folder, dtype, device)
 
     def _load(self, checkpoint: Checkpoint, precision: str, progress: Progress) -> OnDevices:
         on = super()._load(checkpoint, precision, progress)
@@ -255,25 +232,18 @@ class TorchDualScorer(CheckpointScorer, DualScorer):
         return on
 
     def _encode(self, on: OnDevices, images: Pixels) -> Encoded:
-        def vectors(rows: slice, which: int) -> Any:
-            prepared = on.normalise(images[rows], on.devices[which], self._images)
-            return _unit(on.networks[which].image(prepared))
+        from framenest.scorers.torch_networks import unit
 
-        found = on.map("encode", vectors, len(images), self.batch)
-        return {"vector": found.cpu().numpy()}
+        def vectors(rows: slice, network: Any, device: Any) -> Any:
+            return unit(network.image(on.normalise(images[rows], device, self._images)))
+
+        return {"vector": on.map("encode", vectors, len(images), self.batch).cpu().numpy()}
 
     def _text(self, question: str, on: OnDevices | None = None) -> NDArray[np.float32]:
-        import torch
-
         on = on or self._model()
         if on.padding is None:
             raise ScorerError(f"{self.version}: its tokenizer_config.json names no padding token")
-        tokens = on.tokens(question.lower() if self.lower_case else question)
-        missing = on.networks[0].longest - tokens.shape[1]
-        tokens = torch.nn.functional.pad(tokens, (0, missing), value=on.padding)
-        with torch.inference_mode():
-            found = on.networks[0].text(tokens.to(on.first))
-        return np.asarray(_unit(found)[0].cpu().numpy())
+        return on.text_vector(on.tokens(question.lower() if self.lower_case else question), padded=True)
 
     def _warm_up(self, on: OnDevices, encoded: Encoded) -> None:
         self._text("?", on)
@@ -298,12 +268,7 @@ class ClipScorer(TorchDualScorer):
     search_levels = OF_CLIP
 
 
-def _unit(vectors: Any) -> Any:
-    vectors = vectors.float()
-    return vectors / vectors.norm(dim=-1, keepdim=True)
-
-
-SHORT_SIDE = 336
+RERANKER_PIXELS = 336
 """Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""
 
 
@@ -317,7 +282,7 @@ class RerankerScorer(TorchScorer):
     name = "qwen3-vl-reranker"
     extra = "reranker"
     own_relevance = "sigmoid of logit(yes) − logit(no)"
-    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(SHORT_SIDE),)
+    inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(RERANKER_PIXELS),)
 
     def _network(self, folder: Path, dtype: Any, device: Any) -> Any:
         from sentence_transformers import CrossEncoder
@@ -337,9 +302,9 @@ class RerankerScorer(TorchScorer):
         if not len(images):
             return np.zeros(0)
 
-        def judge(rows: slice, which: int) -> Any:
+        def judge(rows: slice, network: Any, _: Any) -> Any:
             pairs = [(question, Image.fromarray(image)) for image in np.asarray(images[rows])]
-            return on.networks[which].predict(
+            return network.predict(
                 pairs,
                 batch_size=len(pairs),
                 activation_fn=torch.nn.Identity(),
@@ -347,5 +312,5 @@ class RerankerScorer(TorchScorer):
                 show_progress_bar=False,
             )
 
-        found = on.map("match", judge, len(images), self._config.batch or 8)
-        return np.asarray(found.double().cpu().numpy().reshape(-1))
+        logits = on.map("match", judge, len(images), self._config.batch or 8)
+        return np.asarray(logits.double().cpu().numpy().reshape(-1))

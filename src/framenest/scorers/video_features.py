@@ -13,12 +13,24 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.eviction import FeaturesLimit
+from framenest.cache.directory import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
 from framenest.frames import FrameBatch, ImageSpec
 from framenest.progress import Timing
-from framenest.protocols import Decoder, MatchStrength, Progress, Scorer, Store
+from framenest.protocols import (
+    Batcher,
+    Grader,
+    Judge,
+    Labeller,
+    MatchStrength,
+    Progress,
+    ReachChecker,
+    Scorer,
+    Store,
+    Timer,
+)
 from framenest.scorers.feature_store import FeatureParts, Features, features_key, finish_writes
+from framenest.video.decoder import Decoder
 
 AHEAD = 12
 """Batches decoded ahead of the encoder. A decoder's batch takes at most 16 MiB."""
@@ -39,14 +51,10 @@ class VideoFeatures:
     """One video as one scorer sees it.
 
     Args:
-        decoder: the video.
         scorer: None for thumbnails only.
         thumbnail: short side of the thumbnails, in pixels.
-        store: caches features.
-        progress: called as progress(stage, done, total).
         timing: the clock for the stages.
-        keep: True caches features of any size in the store, False none; None caches up to 512 MiB.
-        limit: the size limit of all features in the store.
+        keep, limit: as for `FeatureParts`.
     """
 
     def __init__(
@@ -68,8 +76,8 @@ class VideoFeatures:
         self._sizes = (ImageSpec.short_side(thumbnail), *(scorer.inputs if scorer else ()))
         self._progress = progress
         self._timing = timing
-        self._scorer_timing: Timing | None = getattr(scorer, "timing", None)
-        self._warns = getattr(scorer, "tell_reach", None)
+        self._scorer_timing: Timing | None = scorer.timing if isinstance(scorer, Timer) else None
+        self._reach_checked = False
         self._passed: dict[int, FrameBatch] = {}
         with timing("load", self._scorer_timing):
             key = partial(features_key, decoder, scorer, thumbnail)
@@ -118,10 +126,10 @@ class VideoFeatures:
         Returns:
             The features, and (wanted, used) for each frame that does not decode; used is −1 if dropped.
         """
-        seen = self.get(wanted, stage, passing)
-        taken = {*seen.frames.tolist(), *probes.tolist()}
+        features = self.get(wanted, stage, passing)
+        taken = {*features.frames.tolist(), *probes.tolist()}
         pairs = []
-        for number in seen.missing(wanted).tolist():
+        for number in features.missing(wanted).tolist():
             before = probes[probes < number]
             stretch = np.arange(int(before[-1]) + 1 if len(before) else first, number)
             near = self.decoder.read(stretch, sizes=self._sizes[:1])
@@ -129,13 +137,13 @@ class VideoFeatures:
             pairs.append((number, used))
             taken.add(used)
         extra = [used for _, used in pairs if used >= 0]
-        return (self.get(np.union1d(seen.frames, extra), stage) if extra else seen), pairs
+        return (self.get(np.union1d(features.frames, extra), stage) if extra else features), pairs
 
-    def relevance(self, seen: Features, question: str | None, reference: Features) -> NDArray[np.float32]:
+    def relevance(self, features: Features, question: str | None, reference: Features) -> NDArray[np.float32]:
         """How well frames match a question.
 
         Args:
-            seen: the frames (n of them).
+            features: the frames (n of them).
             question: None gives zeros.
             reference: the probes, for scorers that normalise over the video.
 
@@ -145,15 +153,15 @@ class VideoFeatures:
         Raises:
             ScorerError: the scorer returned something else.
         """
-        count = len(seen.frames)
+        count = len(features.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        if self._warns is not None:
-            self._warns(self.decoder.info)
-            self._warns = None  # once per video
+        if isinstance(self.scorer, ReachChecker) and not self._reach_checked:
+            self.scorer.check_reach(self.decoder.info)
+        self._reach_checked = True
         with self._timing("match", self._scorer_timing):
-            found = self.scorer.match(seen.encoded, question, reference=reference.encoded)
-        relevance = np.asarray(found, dtype=np.float32)
+            scores = self.scorer.match(features.encoded, question, reference=reference.encoded)
+        relevance = np.asarray(scores, dtype=np.float32)
         if relevance.shape != (count,) or not ((relevance >= 0) & (relevance <= 1)).all():
             span = f"from {relevance.min():.3g} to {relevance.max():.3g}" if relevance.size else "nothing"
             raise ScorerError(
@@ -162,39 +170,33 @@ class VideoFeatures:
             )
         return relevance
 
-    def certainty(self, seen: Features, question: str) -> NDArray[np.float32]:
+    def certainty(self, frames: Features, question: str) -> NDArray[np.float32]:
         """(n,) in [0, 1]: how surely frames match, comparable across videos as far as the scorer can tell."""
-        measure = getattr(self.scorer, "certainty", None)
-        if measure is None:
-            return self.relevance(seen, question, seen)
+        if not isinstance(self.scorer, Grader):
+            return self.relevance(frames, question, frames)
         with self._timing("match", self._scorer_timing):
-            return np.asarray(measure(seen.encoded, question), dtype=np.float32)
+            return np.asarray(self.scorer.certainty(frames.encoded, question), dtype=np.float32)
 
     def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
         """How strongly anything in the video matches; None if the scorer cannot tell."""
-        measure = getattr(self.scorer, "match_strength", None)
-        if question is None or measure is None:
+        if question is None or not isinstance(self.scorer, Judge):
             return None
         with self._timing("match", self._scorer_timing):
-            found: MatchStrength | None = measure(probes.encoded, question)
-        return found
+            return self.scorer.match_strength(probes.encoded, question)
 
-    def seen(self, frames: Features, question: str | None) -> tuple[str, ...]:
+    def labels(self, frames: Features, question: str | None) -> tuple[str, ...]:
         """What each frame shows, as one line; empty if the scorer names nothing.
 
         Raises:
             ScorerError: the scorer returned something else.
         """
-        names = getattr(self.scorer, "seen", None)
-        if question is None or names is None:
+        if question is None or not isinstance(self.scorer, Labeller):
             return ()
         with self._timing("match", self._scorer_timing):
-            found = tuple(names(frames.encoded, question)) if len(frames.frames) else ()
-        if len(found) != len(frames.frames) or not all(isinstance(line, str) for line in found):
-            raise ScorerError(
-                f"scorer {self.scorer and self.scorer.name!r}: seen must return {len(frames.frames)} strings"
-            )
-        return found
+            lines = tuple(self.scorer.labels(frames.encoded, question)) if len(frames.frames) else ()
+        if len(lines) != len(frames.frames) or not all(isinstance(line, str) for line in lines):
+            raise ScorerError(f"scorer {self.scorer.name!r}: labels must return {len(frames.frames)} strings")
+        return lines
 
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
         """Decode and encode frames; if interrupted, keep those that are done."""
@@ -242,7 +244,7 @@ class VideoFeatures:
         The last ones are smaller, so that little is left to encode when decoding ends. `tell` is called with
         the number of frames decoded.
         """
-        size: int = getattr(self.scorer, "batch", 1)
+        size = self.scorer.batch if isinstance(self.scorer, Batcher) else 1
         waiting, ready, to_come = held, len(held), len(held) + len(left)
         while True:
             with self._timing("decode"):

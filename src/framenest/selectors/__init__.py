@@ -7,40 +7,57 @@ group `framenest.selectors`, Framenest's own included.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
-from framenest.config import PRESETS, MECConfig
+from framenest.config import PRESETS, CheckedSettings, MECConfig
 from framenest.errors import BudgetError, ConfigError
 from framenest.plugins import load_plugin, plugins
 from framenest.records import parse_json
-from framenest.selectors.frame_lists import FileSelector
-from framenest.selectors.selection import Selector
+from framenest.selectors.selection import FileSelector, Selector
 from framenest.session import Session
 from framenest.text import seconds_of
 
-GROUP = "framenest.selectors"
+SELECTORS = "framenest.selectors"
 FILE = "file:"
-BOLT_POWER = re.compile(r"^bolt:power=(\d+(?:\.\d+)?)$")
+TRAITS = ("name", "ranks", "needs_scorer", "settings")
 ORDER = (
     *("mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt"),
     *("mdp3", "mdp3-segments", "facility-location"),
 )
+S = TypeVar("S", CheckedSettings, MECConfig)
 
 
 def selector_names() -> list[str]:
     """The installed selectors, Framenest's own first."""
-    return list(plugins(GROUP, ORDER))
+    return list(plugins(SELECTORS, ORDER))
+
+
+def selector_forms() -> list[str]:
+    """The same for people, with the settings of Framenest's own.
+
+    >>> [form for form in selector_forms() if ":" in form]
+    ['mec[:SETTINGS]', 'bolt[:power=3]']
+    """
+    forms = []
+    for name, point in plugins(SELECTORS, ORDER).items():
+        settings = load_plugin(point).settings if point.value.startswith("framenest.") else None
+        if isinstance(settings, MECConfig):
+            name += "[:SETTINGS]"
+        elif settings is not None:
+            name += f"[:{'+'.join(f'{setting}={value:g}' for setting, value in vars(settings).items())}]"
+        forms.append(name)
+    return forms
 
 
 def load_selector(spec: str, session: Session, config: MECConfig | None = None) -> Selector:
     """A selector by name, ready to select.
 
     Args:
-        spec: a name of `selector_names()`; `mec:SETTINGS`, MEC with a preset, settings, or both
-            (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); `bolt:power=2.5`; or `file:PATH`,
-            frames chosen before.
+        spec: a name of `selector_names()`; a name with settings (`bolt:power=2.5`); `mec:SETTINGS`, MEC with
+            a preset, settings, or both (`mec:no-zoom`, `mec:horizon=64`, `mec:no-zoom+gamma=1.5`); or
+            `file:PATH`, frames chosen before.
         session: the open videos, the scorer and the store that the selector uses.
         config: the configuration that `mec:SETTINGS` changes; a preset replaces it. By default the paper's.
 
@@ -55,30 +72,39 @@ def load_selector(spec: str, session: Session, config: MECConfig | None = None) 
         >>> selector.select("kiln.mp4", "What happens after firing?", [8]).prefix(8).budget
         8
     """
-    check_selector(spec)
-    name, _, argument = spec.partition(":")
-    if spec.startswith(FILE):
-        return FileSelector(session, argument)
-    make = load_plugin(plugins(GROUP)[name])
-    powers = [float(power) for power in BOLT_POWER.findall(spec)]
-    selector = make(session, mec_config(argument, config)) if name == "mec" else make(session, *powers)
+    make, settings = _declared(spec, config)
+    selector = make(session) if settings is None else make(session, settings)
     if not isinstance(selector, Selector):
-        raise ConfigError(f"{spec!r} is not a selector: it needs name and select(video, question, budgets)")
+        raise ConfigError(
+            f"{spec!r} is not a selector: it needs {', '.join(TRAITS)} and select(video, question, budgets)"
+        )
     return selector
+
+
+def _declared(spec: str, config: MECConfig | None = None) -> tuple[Any, Any]:
+    """The class behind a selector's name, with its traits, and its settings."""
+    name, _, argument = spec.partition(":")
+    if spec.startswith(FILE) and argument:
+        return FileSelector, argument
+    points = plugins(SELECTORS, ORDER)
+    make = load_plugin(points[name]) if name in points else None
+    if make is not None and not all(hasattr(make, trait) for trait in TRAITS):
+        raise ConfigError(f"{spec!r} is not a selector: it needs {', '.join(TRAITS)}")
+    if make is None or (make.settings is None and spec != name):
+        raise ConfigError(f"there is no selector {spec!r}; choose from {', '.join(points)}")
+    if isinstance(make.settings, MECConfig):
+        return make, mec_config(argument, config)
+    return make, None if make.settings is None else _changed(make.settings, argument, {})
 
 
 def check_selector(spec: str, budget: int = 0) -> None:
     """Refuse a selector that does not exist, or MEC with a horizon below `budget`, before any work."""
-    name, _, argument = spec.partition(":")
-    if name == "mec":
-        horizon = mec_config(argument).ranking.horizon
-        if horizon < budget:
-            raise BudgetError(
-                f"{spec} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
-                f"horizon, as in mec:horizon={budget}"
-            )
-    elif not ((name == "file" and argument) or BOLT_POWER.match(spec)) and spec not in selector_names():
-        raise ConfigError(f"there is no selector {spec!r}; choose from {', '.join(selector_names())}")
+    horizon = _horizon(spec)
+    if horizon < budget:
+        raise BudgetError(
+            f"{spec} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
+            f"horizon, as in mec:horizon={budget}"
+        )
 
 
 def served_budgets(spec: str, budgets: Sequence[int]) -> list[int]:
@@ -87,33 +113,39 @@ def served_budgets(spec: str, budgets: Sequence[int]) -> list[int]:
     >>> served_budgets("mec:horizon=16", [8, 16, 32]), served_budgets("aks", [8, 512])
     ([8, 16], [8, 512])
     """
-    name, _, argument = spec.partition(":")
-    horizon = mec_config(argument).ranking.horizon if name == "mec" else math.inf
+    horizon = _horizon(spec)
     return [budget for budget in budgets if budget <= horizon]
+
+
+def _horizon(spec: str) -> float:
+    settings = _declared(spec)[1]
+    return settings.ranking.horizon if isinstance(settings, MECConfig) else math.inf
 
 
 def needs_scorer(spec: str) -> bool:
     """Whether a selector chooses by relevance."""
-    return spec != "uniform" and not spec.startswith(FILE)
+    return bool(_declared(spec)[0].needs_scorer)
 
 
-def mec_config(settings: str, config: MECConfig | None = None) -> MECConfig:
+def mec_config(text: str, config: MECConfig | None = None) -> MECConfig:
     """MEC's configuration from the part after "mec:": presets and settings, joined by "+".
 
     >>> mec_config("no-zoom+horizon=64").ranking.horizon
     64
     """
-    parts = [part for part in settings.split("+") if part]
-    made = MECConfig() if config is None or any(part in PRESETS for part in parts) else config
-    for part in parts:
+    named = any(part in PRESETS for part in text.split("+"))
+    return _changed(MECConfig() if config is None or named else config, text, PRESETS)
+
+
+def _changed(settings: S, text: str, presets: Mapping[str, Mapping[str, Any]]) -> S:
+    """Settings with those of the part after "NAME:", which "+" joins."""
+    for part in filter(None, text.split("+")):
         name, given, value = part.partition("=")
-        if given:
-            made = made.with_settings({name: setting_value(value)})
-        elif name in PRESETS:
-            made = made.with_settings(PRESETS[name])
-        else:
-            raise ConfigError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
-    return made
+        if not given and name not in presets:
+            choose = f"choose from {', '.join(presets)}" if presets else "give a setting as NAME=VALUE"
+            raise ConfigError(f"there is no preset {name!r}; {choose}")
+        settings = settings.with_settings({name: setting_value(value)} if given else presets[name])
+    return settings
 
 
 def setting_value(text: str) -> object:

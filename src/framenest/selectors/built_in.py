@@ -8,12 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from framenest.config import IndexConfig, MECConfig
+from framenest.config import NOT_NEGATIVE, CheckedSettings, IndexConfig, MECConfig, setting
 from framenest.errors import ScorerError
 from framenest.frames import Pixels
 from framenest.method import cues
@@ -21,29 +20,25 @@ from framenest.method.index import probe_grid
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import Decoder, Embedder, FrameEmbedder
+from framenest.protocols import Embedder, FrameEmbedder
 from framenest.rank_request import Budget, LookFor
 from framenest.selectors import published_rules as rules
-from framenest.selectors.selection import Selection, prefix_of, ranked_prefix
+from framenest.selectors.published_rules import Floats, Ints
+from framenest.selectors.selection import Selection, Selector, prefix_of, ranked_prefix
 from framenest.session import Session, scorer_name
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-POOL = 1000
-"""The maximum number of candidates of the greedy selectors."""
+MAX_CANDIDATES = 1000
+"""Of the greedy selectors."""
 THUMBNAIL = IndexConfig().thumbnail
-
 
 Chosen = tuple[dict[int, Prefix], str, dict[str, Any]]
 """Prefixes by budget, the scorer's name, and stats."""
 
 
-class BuiltInSelector(ABC):
+class BuiltInSelector(Selector, ABC):
     """A selector that comes with Framenest."""
-
-    name: str
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -65,10 +60,13 @@ class MecSelector(BuiltInSelector):
     """MEC, by default with the paper's settings: ranked once, every budget a prefix."""
 
     name = "mec"
+    ranks = True
+    settings = MECConfig()
 
-    def __init__(self, session: Session, config: MECConfig | None = None) -> None:
+    def __init__(self, session: Session, settings: MECConfig = settings) -> None:
         super().__init__(session)
-        self._mec = MEC(config, session=session)
+        self.settings = settings
+        self._mec = MEC(settings, session=session)
 
     def rank(self, video: Video, question: str | None, look_for: LookFor | Sequence[str] = ()) -> Ranking:
         """The ranking that serves every budget."""
@@ -84,6 +82,7 @@ class MinGapSelector(BuiltInSelector):
     """MEC's candidates by evidence only, kept apart in time: a simple baseline for MEC."""
 
     name = "min-gap"
+    ranks = True
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
         ranking = MEC(session=self.session).rank(decoder, question)
@@ -97,6 +96,7 @@ class UniformSelector(BuiltInSelector):
     """K evenly spaced frames, both ends included: the same for every question. Scores no frames."""
 
     name = "uniform"
+    needs_scorer = False
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
         last = decoder.info.num_frames - 1
@@ -130,9 +130,9 @@ def every_second(num_frames: int, fps: float) -> Ints:
 
 
 def thinned_seconds(num_frames: int, fps: float) -> Ints:
-    """Candidates of MDP3 and facility location: the same, evenly thinned to at most POOL."""
+    """Candidates of MDP3 and facility location: the same, evenly thinned to at most MAX_CANDIDATES."""
     frames = every_second(num_frames, fps)
-    return frames if len(frames) <= POOL else frames[probe_grid(0, len(frames) - 1, POOL)]
+    return frames if len(frames) <= MAX_CANDIDATES else frames[probe_grid(0, len(frames) - 1, MAX_CANDIDATES)]
 
 
 def whole_seconds(num_frames: int, fps: float) -> Ints:
@@ -168,57 +168,78 @@ def exactly(positions: Ints, scored: ScoredCandidates, count: int, num_frames: i
 
 
 @dataclass(frozen=True, eq=False)
-class RuleSelector(BuiltInSelector):
-    """Scores candidates and applies a published rule: once if it ranks, otherwise for each budget.
+class PublishedRule:
+    """A published rule; called with a session, it makes the selector.
 
     Attributes:
         name: the selector's name.
-        positions: the rule: positions among the candidates for a budget.
+        positions: the rule: positions among the candidates for a budget, and its settings by name.
         grid: which frames are candidates, from the video's number of frames and its frame rate.
         ranks: the rule takes frames one after another, so each budget extends the smaller ones.
+        settings: its settings by default; None if it has none.
         needs_vectors: the rule needs a scorer with vectors of frames and text.
         without_vectors: for rules that prefer to compare frames by vectors: how they compare them otherwise.
         short_because: why a rule may return fewer than K frames. All others are topped up to K.
         even_if_few: with fewer candidates than K, return evenly spaced frames, whatever the scores.
     """
 
-    session: Session
     name: str
-    positions: Callable[[ScoredCandidates, int], Ints]
+    positions: Callable[..., Ints]
     grid: Callable[[int, float], Ints] = every_second
     ranks: bool = False
+    settings: CheckedSettings | None = None
     needs_vectors: bool = False
     without_vectors: str = ""
     short_because: str = ""
     even_if_few: bool = False
+    needs_scorer: ClassVar[bool] = True
+
+    def __call__(self, session: Session, settings: CheckedSettings | None = None) -> RuleSelector:
+        return RuleSelector(session, self, settings or self.settings)
+
+
+class RuleSelector(BuiltInSelector):
+    """Scores candidates and applies a published rule: once if it ranks, otherwise for each budget."""
+
+    def __init__(self, session: Session, rule: PublishedRule, settings: CheckedSettings | None) -> None:
+        super().__init__(session)
+        self.rule, self.ranks, self.settings = rule, rule.ranks, settings
+        self._values = {} if settings is None else vars(settings)
+        usual = {} if rule.settings is None else vars(rule.settings)
+        changed = [f"{name}={value:g}" for name, value in self._values.items() if value != usual[name]]
+        self.name = ":".join([rule.name, *(["+".join(changed)] if changed else [])])
+
+    def positions(self, scored: ScoredCandidates, budget: int) -> Ints:
+        """The rule's choice among the candidates."""
+        return self.rule.positions(scored, budget, **self._values)
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
-        scorer = self.session.scorer_for(question)
+        rule, scorer = self.rule, self.session.scorer_for(question)
         if scorer is None or question is None:
             raise ScorerError(f"{self.name} chooses by relevance and needs a question")
-        if self.needs_vectors and not isinstance(scorer, Embedder):
+        if rule.needs_vectors and not isinstance(scorer, Embedder):
             raise ScorerError(
                 f"{self.name} needs frame and text vectors, which scorer {scorer.name!r} does not have"
             )
-        cache = self.session.features(decoder, scorer, THUMBNAIL)
-        before = cache.decoded
+        features = self.session.features(decoder, scorer, THUMBNAIL)
+        before = features.decoded
         with self.session.showing():
-            seen = cache.get(self.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
-        scores = cache.relevance(seen, question, seen).astype(np.float64)
+            candidates = features.get(rule.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
+        scores = features.relevance(candidates, question, candidates).astype(np.float64)
         vectors: Floats | None = None
         text: Floats | None = None
-        if (self.needs_vectors or self.without_vectors) and isinstance(scorer, FrameEmbedder):
-            vectors = np.asarray(scorer.frame_vectors(seen.encoded), dtype=np.float64)
-        if self.needs_vectors and isinstance(scorer, Embedder):
+        if (rule.needs_vectors or rule.without_vectors) and isinstance(scorer, FrameEmbedder):
+            vectors = np.asarray(scorer.frame_vectors(candidates.encoded), dtype=np.float64)
+        if rule.needs_vectors and isinstance(scorer, Embedder):
             text = np.asarray(scorer.text_vector(question), dtype=np.float64)
-        scored = ScoredCandidates(seen.frames, scores, seen.thumbnails, vectors, text)
-        order = self.positions(scored, max(budgets)) if self.ranks else None
+        scored = ScoredCandidates(candidates.frames, scores, candidates.thumbnails, vectors, text)
+        order = self.positions(scored, max(budgets)) if rule.ranks else None
         prefixes = {budget: self._prefix(decoder, scored, order, budget) for budget in budgets}
-        stats: dict[str, Any] = {"candidates": len(seen.frames), "decoded": cache.decoded - before}
-        if not self.ranks:
+        stats: dict[str, Any] = {"candidates": len(scores), "decoded": features.decoded - before}
+        if not rule.ranks:
             stats["runs"] = len(budgets)
-        if self.without_vectors:
-            instead = f"{self.without_vectors}, since the scorer has no vectors"
+        if rule.without_vectors:
+            instead = f"{rule.without_vectors}, since the scorer has no vectors"
             stats["diversity"] = instead if vectors is None else "the scorer's frame vectors"
         return prefixes, scorer_name(scorer), stats
 
@@ -226,82 +247,69 @@ class RuleSelector(BuiltInSelector):
         total = decoder.info.num_frames
         if order is not None and len(order) >= budget:
             return ranked_prefix(decoder, budget, scored.frames, order)
-        if self.even_if_few and len(scored.frames) < budget:
+        if self.rule.even_if_few and len(scored.frames) < budget:
             even = np.linspace(0, total - 1, min(budget, total), dtype=np.int64)  # rounds down
             return prefix_of(decoder, budget, even)
         # If a ranking runs out of candidates, the frames that top it up have no rank.
         positions = self.positions(scored, budget) if order is None else order
-        if self.short_because:
-            return prefix_of(decoder, budget, scored.frames[positions], why=self.short_because)
+        if self.rule.short_because:
+            return prefix_of(decoder, budget, scored.frames[positions], why=self.rule.short_because)
         return prefix_of(decoder, budget, exactly(positions, scored, budget, total))
 
 
-def _aks_positions(scored: ScoredCandidates, budget: int) -> Ints:
-    return rules.aks(scored.scores, budget, depth=min(5, int(math.log2(budget))))
-
-
-def _mdp3_positions(scored: ScoredCandidates, budget: int, segment: int | None = None) -> Ints:
+def _mdp3(scored: ScoredCandidates, budget: int, *, segments: bool = False) -> Ints:
     assert scored.vectors is not None
     assert scored.text is not None
-    if segment is None:
-        return rules.mdp3(scored.vectors, scored.text, budget)
-    return rules.mdp3_segments(scored.vectors, scored.text, budget, segment)
+    if segments:
+        return rules.mdp3_segments(scored.vectors, scored.text, budget, 32 if budget <= 32 else 128)
+    return rules.mdp3(scored.vectors, scored.text, budget)
 
 
-def _facility_positions(scored: ScoredCandidates, budget: int) -> Ints:
-    found = cues.encode(scored.thumbnails) if scored.vectors is None else scored.vectors
-    looks = found.astype(np.float64)
+def _facility_location(scored: ScoredCandidates, budget: int) -> Ints:
+    vectors = cues.encode(scored.thumbnails) if scored.vectors is None else scored.vectors
+    looks = vectors.astype(np.float64)
     return rules.facility_location(scored.scores, looks @ looks.T, budget, alpha=0.5, beta=1.0)
 
 
-def bolt(session: Session, power: float = 3.0) -> RuleSelector:
-    """BOLT. power: as released, 3 for Video-MME and MLVU, 2.5 for LongVideoBench."""
-    return RuleSelector(
-        session,
-        name="bolt" if power == 3.0 else f"bolt:power={power:g}",
-        positions=lambda scored, budget: rules.bolt(scored.scores, budget, power=power),
-        grid=nearest_seconds,
+@dataclass(frozen=True)
+class BoltSettings(CheckedSettings):
+    """Settings of BOLT."""
+
+    power: float = setting(
+        3.0, "Relevance is raised to it: as released, 2.5 for LongVideoBench.", NOT_NEGATIVE
     )
 
 
-top_k = partial(
-    RuleSelector,
-    name="top-k",
-    positions=lambda scored, budget: rules.top_k(scored.scores, budget),
-    ranks=True,
+top_k = PublishedRule("top-k", lambda scored, budget: rules.top_k(scored.scores, budget), ranks=True)
+aks = PublishedRule(
+    "aks",
+    lambda scored, budget: rules.aks(scored.scores, budget, depth=min(5, int(math.log2(budget)))),
+    grid=whole_seconds,
 )
-aks = partial(RuleSelector, name="aks", positions=_aks_positions, grid=whole_seconds)
 """Its depth is capped at ⌊log2 K⌋, so that it gives exactly K."""
-aks_released = partial(
-    RuleSelector,
-    name="aks-released",
-    positions=lambda scored, budget: rules.aks(scored.scores, budget),
+aks_released = PublishedRule(
+    "aks-released",
+    lambda scored, budget: rules.aks(scored.scores, budget),
     grid=whole_seconds,
     short_because="as published, a video whose best frames do not stand out is cut into 32 parts, and each "
     "gives ⌊K/32⌋ frames, none below K = 32; the selector aks always gives K",
 )
-wfs_sb = partial(
-    RuleSelector,
-    name="wfs-sb",
-    positions=lambda scored, budget: rules.wfs_sb(scored.scores, budget, scored.vectors),
+wfs_sb = PublishedRule(
+    "wfs-sb",
+    lambda scored, budget: rules.wfs_sb(scored.scores, budget, scored.vectors),
     without_vectors="distance in time",
     even_if_few=True,
 )
-mdp3 = partial(
-    RuleSelector, name="mdp3", positions=_mdp3_positions, grid=thinned_seconds, ranks=True, needs_vectors=True
+bolt = PublishedRule(
+    "bolt",
+    lambda scored, budget, power: rules.bolt(scored.scores, budget, power=power),
+    grid=nearest_seconds,
+    settings=BoltSettings(),
 )
-mdp3_segments = partial(
-    RuleSelector,
-    name="mdp3-segments",
-    positions=lambda scored, budget: _mdp3_positions(scored, budget, 32 if budget <= 32 else 128),
-    grid=thinned_seconds,
-    needs_vectors=True,
+mdp3 = PublishedRule("mdp3", _mdp3, grid=thinned_seconds, ranks=True, needs_vectors=True)
+mdp3_segments = PublishedRule(
+    "mdp3-segments", partial(_mdp3, segments=True), grid=thinned_seconds, needs_vectors=True
 )
-facility_location = partial(
-    RuleSelector,
-    name="facility-location",
-    positions=_facility_positions,
-    grid=thinned_seconds,
-    ranks=True,
-    without_vectors="thumbnails",
+facility_location = PublishedRule(
+    "facility-location", _facility_location, grid=thinned_seconds, ranks=True, without_vectors="thumbnails"
 )

@@ -83,8 +83,8 @@ def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
         weights = normal if power == -1 else normal**power
         cumulative = np.cumsum(weights / weights.sum())
     points = np.linspace(1 / count, 1 - 1 / count, count)
-    found: Ints = np.searchsorted(cumulative, points, side="left").astype(np.int64)
-    return found
+    positions: Ints = np.searchsorted(cumulative, points, side="left").astype(np.int64)
+    return positions
 
 
 # MDP3's λ, and the widths α of its kernel.
@@ -120,23 +120,23 @@ def mdp3_segments(frames: Floats, text: Floats, count: int, segment: int) -> Int
     best: list[tuple[float, list[int]]] = [(0.0, [])]
     for start in range(0, size, segment):
         inside = np.arange(start, min(start + segment, size))
-        found = {0: (0.0, list[int]())}
+        reach = {0: (0.0, list[int]())}
         greedy: dict[int | None, tuple[list[int], list[float]]] = {}  # most prefixes share their last frame
         for before, (worth, chosen) in enumerate(best):
-            given = chosen[-1] if chosen else None
-            if given not in greedy:
-                places = inside if given is None else np.concatenate([[given], inside])
+            last = chosen[-1] if chosen else None
+            if last not in greedy:
+                places = inside if last is None else np.concatenate([[last], inside])
                 kernel = _multi_gaussian(frames[places], frames[places])
                 order, worths = _greedy_determinant(
-                    relevance[places], kernel, min(count, len(inside)), first=None if given is None else 0
+                    relevance[places], kernel, min(count, len(inside)), first=None if last is None else 0
                 )
-                greedy[given] = [int(places[i]) for i in order], worths
-            order, worths = greedy[given]
+                greedy[last] = [int(places[i]) for i in order], worths
+            order, worths = greedy[last]
             for more in range(min(len(order), count - before) + 1):
                 total = worth + (worths[more - 1] if more else 0.0)
-                if before + more not in found or total > found[before + more][0]:
-                    found[before + more] = total, chosen + sorted(order[:more])
-        best = [found[number] for number in sorted(found)]
+                if before + more not in reach or total > reach[before + more][0]:
+                    reach[before + more] = total, chosen + sorted(order[:more])
+        best = [reach[number] for number in sorted(reach)]
     return np.array(best[count][1], dtype=np.int64)
 
 
@@ -150,15 +150,15 @@ def _greedy_determinant(
     """
     size = len(relevance)
     left = kernel.diagonal().copy()
-    given = [] if first is None else [first]
-    factors = np.zeros((count + len(given), size))
+    start = [] if first is None else [first]
+    factors = np.zeros((count + len(start), size))
     taken = np.zeros(size, dtype=bool)
     worth, order, worths = 0.0, list[int](), list[float]()
-    for step in range(count + len(given)):
+    for step in range(count + len(start)):
         gains = np.where(taken, -np.inf, relevance + np.log(np.maximum(left, _NOTHING_NEW)))
-        best = given[step] if step < len(given) else int(np.argmax(gains))
+        best = start[step] if step < len(start) else int(np.argmax(gains))
         worth += float(gains[best])
-        if step >= len(given):
+        if step >= len(start):
             order.append(best)
             worths.append(worth)
         taken[best] = True
@@ -223,14 +223,14 @@ def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
         return without_boundaries(scores, count)
     edges = [0, *peaks.tolist(), size]
     clips = [(a, b) for a, b in pairwise(edges) if b > a]
-    kept = keep_important(clips, importance(scores, clips))
-    quotas = share_out(np.array([value for _, value in kept]), count)
+    important = keep_important(clips, importance(scores, clips))
+    quotas = share_out(np.array([value for _, value in important]), count)
     merit = 2 * scores - 1
     unit: Floats | None = None
     if features is not None:
         unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     chosen: list[int] = []
-    for (clip, _), quota in zip(kept, quotas, strict=True):
+    for (clip, _), quota in zip(important, quotas, strict=True):
         chosen += marginal_relevance(merit, np.arange(*clip), quota, [], unit)
     chosen = sorted(set(chosen))
     if len(chosen) < count:
@@ -290,24 +290,24 @@ def boundaries(signal: Floats, distance: int) -> Ints:
 
 def _local_maxima(signal: Floats) -> list[int]:
     """Strict maxima; for a flat top, its middle."""
-    found, last = [], len(signal) - 1
+    maxima, last = [], len(signal) - 1
     values = signal.tolist()
     for i in (np.flatnonzero(signal[:-2] < signal[1:-1]) + 1).tolist():
         ahead = i + 1
         while ahead < last and values[ahead] == values[i]:
             ahead += 1
         if values[ahead] < values[i]:
-            found.append((i + ahead - 1) // 2)
-    return found
+            maxima.append((i + ahead - 1) // 2)
+    return maxima
 
 
 def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
     """The highest peaks, none closer than `distance` to a higher one."""
-    kept: list[int] = []
+    peaks_apart: list[int] = []
     for peak in sorted(peaks, key=lambda p: (signal[p], p), reverse=True):
-        if all(abs(other - peak) >= distance for other in kept):
-            kept.append(peak)
-    return sorted(kept)
+        if all(abs(other - peak) >= distance for other in peaks_apart):
+            peaks_apart.append(peak)
+    return sorted(peaks_apart)
 
 
 def _prominence(signal: Floats, peak: int) -> float:

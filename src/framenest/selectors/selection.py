@@ -1,4 +1,7 @@
-"""Selection, one list of frames per budget; and Selector, the protocol that makes it."""
+"""Selection, one list of frames per budget; Selector, the protocol that makes it; frame lists of other tools.
+
+The lists are written for AKS and WFS-SB, and read from AKS, WFS-SB and ToolMerge.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,33 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.cache.files import write_atomic
-from framenest.errors import BudgetError, StoreError
+from framenest.config import CheckedSettings, MECConfig
+from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import VideoInfo
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
-from framenest.protocols import Decoder
-from framenest.records import BadField, convert, load_file, read_object, read_result
+from framenest.rank_request import Budget
+from framenest.records import (
+    Amount,
+    BadField,
+    Whole,
+    convert,
+    load_file,
+    parse_json,
+    read_object,
+    read_result,
+)
+from framenest.session import Session
+from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 from framenest.video.source import VIDEO_SUFFIXES
 
 SELECTION_FORMAT = 2
+Row = dict[str, Any]
+FRAME_FIELDS = ("keyframe_indices", "frame_idx")
+"""The field of a row that holds the frames: WFS-SB's name, then AKS's."""
+SECONDS_FIELD = "timestamps_used"
+"""ToolMerge's field with seconds; its `frames_used` are frame numbers of a sampled video."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +140,19 @@ class SelectionFile(msgspec.Struct):
 
 @runtime_checkable
 class Selector(Protocol):
-    """Chooses frames for several budgets at once. Made with a Session."""
+    """Chooses frames for several budgets at once.
+
+    Made with a Session and, if it has settings, with these. A subclass inherits the attributes that it does
+    not declare; they are read before it is made.
+    """
 
     name: str
+    ranks: bool = False
+    """Whether it takes frames one after another, so that each budget extends the smaller ones."""
+    needs_scorer: bool = True
+    """Whether it chooses by relevance."""
+    settings: CheckedSettings | MECConfig | None = None
+    """Its settings by default, to which `NAME:setting=value` gives other values; None if it has none."""
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
@@ -158,3 +188,130 @@ def ranked_prefix(
     """The first `budget` of an order, in time order with their ranks. frames: (n,); order: positions."""
     place = np.argsort(order[:budget], kind="stable")
     return prefix_of(decoder, budget, frames[order[place]], place + 1)
+
+
+def aks_list(prefixes: Sequence[Prefix], rows: Sequence[Row] | None = None) -> list[Any]:
+    """AKS: a list of lists in the order of the dataset, or the dataset's rows with frame_idx added.
+
+    use_topk makes its loader take the listed frames instead of a uniform grid.
+    """
+    if rows is None:
+        return [prefix.frames.tolist() for prefix in prefixes]
+    return [
+        {**row, "frame_idx": prefix.frames.tolist(), "frame_num": prefix.budget, "use_topk": True}
+        for row, prefix in _paired(rows, prefixes)
+    ]
+
+
+def wfs_sb_list(
+    prefixes: Sequence[Prefix], questions: Sequence[str | None], rows: Sequence[Row] | None = None
+) -> list[Row]:
+    """WFS-SB: the dataset's rows, or rows of video and question, with keyframe_indices added."""
+    if rows is None:
+        rows = [
+            {"video": Path(prefix.video.path).stem, "question": question}
+            for prefix, question in zip(prefixes, questions, strict=True)
+        ]
+    return [{**row, "keyframe_indices": prefix.frames.tolist()} for row, prefix in _paired(rows, prefixes)]
+
+
+def _paired(rows: Sequence[Row], prefixes: Sequence[Prefix]) -> list[tuple[Row, Prefix]]:
+    if len(rows) != len(prefixes):
+        raise ConfigError(f"{len(rows)} dataset rows for {len(prefixes)} rankings; give one row per ranking")
+    if not all(isinstance(row, dict) for row in rows):
+        raise ConfigError("the dataset's rows must be JSON objects")
+    return list(zip(rows, prefixes, strict=True))
+
+
+def read_entries(path: str | Path) -> list[Any]:
+    """The entries of a JSON list, or of a file with one JSON value per line."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: cannot be read ({error})") from error
+    try:
+        data = parse_json(text)
+    except ValueError:
+        try:
+            data = [parse_json(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise StoreError(f"{path}: neither JSON nor JSON lines ({error})") from error
+    return data if isinstance(data, list) else [data]
+
+
+def _frames(entries: Sequence[Any], question: str | None, decoder: Decoder, where: str) -> list[int]:
+    """The frames that a file lists for a question: its only list, or the row with the question.
+
+    Seconds, which ToolMerge lists, mean the nearest frames. where: the file, for error messages.
+    """
+    if entries and all(isinstance(entry, int) for entry in entries):
+        entries = [list(entries)]
+    if len(entries) == 1 and not isinstance(entries[0], dict):
+        row = {FRAME_FIELDS[0]: entries[0]}
+    else:
+        row = _row(entries, question, decoder.info.path, where)
+    try:
+        if SECONDS_FIELD in row:
+            times, wanted = decoder.seconds, convert(row[SECONDS_FIELD], list[Amount], SECONDS_FIELD)
+            if wanted and max(wanted) > times[-1] + 1:
+                raise VideoError(
+                    f"{where}: lists {max(wanted):g} s, but this video's last frame is at {times[-1]:.2f} s"
+                )
+            return sorted({int(np.abs(times - second).argmin()) for second in wanted})
+        frames = next((row[name] for name in FRAME_FIELDS if name in row), None)
+        return sorted(set(convert(frames, list[Whole], " or ".join(FRAME_FIELDS))))
+    except BadField as error:
+        raise StoreError(f"{where}: has no list of frames for this question: {error}") from error
+
+
+def _row(entries: Sequence[Any], question: str | None, video: str, where: str) -> Row:
+    """The row of a question; if several rows ask the same, the one that names the video."""
+    rows = [entry for entry in entries if isinstance(entry, dict)]
+    if not rows:
+        raise ConfigError(
+            f"{where}: has {len(entries)} lists without questions; give rows with question and frame_idx"
+        )
+    same = [row for row in rows if str(row.get("question", "")).strip() == (question or "").strip()]
+    if len(same) > 1:
+        names = {Path(video).name, Path(video).stem}
+        same = [row for row in same if any(Path(v).name in names for v in row.values() if isinstance(v, str))]
+    if len(same) != 1:
+        raise ConfigError(f"{where}: {len(same)} rows match this question and video; it must be one")
+    return same[0]
+
+
+class FileSelector(Selector):
+    """`file:PATH`: frames chosen earlier or by another tool.
+
+    {k} in the path stands for the budget, for selectors that write one file per budget.
+    """
+
+    needs_scorer = False
+
+    def __init__(self, session: Session, path: str) -> None:
+        self._session, self._path = session, path
+        self.name = f"file:{Path(path).name}"
+
+    def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
+        """The frames that the file lists for this question."""
+        decoder = self._session.open(video)
+        prefixes = {budget: self._prefix(decoder, question, budget) for budget in Budget.ladder(budgets)}
+        stats = {"candidates": 0, "runs": 0, "wall_seconds": 0.0}
+        return Selection(decoder.info, question, self.name, "none", prefixes, stats)
+
+    def _prefix(self, decoder: Decoder, question: str | None, budget: int) -> Prefix:
+        path, total = self._path.replace("{k}", str(budget)), decoder.info.num_frames
+        entries = read_entries(path)
+        if len(entries) == 1 and isinstance(entries[0], dict) and "kind" in entries[0]:
+            result = load_result(path)
+            if result.video.fingerprint != decoder.info.fingerprint:
+                raise IndexMismatch(f"{path}: was made from another video")
+            return result.prefix(budget)
+        frames = _frames(entries, question, decoder, path)
+        if not frames:
+            raise ConfigError(f"{path}: lists no frame for this question")
+        if frames[-1] >= total:
+            raise VideoError(f"{path}: lists frame {frames[-1]}, but this video has {total} frames")
+        if len(frames) > budget:
+            raise BudgetError(f"{path}: lists {len(frames)} frames, more than a budget of {budget}")
+        return prefix_of(decoder, budget, np.array(frames, dtype=np.int64))

@@ -35,11 +35,11 @@ ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see w
 question (and, if you know what it would look like, descriptions in look_for), and `more` with its look_id
 while the frames do not settle the question. `frames_at` shows given times, `said` searches one transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
-SMALLEST = 64  # pixels of the short side, below which a picture shows nothing
-HORIZON = 256
-MOST_TIMES = 64
+MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
+MAX_FRAMES = 256
+MAX_TIMES = 64
 INDEX_SECONDS = 50.0  # of a search; many clients give up after a minute
-MOST_NAMED = 20  # videos that are left out, with their reasons
+MAX_LEFT_OUT_LINES = 20  # videos that are left out, with their reasons
 POLL_SECONDS = 0.1
 MAX_SESSIONS = 1024  # over HTTP; a further one is refused with status 503
 SESSION_SECONDS = 1800.0  # without a request, after which one ends; few clients say that they leave
@@ -49,7 +49,7 @@ Video = Annotated[str, Field(description="path of a video in the folders of this
 Budget = Annotated[
     int, Field(ge=64, le=1_000_000, description="tokens that all pictures of the reply may take together")
 ]
-Frames = Annotated[int, Field(ge=1, le=HORIZON, description="how many frames")]
+Frames = Annotated[int, Field(ge=1, le=MAX_FRAMES, description="how many frames")]
 
 
 class VideoTools:
@@ -67,10 +67,10 @@ class VideoTools:
     ) -> str:
         """What a video is (length, size, streams, whether it has a transcript), or which videos there are."""
         if video is None:
-            found = await asyncio.to_thread(self._service.library.files)
-            lines = [file["path"] for file in found["files"]] or ["there are no videos"]
-            if found["outside"]:
-                lines.append(f"links that lead outside and cannot be read: {', '.join(found['outside'])}")
+            listing = await asyncio.to_thread(self._service.library.files)
+            lines = [file["path"] for file in listing["files"]] or ["there are no videos"]
+            if listing["outside"]:
+                lines.append(f"links that lead outside and cannot be read: {', '.join(listing['outside'])}")
             return "\n".join(lines)
         known = await self._work("describe", await self._video(video))
         info = known["video"]
@@ -108,15 +108,15 @@ class VideoTools:
         head += f"; left out: {len(lines)}" if lines else ""
         if all(moment["score"] < UNSURE for moment in moments):
             head += "; nothing clearly matches"
-        shown: Shown = ["\n".join([head, *lines[:MOST_NAMED]])]
+        shown: Shown = ["\n".join([head, *lines[:MAX_LEFT_OUT_LINES]])]
         for moment in moments:
             video = service.library.get(moment["video"])
             assert video.info is not None  # it is indexed
             side = short_side(video.info, len(moments), max_tokens)
             span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
-            told = f"{video.name}, {span}: {moment['source']}: {moment['why']}"
+            line = f"{video.name}, {span}: {moment['source']}: {moment['why']}"
             picture = await service.pictures.get(video, moment["frame"], side)
-            shown += [told, Image(data=picture, format="jpeg")]
+            shown += [line, Image(data=picture, format="jpeg")]
         return shown
 
     async def _index_all(self, ctx: Context[Any, Any], totals: dict[Any, int]) -> dict[str, str]:
@@ -185,7 +185,7 @@ class VideoTools:
         self,
         video: Video,
         times: Annotated[
-            list[Time], Field(min_length=1, max_length=MOST_TIMES, description="seconds, or [HH:]MM:SS")
+            list[Time], Field(min_length=1, max_length=MAX_TIMES, description="seconds, or [HH:]MM:SS")
         ],
         max_tokens: Budget = 8000,
     ) -> Shown:
@@ -208,10 +208,10 @@ class VideoTools:
         passages: Annotated[int, Field(ge=1, le=20)] = 5,
     ) -> str:
         """What is said in a video with a transcript: the passages that best match a question, with times."""
-        found = await self._work("said", await self._video(video), question, passages)
-        if not found:
+        lines = await self._work("said", await self._video(video), question, passages)
+        if not lines:
             raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
-        return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in found)
+        return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in lines)
 
     async def _video(self, named: str) -> LibraryVideo:
         add = self._fetch if is_remote(named) else self._service.library.add_path
@@ -229,16 +229,16 @@ class VideoTools:
 
         totals: how much each stage has to do, of the jobs before this one, too.
         """
-        told = sum(totals.values()) if totals else -1
+        reported = sum(totals.values()) if totals else -1
         try:
             while job.active and time.monotonic() < until:
                 stage, done, total = job.stage or "", job.done, job.total
                 totals[job.id, stage] = total
                 whole = sum(totals.values())  # of all stages so far
-                if stage and whole - total + done > told:  # it may not go back
-                    told = whole - total + done
+                if stage and whole - total + done > reported:  # it may not go back
+                    reported = whole - total + done
                     with suppress(ValueError):  # called without a client, as in function calling
-                        await ctx.report_progress(told, whole, f"{stage}: {done} of {total}")
+                        await ctx.report_progress(reported, whole, f"{stage}: {done} of {total}")
                 await asyncio.sleep(POLL_SECONDS)
         except asyncio.CancelledError:
             with suppress(Refusal):
@@ -259,16 +259,16 @@ class VideoTools:
         side = short_side(ranking.video.to_json(), max(1, len(chosen)), max_tokens)
         pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in chosen))
         match = ranking.stats.match
-        told = document([ranking])["rankings"][0]
-        span = f"{' to '.join(map(clock, told['window']))} of " if told["window"] else ""
+        described = document([ranking])["rankings"][0]
+        span = f"{' to '.join(map(clock, described['window']))} of " if described["window"] else ""
         head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            seen, because = ranking.seen(rank), told["rule"]["because"][rank - 1]
-            reason = f"seen: {seen}" if seen else because[0].lower() + because[1:]
+            labels, because = ranking.labels(rank), described["rule"]["because"][rank - 1]
+            reason = f"seen: {labels}" if labels else because[0].lower() + because[1:]
             shown += [f"{second:.1f} s, rank {rank}: {reason}", Image(data=picture, format="jpeg")]
         return shown
 
@@ -280,8 +280,8 @@ def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
     """
     limits = ImageLimits(max_pixels=max(1, PIXELS_A_TOKEN * max_tokens // count))
     size = limits.size(info["width"], info["height"])
-    if min(size) < min(SMALLEST, info["width"], info["height"]):
-        least = math.ceil(count * SMALLEST**2 * max(size) / min(size) / PIXELS_A_TOKEN)
+    if min(size) < min(MIN_SIDE_PIXELS, info["width"], info["height"]):
+        least = math.ceil(count * MIN_SIDE_PIXELS**2 * max(size) / min(size) / PIXELS_A_TOKEN)
         raise ToolError(f"{count} frames need max_tokens of {least} or more, or ask for fewer frames")
     return min(size)
 
@@ -296,12 +296,12 @@ class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, ValidationError):
-                told = first_problem(cause.errors())
+                message = first_problem(cause.errors())
             elif isinstance(cause, FramenestError) or type(cause) is ToolError:
-                told = self.service.without_paths(str(cause))
+                message = self.service.without_paths(str(cause))
             else:
                 raise
-            raise ToolError(f"{name}: {told}") from cause
+            raise ToolError(f"{name}: {message}") from cause
 
 
 def mcp_server(service: Service) -> MCPServer[None]:

@@ -14,8 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from framenest.errors import FramenestError
-from framenest.lmm.answer import Splitter
-from framenest.lmm.client import KEY_VARIABLE
+from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.records import parse_json
 from framenest.server.conversation import ChatFrames, Conversation, parse_request
@@ -24,8 +23,8 @@ from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
-LARGE, LARGE_AT_ONCE = 16 * MIB, 2  # bytes of a large request, and how many of them are in memory
-HELD = MIB  # bytes of an answer that are held back while it may still be “cannot tell”
+LARGE_BYTES, LARGE_AT_ONCE = 16 * MIB, 2  # of a large request, and how many of them are in memory
+BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”
 _MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
 _NOT_SENT = re.compile(_HOP + rb"|host|content-length|authorization|cookie|accept-encoding|expect")
@@ -51,17 +50,17 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, until that is done or the client goes away."""
         if not self._url:
-            raise Refusal(404, "this server is no gateway to a model; it was started without --upstream")
+            raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
         request = Request(scope, receive)
-        with ExitStack() as held:
-            if (length := int(request.headers.get("content-length", 0))) > LARGE:
-                held.enter_context(self._large())
+        with ExitStack() as limits:
+            if (length := int(request.headers.get("content-length", 0))) > LARGE_BYTES:
+                limits.enter_context(self._large())
             try:
                 with anyio.fail_after(BODY_SECONDS + length / 2**17):  # 128 KiB a second
                     body = b"".join([piece async for piece in request.stream()])
             except (ClientDisconnect, TimeoutError) as error:
                 raise Refusal(408, "the request did not arrive in time") from error
-            refusal, answering = None, self._answer(request, body, held, send)
+            refusal, answering = None, self._answer(request, body, limits, send)
             del body
             async with anyio.create_task_group() as group:  # httpcore cleans up if anyio cancels it
 
@@ -75,7 +74,7 @@ class Gateway:
         if refusal is not None:
             raise refusal
 
-    async def _answer(self, request: Request, body: bytes, held: ExitStack, send: Send) -> Refusal | None:
+    async def _answer(self, request: Request, body: bytes, limits: ExitStack, send: Send) -> Refusal | None:
         """Returns a refusal: one that is raised here would keep a whole video in its traceback."""
         try:
             asks = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
@@ -85,7 +84,7 @@ class Gateway:
             fields, settings = parse_request(body)
             del body
             chat = await Conversation.read(self._frames, fields, settings)
-            held.close()
+            limits.close()
             for k in chat.rungs:
                 content, turn = await chat.at(k)
                 headers = {}
@@ -120,14 +119,14 @@ class Gateway:
         url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
             pieces = response.aiter_raw()
-            held = await _until_answer(response, pieces) if offers else []
-            if held is None:
+            first = await _until_answer(response, pieces) if offers else []
+            if first is None:
                 return False
             headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
             headers += [(name.encode(), value.encode()) for name, value in added.items()]
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             try:
-                await send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
+                await send({"type": "http.response.body", "body": b"".join(first), "more_body": True})
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
@@ -138,21 +137,21 @@ class Gateway:
 
 async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> list[bytes] | None:
     """The pieces received until it is clear that the model answers; None if it cannot tell."""
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     streams = "event-stream" in response.headers.get("content-type", "")
     splitter, rest, size = Splitter(lambda *_: None, thinking=False), b"", 0
     async for piece in pieces:
-        held.append(piece)
+        buffered.append(piece)
         *lines, rest = (rest + piece).split(b"\n") if streams else (rest + piece,)
         calls = [_hear(splitter, line) for line in lines]
-        said = splitter.given["answer"]
-        if cannot_tell(f"{said}x"):  # whatever follows
+        answer = splitter.pieces["answer"]
+        if cannot_tell(f"{answer}x"):  # whatever follows
             return None
         size += len(piece)
-        if response.status_code != 200 or any(calls) or size > HELD or not may_cannot_tell(said):
-            return held
+        if response.status_code != 200 or any(calls) or size > BUFFER_BYTES or not may_cannot_tell(answer):
+            return buffered
     _hear(splitter, rest)
-    return None if cannot_tell(splitter.end()[1]) else held
+    return None if cannot_tell(splitter.end()[1]) else buffered
 
 
 def _hear(splitter: Splitter, line: bytes) -> bool:

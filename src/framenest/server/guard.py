@@ -35,7 +35,7 @@ from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 GATEWAY = "/v1/"  # OpenAI's API
 COOKIE = "framenest"
 UPLOAD = "/videos/upload"
-LARGEST_BODY = 65_536  # bytes of a request that is no upload
+MAX_BODY_BYTES = 65_536  # bytes of a request that is no upload
 BODY_SECONDS = 30.0  # until all of them must have arrived
 OPEN = ("/", "/health", "/session")  # without a token; they reveal nothing
 READING = ("GET", "HEAD")
@@ -181,7 +181,7 @@ class Guard:
         self._app = app
         self._token = settings.token
         chat = min(512 * MIB, 4 * settings.max_upload // 3 + MIB)  # it may have a video in base64
-        self._largest_chat = chat if settings.upstream else LARGEST_BODY
+        self._max_chat_bytes = chat if settings.upstream else MAX_BODY_BYTES
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -229,7 +229,7 @@ class Guard:
         if "transfer-encoding" in headers:
             return _refuse(path, 411, "give the length of the request")
         length = headers.get("content-length", "0")
-        largest = self._largest_chat if path.startswith(GATEWAY) else LARGEST_BODY
+        largest = self._max_chat_bytes if path.startswith(GATEWAY) else MAX_BODY_BYTES
         if not length.isdecimal() or int(length) > largest:
             return _refuse(path, 413, f"a request has at most {largest} bytes")
         return None
@@ -260,9 +260,9 @@ def _refuse(path: str, status: int, detail: str, headers: dict[str, str] | None 
 
 def _allowed(request: Request, token: str) -> bool:
     """Whether a request has the token, or the cookie made from it."""
-    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    kind, _, bearer = request.headers.get("authorization", "").partition(" ")
     cookie = request.cookies.get(COOKIE, "")
-    return (kind.lower() == "bearer" and _same(given.strip(), token)) or _same(cookie, session(token))
+    return (kind.lower() == "bearer" and _same(bearer.strip(), token)) or _same(cookie, session(token))
 
 
 def _name(host: str) -> str:
@@ -276,5 +276,5 @@ def _name(host: str) -> str:
         return ""
 
 
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
+def _same(text: str, expected: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), expected.encode())

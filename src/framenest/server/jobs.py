@@ -33,6 +33,10 @@ create table if not exists remembered (number integer primary key, key text uniq
 create index if not exists jobs_by_target on jobs (target);
 create index if not exists rankings_by_video on rankings (video);
 """
+_ONLY_ONE = """
+pragma locking_mode = exclusive; pragma journal_mode = wal; pragma synchronous = normal;
+begin exclusive; commit;
+"""
 
 
 class Journal:
@@ -44,11 +48,7 @@ class Journal:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, check_same_thread=False, timeout=1, isolation_level=None)
             self._db.row_factory = sqlite3.Row
-            self._db.execute("pragma locking_mode = exclusive")
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = normal")
-            self._db.execute("begin exclusive")
-            self._db.execute("commit")
+            self._db.executescript(_ONLY_ONE)
             format_ = self._db.execute("pragma user_version").fetchone()[0]
         except (OSError, sqlite3.Error) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
@@ -79,7 +79,7 @@ class Journal:
         """Remember a value under a key, and forget the oldest ones."""
         self.execute("insert or replace into remembered (key, value) values (?, ?)", [key, json.dumps(value)])
         oldest = "delete from remembered where number <= (select max(number) from remembered) - ?"
-        self.execute(oldest, [KEPT])
+        self.execute(oldest, [MAX_REMEMBERED])
 
     def close(self) -> None:
         """Close it, so that another server may open it."""
@@ -89,7 +89,7 @@ class Journal:
 
 ACTIVE = ("queued", "running")
 ATTEMPTS = 3  # a job that crashes the server must not do so forever
-KEPT = 10_000  # finished jobs, and turns and searches that are remembered
+MAX_REMEMBERED = 10_000  # finished jobs; values of a Journal
 RETRY_AFTER = 5  # seconds, if the queue is full
 JobKind = Literal["index", "rank", "search"]
 
@@ -222,7 +222,7 @@ class Jobs:
             if not job.active:
                 return
             old = "delete from jobs where state not in ('queued', 'running') and number <= ?"
-            self._journal.execute(old, [job.number - KEPT])
+            self._journal.execute(old, [job.number - MAX_REMEMBERED])
             state, now = "cancelled" if cancelled else "failed" if error else "done", time.time()
             self._change(job, error=error, finished=now, state=state)
             self._active.pop(job.id, None)
@@ -271,8 +271,8 @@ class Jobs:
 
     def latest(self, target: str) -> Job | None:
         """The job that last made, or tried to make, a target."""
-        found = self._journal.row("select * from jobs where target = ? order by number desc", [target])
-        return self.active(target) or (_from_row(found) if found else None)
+        row = self._journal.row("select * from jobs where target = ? order by number desc", [target])
+        return self.active(target) or (_from_row(row) if row else None)
 
     def waiting_or_running(self, video: str | None = None) -> list[Job]:
         """Oldest first; of one video or all."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import difflib
 import hashlib
-import http.client
 import json
 import secrets
 import shutil
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,21 +17,23 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import httpx
+
 from framenest.cache.directory import DOWNLOADS, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
-from framenest.errors import StoreError
+from framenest.errors import StoreError, VideoError
 from framenest.server.guard import ConcurrencyLimit, Refusal
 from framenest.server.jobs import Journal
 from framenest.server.server_settings import MIB, ServerSettings
-from framenest.server.video_check import check_video
-from framenest.video.source import VIDEO_SUFFIXES
+from framenest.video.guarded_opening import check_guarded
+from framenest.video.source import CONTAINERS, VIDEO_SUFFIXES
 from framenest.video.web_page import PAGES, fetch_page
 
-LISTED = 2000  # files of the folders that are listed
-NEAREST = 5  # names that are told for an unknown one
+MAX_LISTED_FILES = 2000  # of the folders
+MAX_NEAREST_NAMES = 5  # that the refusal of an unknown name lists
 CHECK_SECONDS = 20  # of processor time, to check a file
-CHECK_MEMORY = 2048 * MIB
+CHECK_BYTES = 2048 * MIB
 UPLOADS_AT_ONCE = 4
 SILENT_SECONDS = 30.0  # without a byte of an upload
 UPLOAD_SECONDS = 3600.0  # for a whole file
@@ -86,12 +85,12 @@ class Library:
         self._folders = [folder.resolve() for folder in settings.videos]
         self._hosts = {host.lower() for host in settings.hosts}
         self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
-        told = f"{UPLOADS_AT_ONCE} videos are coming in already"
-        self._incoming = ConcurrencyLimit(UPLOADS_AT_ONCE, told, 10)
+        busy = f"{UPLOADS_AT_ONCE} videos are coming in already"
+        self._incoming = ConcurrencyLimit(UPLOADS_AT_ONCE, busy, 10)
         self._storing, self._one_page = threading.Lock(), threading.Lock()
         self._cache = local_directory(open_store(settings.cache))
-        for left in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
-            left.unlink()
+        for file in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
+            file.unlink()
 
     def files(self) -> dict[str, list[Any]]:
         """List the folders, by relative paths.
@@ -99,22 +98,22 @@ class Library:
         `files` look like videos and have sizes; `outside` are links to videos and folders elsewhere, which
         cannot be registered.
         """
-        found: list[dict[str, Any]] = []
+        files: list[dict[str, Any]] = []
         outside: list[str] = []
         for folder in self._folders:
             for file in sorted(folder.rglob("*")):
                 looks = file.suffix.lower() in VIDEO_SUFFIXES
-                if len(found) == LISTED or not (looks or file.is_symlink()):
+                if len(files) == MAX_LISTED_FILES or not (looks or file.is_symlink()):
                     continue
                 with suppress(OSError, RuntimeError, UnicodeEncodeError):  # removed; a name that is not text
                     str(file).encode()
                     path, target = str(file.relative_to(folder)), file.resolve()
                     video = looks and file.is_file()
                     if video and target.is_relative_to(folder):
-                        found.append({"path": path, "bytes": file.stat().st_size})
+                        files.append({"path": path, "bytes": file.stat().st_size})
                     elif (video or file.is_dir()) and not any(map(target.is_relative_to, self._folders)):
                         outside.append(path)
-        return {"files": found, "outside": outside[:LISTED]}
+        return {"files": files, "outside": outside[:MAX_LISTED_FILES]}
 
     def add_path(self, path: str) -> LibraryVideo:
         """Register a file of the allowed folders; `..` and links are resolved before the check.
@@ -140,45 +139,51 @@ class Library:
         for known in self.files()["files"]:
             by_name.setdefault(Path(known["path"]).name.lower(), []).append(known["path"])
         near = difflib.get_close_matches(Path(path).name.lower(), by_name)
-        names = ", ".join([found for name in near for found in by_name[name]][:NEAREST])
+        names = ", ".join([path for name in near for path in by_name[name]][:MAX_NEAREST_NAMES])
         raise Refusal(404, f"no such video; the nearest names: {names}" if names else "no such video")
 
     async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
         """Register a file that is sent."""
         with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part:
-            held, began = bytearray(), time.monotonic()
+            buffer, began = bytearray(), time.monotonic()
             while True:
                 _check_time(began)
                 try:
-                    held += await asyncio.wait_for(anext(chunks), SILENT_SECONDS)
+                    buffer += await asyncio.wait_for(anext(chunks), SILENT_SECONDS)
                 except StopAsyncIteration:
                     break
                 except TimeoutError as error:
                     raise Refusal(422, f"the upload stood still for {SILENT_SECONDS:.0f} s") from error
-                if len(held) >= MIB:
-                    await asyncio.to_thread(part.write, bytes(held))
-                    held.clear()
-            await asyncio.to_thread(part.write, bytes(held))
+                if len(buffer) >= MIB:
+                    await asyncio.to_thread(part.write, bytes(buffer))
+                    buffer.clear()
+            await asyncio.to_thread(part.write, bytes(buffer))
             return await asyncio.to_thread(self._accept, part, _plain_name(name), "upload")
 
     def fetch(self, url: str) -> LibraryVideo:
         """Register a file, or the video of a page, from an allowed host; redirects must lead to one."""
         self._check_address(url)
-        opener = urllib.request.build_opener(_Redirects(self._check_address))
         began = time.monotonic()
-        with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part:
+        client = httpx.Client(
+            timeout=SILENT_SECONDS,
+            headers={"user-agent": "framenest", "accept-encoding": "identity"},
+            follow_redirects=True,
+            event_hooks={"request": [lambda request: self._check_address(str(request.url))]},
+        )
+        with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part, client:
             try:
-                request = urllib.request.Request(url, headers={"User-Agent": "framenest"})
-                with opener.open(request, timeout=SILENT_SECONDS) as answer:
-                    if answer.headers.get_content_type() in PAGES:
+                with client.stream("GET", url) as response:
+                    response.raise_for_status()
+                    if response.headers.get("content-type", "").partition(";")[0].lower() in PAGES:
                         return self._fetch_page(url)
-                    while chunk := answer.read1(MIB):  # what has arrived, so that a slow host is noticed
-                        part.write(chunk)
+                    for piece in response.iter_raw():
+                        part.write(piece)
                         _check_time(began)
-                    if part.size < int(answer.headers.get("Content-Length") or 0):
-                        raise ConnectionError("the host broke off")
-            except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-                why = getattr(error, "code", None) or getattr(error, "reason", None) or str(error)
+            except httpx.HTTPStatusError as error:
+                status = error.response.status_code
+                raise Refusal(422, f"the address could not be fetched ({status})") from error
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                why = "the host broke off" if isinstance(error, httpx.RemoteProtocolError) else error
                 raise Refusal(422, f"the address could not be fetched ({why})") from error
             return self._accept(part, _plain_name(unquote(urlsplit(url).path)), "url")
 
@@ -233,16 +238,25 @@ class Library:
         return self.get(id_)
 
     def check_file(self, file: Path) -> dict[str, Any]:
-        """The format of a video, read in a process with limits; refused if the file is not a video."""
-        with self._checks():
-            return check_video(file, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
+        """What `check_guarded` says of a file; refused if the file is not a video."""
+        try:
+            with self._checks():
+                return check_guarded(file, seconds=CHECK_SECONDS, memory=CHECK_BYTES)
+        except VideoError as error:
+            text = str(error).removeprefix(f"{file}: ").replace(str(file), "the file")
+            raise Refusal(422, f"not accepted: {text}") from error
+        except TimeoutError as error:
+            text = "the server is too busy to look at this file; send it again later"
+            raise Refusal(503, text, retry_after=60) from error
+        except OSError as error:
+            raise Refusal(422, f"not accepted: the file cannot be read ({error.strerror})") from error
 
     def _accept(self, part: PartialFile, name: str, origin: str) -> LibraryVideo:
         """Store a received file under its content's hash, if it is a video."""
         if not part.size:
             raise Refusal(422, "the file is empty")
         kind = self.check_file(part.path)
-        target = self._settings.uploads.resolve() / f"{part.hash.hexdigest()}{kind['suffix']}"
+        target = self._settings.uploads.resolve() / f"{part.hash.hexdigest()}{CONTAINERS[kind['format']]}"
         new = target.is_symlink() or not target.exists()
         if new:
             with disk_errors():
@@ -318,15 +332,6 @@ def disk_errors() -> Iterator[None]:
         raise StoreError(f"the video cannot be stored ({error.strerror})") from error
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    def __init__(self, check: Any) -> None:
-        self._check = check
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        self._check(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
 def _check_time(began: float) -> None:
     if time.monotonic() - began > UPLOAD_SECONDS:
         raise Refusal(422, f"the video was not here after {UPLOAD_SECONDS:.0f} s")
@@ -344,11 +349,12 @@ def _plain_name(name: str) -> str:
 
 def file_state(file: Path) -> list[int]:
     """What changes when a file is rewritten: size, modification time, inode, change time."""
-    found = file.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
+    stat = file.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns]
 
 
 def _from_row(row: Any) -> LibraryVideo:
     info = json.loads(row["info"]) if row["info"] else None
-    made = {"path": Path(row["path"]), "stat": json.loads(row["stat"]), "info": info}
-    return LibraryVideo(**dict(row) | made)
+    return LibraryVideo(
+        **dict(row) | {"path": Path(row["path"]), "stat": json.loads(row["stat"]), "info": info}
+    )

@@ -25,16 +25,17 @@ class ServerSettings:
 
     videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
     uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
-    the user's cache). max_job: seconds of one job. hosts: web hosts that videos may be fetched from.
-    preset: of questions that name none. upstream: the OpenAI-compatible server behind the gateway, which also
-    answers the page's questions with answer_model. budget: frames that the gateway shows for a turn; several
-    are a ladder. style: how it shows them. with_transcript: send what is said beside the frames, in at most
-    transcript_tokens.
+    the user's cache). decoder: as for `open_video`. max_job: seconds of one job. hosts: web hosts that videos
+    may be fetched from. preset: of questions that name none. upstream: the OpenAI-compatible server behind
+    the gateway, which also answers the page's questions with answer_model. budget: frames that the gateway
+    shows for a turn; several are a ladder. style: how it shows them. with_transcript: send what is said
+    beside the frames, in at most transcript_tokens.
     """
 
     data: Path
     videos: tuple[Path, ...] = ()
     cache: str | None = None
+    decoder: str = "pyav"
     host: str = "127.0.0.1"
     port: int = 8600
     token: str | None = field(default=None, repr=False)

@@ -14,10 +14,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
-from framenest.config import MECConfig
+from framenest.config import MECConfig, VideoConfig
 from framenest.errors import FramenestError, StoreError
-from framenest.lmm.answer import Answer
-from framenest.lmm.client import Client
+from framenest.lmm.client import Answer, Client
 from framenest.lmm.prompt import CITE
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
@@ -68,7 +67,12 @@ class Service:
         self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, busy, 10)
         preset, config = settings.preset, MECConfig.preset(settings.preset)
         self.default = RankRequest(
-            video="", preset=preset, config=config, scorer=settings.scorer, scoring=settings.scoring
+            video="",
+            preset=preset,
+            config=config,
+            scorer=settings.scorer,
+            scoring=settings.scoring,
+            opening=VideoConfig(decoder=settings.decoder),
         )
         """What a client that says nothing else asks for."""
         self.scorer = ""

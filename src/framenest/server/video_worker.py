@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from framenest.cache.files import write_atomic
-from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
@@ -28,27 +27,31 @@ from framenest.retrieval.search import Searcher
 from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
 from framenest.session import Session
-from framenest.video.opening import reopen
-from framenest.video.pyav import PyAVDecoder
+from framenest.video.decoder import Decoder, HasStreams, one_by_one
+from framenest.video.opening import must_not_fetch_unasked, reopen
 
 JPEG_QUALITY = 85
 CANCEL_SECONDS = 5.0  # that a cancelled task may take to stop by itself
 NICENESS = 5  # answering requests goes before work
 
 
-def load_tasks(report: Report, scorer: str, scoring: ScorerConfig, cache: str | None) -> Callable[..., Any]:
+def load_tasks(
+    report: Report, scorer: str, scoring: ScorerConfig, cache: str | None, decoder: str
+) -> Callable[..., Any]:
     """For WorkerProcess: calls name a method of VideoTasks and give its arguments."""
-    tasks = VideoTasks(scorer, scoring, cache, partial(report, "progress"))
+    tasks = VideoTasks(scorer, scoring, cache, decoder, partial(report, "progress"))
     return lambda task, *arguments: getattr(tasks, task)(*arguments)
 
 
 class VideoTasks:
     """One scorer and its session of open videos. Not thread-safe."""
 
-    def __init__(self, scorer: str, scoring: ScorerConfig, cache: str | None, progress: Report) -> None:
-        self._store, self._report = open_store(cache), progress
+    def __init__(
+        self, scorer: str, scoring: ScorerConfig, cache: str | None, decoder: str, progress: Report
+    ) -> None:
+        self._report = progress
         self._session = Session(
-            scorer, store=self._store, progress=progress, keep_features=True, scoring=scoring
+            scorer, store=cache, progress=progress, keep_features=True, scoring=scoring, decoder=decoder
         )
 
     def scorer(self) -> str:
@@ -80,11 +83,10 @@ class VideoTasks:
     def describe(self, path: str) -> dict[str, Any]:
         """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""
         decoder = self._session.open(path)
-        assert isinstance(decoder, PyAVDecoder)  # a registered file
         transcript = self._session.transcript(decoder)
         return {
             "video": decoder.info.to_json(),
-            "streams": decoder.streams(),
+            "streams": decoder.streams() if isinstance(decoder, HasStreams) else [],
             "transcript": transcript.source if transcript and transcript.lines else None,
         }
 
@@ -108,10 +110,13 @@ class VideoTasks:
 
     def _jpegs(self, video: dict[str, Any], frames: list[int], short: int) -> Iterator[tuple[int, bytes]]:
         """(frame, JPEG) with this short side, ascending; frames that do not decode are left out."""
-        decoder = reopen(VideoInfo.from_json(video), store=self._store)
-        assert isinstance(decoder, PyAVDecoder)  # a registered file
-        for number, pixels in decoder.one_by_one(frames, ImageSpec.short_side(short)):
+        decoder = self._reopen(VideoInfo.from_json(video))
+        for number, pixels in one_by_one(decoder, frames, ImageSpec.short_side(short)):
             yield number, encode_image(pixels, quality=JPEG_QUALITY)
+
+    def _reopen(self, known: VideoInfo) -> Decoder:
+        must_not_fetch_unasked(known)
+        return reopen(known, self._session.open(known.path))
 
     def request(
         self,
@@ -137,7 +142,7 @@ class VideoTasks:
             limits=ImageLimits(max_side=max_side),
             transcript=ranking.transcript if spoken else None,
             transcript_tokens=spoken,
-            store=self._store,
+            video=self._reopen(ranking.video),
             progress=False,
         )
 
@@ -158,7 +163,7 @@ class VideoWorker:
     """
 
     def __init__(self, settings: ServerSettings, limits: ProcessLimits) -> None:
-        what = (settings.scorer, settings.scoring, settings.cache)
+        what = (settings.scorer, settings.scoring, settings.cache, settings.decoder)
         self.limits = limits
         self._process = WorkerProcess(load_tasks, *what, limits=limits, niceness=NICENESS)
         self._turn = threading.Lock()

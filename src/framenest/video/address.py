@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import http.client
 import io
-import tempfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from framenest.cache.directory import DOWNLOADS, PART, DirectoryStore
-from framenest.cache.files import InUse, share
+from framenest.cache.directory import DOWNLOADS, DirectoryStore
+from framenest.cache.files import InUse, write_and_rename
 from framenest.cache.hashes import digest
 from framenest.cache.remote import file_system
 from framenest.errors import VideoError
@@ -26,9 +26,9 @@ from framenest.progress import ShowProgress
 from framenest.video.source import Source, begins_a_playlist
 from framenest.video.web_page import PAGES, check_size, fetch_page
 
-TIMEOUT = 30.0
+REQUEST_SECONDS = 30.0
 PIECE_SECONDS = 120.0  # for a MiB
-_CHUNK = 2**20
+CHUNK_BYTES = 2**20
 
 
 def find(
@@ -79,22 +79,18 @@ def _http(
 def _download(url: str, answer: Any, target: Path) -> None:
     """Download a whole file; on any error, remove the partial one."""
     promised = answer.headers.get("Content-Length")
+
+    def pieces() -> Iterator[bytes]:
+        size = 0
+        while chunk := _piece(url, answer, CHUNK_BYTES):
+            size += len(chunk)
+            check_size(url, size)
+            yield chunk
+        if promised is not None and size != int(promised):
+            raise VideoError(f"{url}: the connection closed after {size} of {promised} bytes")
+
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=PART, delete=False) as part:
-            try:
-                share(part)  # so that `cache gc` leaves it alone
-                while chunk := _piece(url, answer, _CHUNK):
-                    check_size(url, part.tell() + len(chunk))
-                    part.write(chunk)
-                part.flush()
-                size = part.tell()
-                if promised is not None and size != int(promised):
-                    raise VideoError(f"{url}: the connection closed after {size} of {promised} bytes")
-                Path(part.name).replace(target)
-            except BaseException:
-                Path(part.name).unlink(missing_ok=True)
-                raise
+        write_and_rename(target, pieces())
     except (OSError, http.client.HTTPException) as error:
         raise VideoError(f"{url}: could not be fetched ({error})") from error
 
@@ -113,7 +109,7 @@ def _request(url: str, wanted: str) -> Any:
     address = urllib.parse.quote(url, safe=":/?#[]@!$&'()*+,;=%")
     try:
         request = urllib.request.Request(address, headers={"Range": wanted, "User-Agent": "framenest"})
-        return urllib.request.urlopen(request, timeout=TIMEOUT)
+        return urllib.request.urlopen(request, timeout=REQUEST_SECONDS)
     except urllib.error.HTTPError as error:
         raise VideoError(f"{url}: the server answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:

@@ -21,11 +21,12 @@ from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
 from framenest.plugins import load_plugin, plugins
 from framenest.progress import ShowProgress
-from framenest.protocols import Decoder, Store
+from framenest.protocols import Store
+from framenest.video.decoder import Decoder
 from framenest.video.source import Source, is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
-GROUP = "framenest.decoders"
+DECODERS = "framenest.decoders"
 Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
 """Anything that `open_video` opens."""
 
@@ -95,7 +96,7 @@ def open_video(
 
 @cache
 def _decoder_class(name: str) -> Any:
-    points = plugins(GROUP, ["pyav"])
+    points = plugins(DECODERS, ["pyav"])
     if name not in points:
         names = ", ".join(["pyav", "pyav:cuda", *(point for point in points if point != "pyav")])
         raise ConfigError(f"there is no decoder {name!r}; choose from {names}")
@@ -106,8 +107,7 @@ def must_not_fetch_unasked(known: VideoInfo) -> None:
     """Refuse a URL that only a ranking or index file names: such a file may come from anyone."""
     if known.from_file and (is_remote(known.path) or known.path.startswith(("\\\\", "//"))):
         raise VideoError(
-            f"{known.path}: refusing to fetch a URL named in a ranking file; "
-            "give it with --video (in Python video=)"
+            f"{known.path}: refusing to fetch a URL named in a ranking file; give it with video="
         )
 
 
@@ -145,9 +145,7 @@ def reopen(
         if video is None:
             must_not_fetch_unasked(known)
         if not is_remote(where) and not Path(where).exists():
-            raise VideoError(
-                f"{where}: no such file; if it has moved, give its path with --video (in Python video=)"
-            )
+            raise VideoError(f"{where}: no such file; if it has moved, give its path with video=")
         needs_fps = Path(where).is_dir()
     fps = known.fps if needs_fps else None
     decoder = open_video(where, fps=fps, stream=known.stream, allow_playlists=allow_playlists, store=store)
@@ -165,14 +163,7 @@ def must_be_the_same(known: VideoInfo, frames: int, fps: float | None) -> None:
 
     Such libraries trust the header, which may have no frame count, count more frames than a truncated file
     has, or give a nominal rate. So the numbers must be the true ones, or those in the ranked file's header.
-
-    Args:
-        known: the video that was ranked.
-        frames: the library's frame count; 0 if unknown.
-        fps: frames per second, according to the library.
-
-    Raises:
-        IndexMismatch: it is another video, or the ranked file has changed.
+    frames: the library's count; 0 if unknown. IndexMismatch if it is another video, or the file has changed.
     """
 
     def fits(count: int, rate: float) -> bool:

@@ -1,108 +1,49 @@
-"""PyAVDecoder, the default decoder, and PictureDecoder, which all of Framenest's decoders extend."""
+"""PyAVDecoder, the default decoder of files and URLs."""
 
 from __future__ import annotations
 
 import io
+import math
 import queue
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import av
 import numpy as np
+from av.stream import Disposition
 from numpy.typing import NDArray
 
 from framenest.cache.directory import keep, local_directory
 from framenest.cache.hashes import buffer_hash, digest
 from framenest.errors import ConfigError, VideoError
-from framenest.frames import Array, FrameBatch, ImageSpec, Pixels, VideoInfo
+from framenest.frames import Array, VideoInfo
 from framenest.processes import cores, gpu_memory, machine_memory, process_memory
 from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.text import one_line
 from framenest.video.address import find
+from framenest.video.decoder import Picture, PictureDecoder, Sizes, SubtitleTrack
 from framenest.video.guarded_opening import describe_guarded
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler
-from framenest.video.source import X264_BUILD, Source, check_file, is_remote
+from framenest.video.source import DAMAGE, X264_BUILD, Source, check_file, fraction, is_remote
 from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline
 
-MAX_FRAMES = 64
-MAX_BYTES = 64 * 2**20
-"""Bytes of pixels decoded together; a single frame may have more."""
-BATCHES = 4
-"""Number of batches they are split into, so that progress moves and encoding starts early."""
-
-HELD_BYTES = 32 * 2**20
+RUN_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
 NVDEC_READERS = 8
 """Readers on one GPU; an H200 has seven video engines, most GPUs fewer."""
-_MEMORY, _SHARE = 2**30, 1 / 16
+_REFERENCE_BYTES, _REFERENCE_SHARE = 2**30, 1 / 16
 """Bytes of reference frames that all decoders together may hold, or this share of the machine's memory."""
-_REFERENCES = 20
+_REFERENCE_FRAMES = 20
 """Frames that one decoder may hold."""
-DAMAGED = "this video is damaged: some frames are as a player patches them up, or left out"
-_REMEDY = "use the decoder pyav (--decoder pyav)"
-
-Sizes = Sequence[ImageSpec | None]
-Picture = tuple[int, list[Pixels]]
-"""A frame number, and the frame at each requested size."""
-
-
-class PictureDecoder(ABC):
-    """A Decoder that needs only `_pictures`: reads frames in any order, in batches of bounded memory."""
-
-    info: VideoInfo
-    seconds: NDArray[np.float64]
-    key_frames: NDArray[np.int64]
-
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sizes = (None,)
-    ) -> Iterator[FrameBatch]:
-        """Decode frames by number, in the order given; see `framenest.Decoder`."""
-        wanted, last = np.asarray(frames, dtype=np.int64).reshape(-1), self.info.num_frames - 1
-        wrong = wanted[(wanted < 0) | (wanted > last)]
-        if wrong.size:
-            raise VideoError(f"{self.info.path}: no frame {wrong[0]}; its frames are 0 to {last}")
-        return self._batches(wanted, sizes)
-
-    def one_by_one(
-        self, frames: Sequence[int], size: ImageSpec | None = None
-    ) -> Iterator[tuple[int, Pixels]]:
-        """(number, pixels) of frames of the video, in ascending order, each as soon as it is decoded."""
-        for number, pixels in self._pictures(np.unique(frames), (size,)):
-            yield number, pixels[0]
-
-    @abstractmethod
-    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
-        """Decode ascending frame numbers; leaves out frames that cannot be decoded."""
-
-    def _batches(self, wanted: NDArray[np.int64], sizes: Sizes) -> Iterator[FrameBatch]:
-        most = max(1, min(MAX_FRAMES, MAX_BYTES // self._picture_bytes(sizes)))
-        pictures = self._in_order(wanted, sizes, most)
-        while rows := list(islice(pictures, -(-most // BATCHES))):
-            frames = np.array([number for number, _ in rows], dtype=np.int64)
-            columns = zip(*(pixels for _, pixels in rows), strict=True)
-            yield FrameBatch(frames, self.seconds[frames], tuple(np.stack(column) for column in columns))
-
-    def _in_order(self, wanted: NDArray[np.int64], sizes: Sizes, most: int) -> Iterator[Picture]:
-        """The pictures in the order given, repeats included."""
-        if len(wanted) and (np.diff(wanted) > 0).all():
-            yield from self._pictures(wanted, sizes)
-            return
-        for at in range(0, len(wanted), most):
-            some = wanted[at : at + most]
-            found = dict(self._pictures(np.unique(some), sizes))
-            yield from ((number, found[number]) for number in some.tolist() if number in found)
-
-    def _picture_bytes(self, sizes: Sizes) -> int:
-        """Bytes of one frame at all sizes, at least 1."""
-        full = self.info.width, self.info.height
-        return max(1, 3 * sum(int(np.prod(spec.size(*full) if spec else full)) for spec in sizes))
+DAMAGED_VIDEO = "this video is damaged: some frames are as a player patches them up, or left out"
+_REMEDY = "use the decoder pyav"
+_TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
+_SUBSTATION_FIELDS = 8  # before the text of a line
 
 
 class PyAVDecoder(PictureDecoder):
@@ -177,42 +118,86 @@ class PyAVDecoder(PictureDecoder):
 
     def _note_damage(self) -> None:
         """Note in `info`, now and whenever this video is opened again, that it is damaged."""
-        if DAMAGED not in self.info.notes:
-            self.info = replace(self.info, notes=(*self.info.notes, DAMAGED))
+        if DAMAGED_VIDEO not in self.info.notes:
+            self.info = replace(self.info, notes=(*self.info.notes, DAMAGED_VIDEO))
             self._remember(self.info)
 
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
-        found = []
+        descriptions = []
         with closing(self.source.open()) as opened:
             for stream in opened.container.streams:
                 codec = getattr(stream.codec_context, "name", None)
                 language = stream.metadata.get("language", "und")
                 words = [stream.type, codec, f"({language})" if language != "und" else ""]
-                found.append(" ".join(filter(None, words)))
-        return found
+                descriptions.append(" ".join(filter(None, words)))
+        return descriptions
+
+    @property
+    def local_file(self) -> str | None:
+        """See `HasFile`."""
+        return self.source.local
+
+    def clock_start(self) -> float:
+        """See `HasFile`. Players count from the start of the file, which may be before its first frame."""
+        with closing(self.source.open()) as opened:
+            return (opened.container.start_time or 0) / av.time_base - self.info.start
+
+    def subtitle_tracks(self) -> list[SubtitleTrack]:
+        """See `HasSubtitles`."""
+        with closing(self.source.open()) as opened:
+            return [*map(_subtitle_track, opened.container.streams.subtitles)]
+
+    def subtitle_lines(self, track: SubtitleTrack) -> Iterator[tuple[float, float, str]]:
+        """See `HasSubtitles`."""
+        with closing(self.source.open()) as opened:
+            stream = opened.container.streams[track.number]
+            base = float(fraction(stream.time_base) or 1)
+            try:
+                for packet in opened.container.demux(stream):
+                    if packet.size and packet.pts is not None:
+                        start = packet.pts * base - self.info.start
+                        end = start + packet.duration * base if packet.duration else math.nan
+                        yield start, end, _subtitle_text(bytes(packet), track.codec)
+            except DAMAGE:  # a truncated file ends here, as its video does
+                return
 
     def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""
         return Scaler(self.info.width, self.info.height, self._turn, tuple(sizes))
 
-    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
         source = replace(self.source, cuda=self._cuda)
-        memory = min(max(_MEMORY, int(_SHARE * machine_memory())), process_memory() // 4 or _MEMORY)
-        held = _REFERENCES * 2 * self.info.width * self.info.height + self._opening
+        memory = min(max(_REFERENCE_BYTES, int(_REFERENCE_SHARE * machine_memory())), process_memory() // 4)
+        held = _REFERENCE_FRAMES * 2 * self.info.width * self.info.height + self._opening
         most = min(cores(), max(1, memory // held), len(runs), NVDEC_READERS if self._cuda else cores())
-        known = DAMAGED in self.info.notes
+        known = DAMAGED_VIDEO in self.info.notes
         readers = [
             Reader(source, self.timeline, self.scaler(sizes), self._note_damage, damaged=known)
             for _ in range(most)
         ]
         if len(readers) > 1:
-            yield from in_parallel(runs, readers, max(1, HELD_BYTES // self._picture_bytes(sizes)))
+            yield from in_parallel(runs, readers, max(1, RUN_BYTES // self._picture_bytes(sizes)))
             return
         with closing(readers[0]) as reader:
             for run in runs:
                 yield from reader.pictures(run)
+
+
+def _subtitle_track(stream: Any) -> SubtitleTrack:
+    context, flags = stream.codec_context, stream.disposition
+    codec = "unknown" if context is None else str(context.codec.canonical_name)
+    forced, default = bool(flags & Disposition.forced), bool(flags & Disposition.default)
+    return SubtitleTrack(stream.index, codec, stream.language, codec in _TEXT_CODECS, forced, default)
+
+
+def _subtitle_text(data: bytes, codec: str) -> str:
+    """The text of a packet, without the fields that its format puts before it."""
+    if codec == "mov_text":
+        data = data[2 : 2 + int.from_bytes(data[:2], "big")]
+    text = data.decode("utf-8", errors="replace")
+    return text.split(",", _SUBSTATION_FIELDS)[-1] if codec in ("ass", "ssa") else text
 
 
 def _wants_cuda(device: str) -> bool:

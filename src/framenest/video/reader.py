@@ -13,10 +13,10 @@ from framenest.video.scale import Scaler
 from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
 from framenest.video.timeline import NO_TIME, Ints, Timeline
 
-_LATE = 64  # packets within which a decoder must return a frame
-_REORDER = 16  # frames that a decoder may buffer to reorder them
+_LATE_PACKETS = 64  # packets within which a decoder must return a frame
+_REORDER_FRAMES = 16  # frames that a decoder may buffer to reorder them
 _HELD_BYTES = 2**28  # of buffered pictures; at least one is kept
-_SEEK_SAVES = 32  # packets; reading over fewer is cheaper than a seek
+_MIN_SEEK_PACKETS = 32  # packets; reading over fewer is cheaper than a seek
 
 Run = tuple[int, list[int]]
 """A key packet, and the frames to decode from it on, ascending."""
@@ -59,15 +59,15 @@ class Player:
             new = (needed.keys() & self._last.keys()) - self._gone
             return {needed[packet]: self._scale(self._last[packet]) for packet in new}
 
-        found = arrived()
+        pictures = arrived()
         for number in wanted:
-            while number not in found and self._fed < max(needed) + _LATE:
+            while number not in pictures and self._fed < max(needed) + _LATE_PACKETS:
                 self._gone.update(self._last)
-                self._fed, frames = next(self._playing, (self._fed + _LATE, []))
+                self._fed, frames = next(self._playing, (self._fed + _LATE_PACKETS, []))
                 self._last = {frame.pts: frame for frame in reversed(frames) if frame.pts is not None}
-                found |= arrived()
-            if number in found:
-                yield number, found.pop(number)
+                pictures |= arrived()
+            if number in pictures:
+                yield number, pictures.pop(number)
 
     @property
     def damaged(self) -> bool:
@@ -146,7 +146,7 @@ class Reader:
                 return False
             came, pictures = held[number]
             size = sum(picture.nbytes for picture in pictures)
-            return self._came - came >= _REORDER or size * len(held) > _HELD_BYTES
+            return self._came - came >= _REORDER_FRAMES or size * len(held) > _HELD_BYTES
 
         opened = self._move(start)
         for number, frame in self._decode(opened, start, frames, skip=not self._damaged):
@@ -221,7 +221,7 @@ class Reader:
 
     def _move(self, packet: int) -> Opened:
         """Make `packet` the next one to read."""
-        near = self._opened is not None and 0 <= packet - self._next <= _SEEK_SAVES
+        near = self._opened is not None and 0 <= packet - self._next <= _MIN_SEEK_PACKETS
         if not near and not (self._seeks and packet > 0 and self._seek(packet)):
             if self._opened:
                 self._opened.close()
@@ -242,9 +242,9 @@ class Reader:
             if not self._opened.seek(min(int(timeline.dts[goal]), int(timeline.pts[goal]))):
                 break
             self._packets = self._opened.packets()
-            found = self._find(packet)
-            if found is not None:
-                self._packets, self._next = chain([found], self._packets), packet
+            target = self._find(packet)
+            if target is not None:
+                self._packets, self._next = chain([target], self._packets), packet
                 return True
             goal = timeline.previous_key(goal)
         self._seeks = False
@@ -258,17 +258,17 @@ class Reader:
         """
         timeline, number = self._timeline, None
         positions = bool(timeline.pos.min() >= 0)
-        for found in self._packets:
+        for candidate in self._packets:
             if number is None:
-                known, mine = (timeline.pos, found.pos) if positions else (timeline.dts, found.dts)
+                known, mine = (timeline.pos, candidate.pos) if positions else (timeline.dts, candidate.dts)
                 matches = np.flatnonzero(known[: packet + 1] == mine)
                 if len(matches) != 1:
                     return None
                 number = int(matches[0])
             else:
                 number += 1
-            if number > packet or found.size != timeline.size[number]:
+            if number > packet or candidate.size != timeline.size[number]:
                 return None
             if number == packet:
-                return found if found.is_keyframe == timeline.key[packet] else None
+                return candidate if candidate.is_keyframe == timeline.key[packet] else None
         return None

@@ -16,7 +16,7 @@ from framenest.frames import ImageSpec, Pixels
 # Bit-exact scaling, so that an index does not depend on the processor's vector units: SWS_FULL_CHR_H_INT,
 # SWS_FULL_CHR_H_INP, SWS_ACCURATE_RND and SWS_BITEXACT of swscale.h. PyAV has no names for them before 18.
 _EXACT = 0x2000 | 0x4000 | 0x40000 | 0x80000
-_RESAMPLE = {
+_SWSCALE_FLAGS = {
     "area": Interpolation.AREA | _EXACT,
     "bilinear": Interpolation.BILINEAR | _EXACT,
     "bicubic": Interpolation.BICUBIC | _EXACT,
@@ -102,7 +102,7 @@ class Scaler:
 
     def _one(self, frame: av.VideoFrame, spec: ImageSpec | None, reformatter: VideoReformatter) -> Pixels:
         width, height = self._turn.swap(*(spec.scaled(*self._full) if spec else self._full))
-        flags = _RESAMPLE[spec.resample if spec else "bicubic"]
+        flags = _SWSCALE_FLAGS[spec.resample if spec else "bicubic"]
         scaled = reformatter.reformat(
             frame, width=width, height=height, format="rgb24", interpolation=flags, **_options(frame)
         )

@@ -22,14 +22,14 @@ from framenest.cache.hashes import digest
 from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, check_image_size
 
-TIMEOUT = (30.0, 30.0)  # seconds to open and to read
-_HOPELESS = 2**16  # packets without a frame
+OPEN_READ_SECONDS = (30.0, 30.0)  # seconds to open and to read
+_MAX_EMPTY_PACKETS = 2**16  # packets without a frame
 # Metadata need not be UTF-8; PyAV 19 replaces bad characters by default.
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
 Packet: TypeAlias = "av.Packet[av.VideoStream]"
 
-FORMATS = {
+CONTAINERS = {
     "mov,mp4,m4a,3gp,3g2,mj2": ".mp4",
     "matroska,webm": ".mkv",
     "avi": ".avi",
@@ -83,17 +83,15 @@ def begins_a_playlist(head: bytes) -> bool:
 def open_options(address: str | None, *, playlists: bool = False) -> dict[str, str]:
     """FFmpeg's options for opening a video: the formats and protocols that are allowed.
 
-    Args:
-        address: a path or an http(s) URL; None if FFmpeg reads through a Python file.
-        playlists: also open playlists. One in a file may name files and http(s) URLs, one at a URL only
-            http(s) URLs.
+    address: a path or an http(s) URL; None if FFmpeg reads through a Python file. playlists: also open
+    playlists; one in a file may name files and http(s) URLs, one at a URL only http(s) URLs.
 
     >>> open_options("/videos/kiln.mp4")["protocol_whitelist"]
     'file'
     >>> "hls" in open_options("/videos/kiln.m3u8", playlists=True)["format_whitelist"].split(",")
     True
     """
-    formats = [*FORMATS]
+    formats = [*CONTAINERS]
     protocols: tuple[str, ...] = ("none",)
     if address is not None:
         remote = address.lower().startswith(("http://", "https://"))
@@ -216,7 +214,7 @@ class Source:
                 self.local or self.file(),
                 "r",
                 options=open_options(self.local, playlists=self.playlists),
-                timeout=TIMEOUT,
+                timeout=OPEN_READ_SECONDS,
                 hwaccel=hwaccel,
                 **_LENIENT,
             )
@@ -235,11 +233,11 @@ class Source:
         with closing(self.open()) as opened:
             if opened.container.format.name not in PLAYLISTS:
                 return self
-            found = hashlib.blake2b(opened.context.extradata or b"", digest_size=16)
+            content = hashlib.blake2b(opened.context.extradata or b"", digest_size=16)
             for packet in opened.packets():
-                found.update(f"{packet.pts} {packet.dts} {packet.size} ".encode())
-                found.update(bytes(packet))
-        return replace(self, fingerprint=digest(self.fingerprint, found.hexdigest()))
+                content.update(f"{packet.pts} {packet.dts} {packet.size} ".encode())
+                content.update(bytes(packet))
+        return replace(self, fingerprint=digest(self.fingerprint, content.hexdigest()))
 
     def _why_not(self, error: FFmpegError) -> str:
         try:
@@ -253,7 +251,7 @@ class Source:
             return f"not a video that FFmpeg can read ({error.strerror})"
         if self.playlists:
             return "a playlist; Framenest opens playlists only from files and http(s) URLs"
-        return "a playlist, which names other files; --allow-playlists (allow_playlists=True) opens them"
+        return "a playlist, which names other files; allow_playlists=True opens them"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
         streams = {stream.index: stream for stream in moving_streams(container)}
@@ -344,7 +342,7 @@ class Opened:
         for number, frames in self.play():
             if frames:
                 return frames[0]
-            if number >= _HOPELESS:
+            if number >= _MAX_EMPTY_PACKETS:
                 raise VideoError(f"{self.path}: none of its first {number:,} packets can be decoded")
         return None
 
@@ -373,5 +371,5 @@ def build_message(source: Source, context: av.VideoCodecContext) -> bytes:
         return b""
     with closing(source.open()) as opened:
         first = next(opened.packets(), None)
-        found = None if first is None else X264_BUILD.search(bytes(first))
-    return found[0] if found else b""
+        message = None if first is None else X264_BUILD.search(bytes(first))
+    return message[0] if message else b""

@@ -18,14 +18,14 @@ from PIL import Image, ImageOps
 
 from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, ImageSpec, Pixels, VideoInfo, check_image_size
-from framenest.images import READ
+from framenest.images import READABLE_FORMATS
 from framenest.text import size_text
-from framenest.video.pyav import Picture, PictureDecoder, Sizes
+from framenest.video.decoder import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
-_LARGEST = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
+_MAX_IMAGE_BYTES = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
 
-_RESAMPLE = {
+_PILLOW_FILTERS = {
     "area": Image.Resampling.BOX,
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
@@ -45,7 +45,7 @@ class _Stills(PictureDecoder):
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
 
-    def _pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         for number in ascending.tolist():
             image = self._image(number)
             if image is not None:
@@ -55,7 +55,7 @@ class _Stills(PictureDecoder):
         full = self.info.width, self.info.height
         size = spec.scaled(*full) if spec else full
         if image.size != size:
-            image = image.resize(size, _RESAMPLE[spec.resample if spec else "bicubic"])
+            image = image.resize(size, _PILLOW_FILTERS[spec.resample if spec else "bicubic"])
         pixels: Pixels = np.asarray(image, dtype=np.uint8)
         return spec.cut(pixels) if spec else pixels
 
@@ -85,8 +85,8 @@ class ArrayDecoder(_Stills):
 
     def __init__(self, pixels: Pixels, fps: float) -> None:
         if not isinstance(pixels, np.ndarray) or pixels.ndim != 4 or pixels.shape[-1] != 3:
-            found = getattr(pixels, "shape", type(pixels).__name__)
-            raise VideoError(f"an array of frames must have the shape (n, H, W, 3), not {found}")
+            shape = getattr(pixels, "shape", type(pixels).__name__)
+            raise VideoError(f"an array of frames must have the shape (n, H, W, 3), not {shape}")
         if pixels.dtype != np.uint8:
             raise VideoError(f"an array of frames must be uint8 RGB, not {pixels.dtype}")
         if not pixels.size:
@@ -137,13 +137,15 @@ class ImageFolderDecoder(_Stills):
             if videos and not self._files:
                 raise VideoError(f"{folder}: a folder of videos; name one, such as {videos[0]}")
             if fps is None:
-                raise VideoError(f"{folder}: a folder of images needs its frame rate; give --fps (or fps=)")
+                raise VideoError(f"{folder}: a folder of images needs its frame rate; give fps=")
             fps = _checked_fps(fps)
             digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
             for file in self._files:
                 size = file.stat().st_size
-                if size > _LARGEST:
-                    raise VideoError(f"{file}: {size_text(size)}; an image may have {size_text(_LARGEST)}")
+                if size > _MAX_IMAGE_BYTES:
+                    raise VideoError(
+                        f"{file}: {size_text(size)}; an image may have {size_text(_MAX_IMAGE_BYTES)}"
+                    )
                 digest.update(file.name.encode(errors="surrogateescape") + b"\0")
                 with file.open("rb") as opened:
                     hashlib.file_digest(opened, lambda: digest)
@@ -160,7 +162,7 @@ class ImageFolderDecoder(_Stills):
     def _image(self, number: int) -> Image.Image | None:
         file = self._files[number]
         try:
-            with Image.open(file, formats=READ) as image:
+            with Image.open(file, formats=READABLE_FORMATS) as image:
                 check_image_size(str(file), *image.size)
                 return ImageOps.exif_transpose(image).convert("RGB")
         except VideoError:

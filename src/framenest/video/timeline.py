@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import struct
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
-from typing import Any, Self, TypeAlias
+from typing import Any, BinaryIO, Self, TypeAlias
 
 import av
 import numpy as np
@@ -16,7 +18,6 @@ from numpy.typing import NDArray
 
 from framenest.errors import VideoError
 from framenest.frames import Array, VideoInfo, check_image_size
-from framenest.video.mp4 import composition_offsets
 from framenest.video.scale import Orientation, display_size
 from framenest.video.source import (
     Opened,
@@ -100,15 +101,15 @@ class Timeline:
 
     def previous_key(self, packet: int) -> int:
         """The last key packet strictly before `packet`; 0 (the beginning) if there is none."""
-        found = int(np.searchsorted(self.keys, packet)) - 1
-        return int(self.keys[found]) if found >= 0 else 0
+        place = int(np.searchsorted(self.keys, packet)) - 1
+        return int(self.keys[place]) if place >= 0 else 0
 
 
-_CHECKED = 48  # packets to compare with the header at each of three places
+_CHECKED_PACKETS = 48  # packets to compare with the header at each of three places
 _FREE_PACKETS = 2**18  # allowed for any file, however small
-_LONGEST = 2**32  # seconds
-_NAMES = ("pts", "dts", "pos", "size", "key", "discard", "duration")
-_ROW = np.dtype({"names": _NAMES, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
+_MAX_SECONDS = 2**32  # seconds
+_COLUMNS = ("pts", "dts", "pos", "size", "key", "discard", "duration")
+_ROW = np.dtype({"names": _COLUMNS, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
 _Table: TypeAlias = NDArray[np.void]
 """One _ROW per packet, in decode order."""
 
@@ -133,12 +134,12 @@ def scan(source: Source, opened: Opened) -> Timeline:
         if not len(ticks) or ticks[0] == NO_TIME or (np.diff(ticks) <= 0).any():
             step = 1 / (rate * time_base)
             ticks = np.array([int(step * i) for i in range(len(order))], dtype=np.int64)
-    if len(ticks) and (int(ticks[-1]) - int(ticks[0])) * time_base > _LONGEST:
+    if len(ticks) and (int(ticks[-1]) - int(ticks[0])) * time_base > _MAX_SECONDS:
         raise VideoError(f"{source.path}: its first and last frame are more than a century apart")
     typical = int(np.median(np.diff(ticks))) if len(ticks) > 1 else 0
     last = int(table["duration"][order[-1]]) if len(order) else 0
-    last = last if 0 < last * time_base < _LONGEST else typical
-    columns = {name: table[name].copy() for name in _NAMES[:5]}
+    last = last if 0 < last * time_base < _MAX_SECONDS else typical
+    columns = {name: table[name].copy() for name in _COLUMNS[:5]}
     return Timeline(
         **columns, packet=order, ticks=ticks, last=last, time_base=time_base, bytes_read=bytes_read
     )
@@ -186,17 +187,17 @@ def _from_header(source: Source, opened: Opened) -> tuple[_Table, int] | None:
     if offsets is not None:
         table["pts"] += offsets
     table["duration"][:-1] = np.diff(table["dts"])
-    seen = _adjust(table, opened)
-    return None if seen is None else (table, header_bytes + seen)
+    bytes_read = _adjust(table, opened)
+    return None if bytes_read is None else (table, header_bytes + bytes_read)
 
 
 def _adjust(table: _Table, opened: Opened) -> int | None:
     """Shift presentation times to those of the packets. Returns the bytes read, or None on disagreement."""
-    seen, shift = 0, None
+    bytes_read, shift = 0, None
     for place in (0, len(table) // 2, len(table) - 1):
         if not opened.seek(int(table["dts"][place])):
             return None
-        for packet in islice(opened.packets(), _CHECKED):
+        for packet in islice(opened.packets(), _CHECKED_PACKETS):
             row = _row(packet)
             number = int(np.searchsorted(table["dts"], row[1]))
             if number >= len(table) or row[0] == NO_TIME:
@@ -206,11 +207,11 @@ def _adjust(table: _Table, opened: Opened) -> int | None:
             if row[:6] != (known[0] + shift, *known[1:6]):
                 return None
             table["duration"][number] = row[6]
-            seen += packet.size
+            bytes_read += packet.size
     if shift is None:
         return None
     table["pts"] += shift
-    return seen
+    return bytes_read
 
 
 def _decoded_order(source: Source, count: int) -> Ints:
@@ -219,6 +220,73 @@ def _decoded_order(source: Source, count: int) -> Ints:
         order = [frame.pts for _, frames in opened.play() for frame in frames]
     known = [number for number in order if number is not None and 0 <= number < count]
     return np.array(list(dict.fromkeys(known)), dtype=np.int64)
+
+
+# What FFmpeg leaves out of the headers of MP4 and MOV: composition offsets. They turn decode times into
+# presentation times, so the timeline of a file is known from its header alone.
+
+
+def composition_offsets(file: BinaryIO, track: int, samples: int) -> tuple[Ints | None, int]:
+    """(offset of each sample in decode order, or None if the file has none; bytes of the header read).
+
+    Offsets are returned as stored: if some are negative, FFmpeg shifts the decode times instead. Raises
+    ValueError if the header contradicts itself.
+    """
+    part = _inside(file, range(file.seek(0, io.SEEK_END)), b"moov")
+    header = _read(file, part)
+    moov = io.BytesIO(header)
+    for kind, trak in _boxes(moov, range(len(header))):
+        if kind == b"trak" and _track_number(moov, trak) == track:
+            table = _read(moov, _inside(moov, trak, b"mdia", b"minf", b"stbl", b"ctts"))
+            return (_offsets(table, samples) if table else None), len(header)
+    return None, len(header)
+
+
+def _track_number(moov: BinaryIO, trak: range) -> int:
+    data = _read(moov, _inside(moov, trak, b"tkhd"))
+    at = 20 if data[:1] == b"\1" else 12
+    return int.from_bytes(data[at : at + 4], "big")
+
+
+def _offsets(table: bytes, samples: int) -> Ints:
+    """(samples,) from the body of a box `ctts`: runs of samples with the same offset."""
+    count = int.from_bytes(table[4:8], "big")
+    runs = np.frombuffer(table[8 : 8 + 8 * count], dtype=">u4").reshape(-1, 2)
+    if int(runs[:, 0].sum(dtype=np.int64)) != samples:
+        raise ValueError("offsets for another number of samples")
+    # Version 0 is unsigned by the standard, but writers store negative numbers; FFmpeg reads them signed.
+    return np.repeat(runs[:, 1].astype(np.uint32).view(np.int32).astype(np.int64), runs[:, 0])
+
+
+def _read(file: BinaryIO, part: range) -> bytes:
+    file.seek(part.start)
+    return file.read(len(part))
+
+
+def _inside(file: BinaryIO, part: range, *path: bytes) -> range:
+    """The body of the first box of a kind, inside the first of another kind, and so on; empty if missing."""
+    for wanted in path:
+        part = next((body for kind, body in _boxes(file, part) if kind == wanted), range(0))
+    return part
+
+
+def _boxes(file: BinaryIO, part: range) -> Iterator[tuple[bytes, range]]:
+    """(kind, range of its body) of each box in a part of a file."""
+    start = part.start
+    while start + 8 <= part.stop:
+        head = _read(file, range(start, start + 16))
+        if len(head) < 8:
+            return
+        size, kind = struct.unpack(">I4s", head[:8])
+        body = start + 8
+        if size == 1 and len(head) == 16:
+            size, body = struct.unpack(">Q", head[8:])[0], start + 16
+        elif size == 0:
+            size = part.stop - start
+        if size < body - start:
+            return
+        yield kind, range(body, min(start + size, part.stop))
+        start += size
 
 
 DESCRIPTION_FORMAT = 4
@@ -279,7 +347,7 @@ def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
 def _some_are_whole(source: Source) -> bool:
     """Whether a strict decoder accepts any of the first packets. If not, they may all be like that."""
     with closing(replace(source, strict=True).open()) as opened:
-        return any(opened.decode(packet) for packet in islice(opened.packets(), _CHECKED))
+        return any(opened.decode(packet) for packet in islice(opened.packets(), _CHECKED_PACKETS))
 
 
 def _loss(start: float, duration: float, opened: Opened) -> list[str]:
@@ -306,4 +374,6 @@ def _other_streams(source: Source, opened: Opened) -> list[str]:
         return []
     sizes = [f" ({s.width}×{s.height})" if s.codec_context else "" for s in streams]  # None: no decoder
     every = ", ".join(f"{s.index}{size}" for s, size in zip(streams, sizes, strict=True))
-    return [f"this is stream {opened.stream.index} of the video streams {every}; --stream picks another"]
+    return [
+        f"this is stream {opened.stream.index} of the video streams {every}; the setting stream picks another"
+    ]

@@ -28,14 +28,14 @@ from framenest.text import one_line, size_text
 
 PAGES = ("text/html", "application/xhtml+xml")  # content types
 Hosts = list[str] | None
-LARGEST_DOWNLOAD = 20 * 2**30
+MAX_DOWNLOAD_BYTES = 20 * 2**30
 _FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.sendto")
 
 
 def check_size(url: str, size: int, most: int = sys.maxsize) -> None:
     """Refuse a download of more bytes than `most` or $FRAMENEST_MAX_DOWNLOAD."""
-    given = limit_in(DOWNLOAD_VARIABLE)
-    limit = min(most, LARGEST_DOWNLOAD if given is None else given)
+    chosen = limit_in(DOWNLOAD_VARIABLE)
+    limit = min(most, MAX_DOWNLOAD_BYTES if chosen is None else chosen)
     if size > limit:
         hint = "" if limit == most else f"; ${DOWNLOAD_VARIABLE} sets another limit"
         raise VideoError(f"{url}: larger than {size_text(limit)}, the limit for downloads{hint}")
@@ -52,7 +52,7 @@ def fetch_page(
     if importlib.util.find_spec("yt_dlp") is None:
         raise VideoError(f"{url}: a web page, not a video; to fetch the video on it, {install_hint('web')}")
     listed = local.root / DOWNLOADS / digest("page", url) / "files.txt"  # written last
-    told: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     try:
         listed.parent.mkdir(parents=True, exist_ok=True)
         with alone(listed), shown(progress) as show:
@@ -60,19 +60,19 @@ def fetch_page(
             files = [listed.with_name(name) for name in names if name]
             if files and all(file.is_file() for file in files):
                 return files[0]
-            for told in _run(url, listed.parent, hosts, most):
-                if "done" in told:
-                    show("download (MiB)", told["done"] >> 20, told["total"] >> 20)
-            why = one_line(told.get("why", "yt-dlp broke down, or took too long"))
+            for message in _run(url, listed.parent, hosts, most):
+                if "done" in message:
+                    show("download (MiB)", message["done"] >> 20, message["total"] >> 20)
+            why = one_line(message.get("why", "yt-dlp broke down, or took too long"))
             why = why.removeprefix("ERROR: ").partition("; please report")[0]
-            if "files" not in told:
+            if "files" not in message:
                 raise VideoError(f"{url}: no video can be fetched from this page ({why})")
-            if "why" not in told:
-                listed.write_bytes(os.fsencode("\n".join(told["files"])))
+            if "why" not in message:
+                listed.write_bytes(os.fsencode("\n".join(message["files"])))
             else:
                 text = f"{url}: its captions cannot be fetched; the next run tries again ({why})"
                 warnings.warn(text, CacheWarning, stacklevel=2)
-            return listed.with_name(told["files"][0])
+            return listed.with_name(message["files"][0])
     except OSError as error:
         raise VideoError(f"{url}: could not be fetched ({error})") from error
 
@@ -85,9 +85,9 @@ def _run(url: str, folder: Path, hosts: Hosts, most: int) -> Iterator[dict[str, 
     command = [sys.executable, "-P", "-m", __name__]
     with Popen(command, env=environment, text=True, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as child:
         try:
-            for told in map(json.loads, child.stdout or ()):
-                check_size(url, told.get("size", 0), most)
-                yield told
+            for message in map(json.loads, child.stdout or ()):
+                check_size(url, message.get("size", 0), most)
+                yield message
         except VideoError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -137,8 +137,8 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
         **({"proxy": "", "js_runtimes": {}} if guarded else {}),
     }  # fmt: skip
     with yt_dlp.YoutubeDL(settings) as tool:
-        found = tool.extract_info(url, download=False)
-        videos = [video for video in found.get("entries", [found]) if video]
+        page = tool.extract_info(url, download=False)
+        videos = [video for video in page.get("entries", [page]) if video]
         if len(videos) != 1:
             raise ValueError("it shows several; give the URL of one" if videos else "it shows none")
         (info,) = videos
@@ -162,8 +162,8 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
         return {"files": [video.name, Path(captions["filepath"]).replace(beside).name]}
 
 
-def _tell(**told: Any) -> None:
-    os.write(1, json.dumps(told).encode() + b"\n")
+def _tell(**message: Any) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
 
 
 if __name__ == "__main__":

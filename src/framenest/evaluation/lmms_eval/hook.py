@@ -7,7 +7,6 @@ import functools
 import json
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
 from framenest.errors import BudgetError, StoreError, error_line
 from framenest.evaluation.selection_cache import SelectionCache
-from framenest.lmm.times import Pairing, sent_places, video_metadata
+from framenest.lmm.prompt import Pairing, sent_places, video_metadata
 from framenest.method.prefix import Prefix
 
 SUFFIX = ".framenest.json"
@@ -66,35 +65,34 @@ class VideoManifest:
 
 
 class ManifestReader:
-    """Selects the frames of manifests, through the selection cache.
-
-    counts: requests that were "made", newly selected, or "found" in the cache.
-    """
+    """Selects the frames of manifests, through the selection cache."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.requests = 0
         self._lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
-        self._kept: dict[tuple[str, str], SelectionCache] = {}
+        self._caches: dict[tuple[str, str], SelectionCache] = {}
 
     def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
         """The frames of a manifest at a budget; one thread selects at a time."""
         with self._lock:
             key = (manifest.scorer, manifest.device)
-            if key not in self._kept:
+            if key not in self._caches:
                 scoring = ScorerConfig(device=manifest.device)
-                self._kept[key] = SelectionCache(manifest.scorer, scoring=scoring)
-            kept = self._kept[key]
-            before = kept.made
-            prefix = kept.prefix(manifest.video, manifest.text, manifest.selector, budget)
-            self.counts["made" if kept.made > before else "found"] += 1
+                self._caches[key] = SelectionCache(manifest.scorer, scoring=scoring)
+            prefix = self._caches[key].prefix(manifest.video, manifest.text, manifest.selector, budget)
+            self.requests += 1
             return prefix
+
+    @property
+    def misses(self) -> int:
+        """Requests that were not in the cache."""
+        return sum(cache.misses for cache in self._caches.values())
 
     def report(self) -> None:
         """Print one line of counts to stderr, if there were requests."""
-        if self.counts:
-            made, found = self.counts["made"], self.counts["found"]
-            counted = f"{made} newly selected, {found} from kept selections"
-            print(f"framenest: frames for {made + found} requests: {counted}", file=sys.stderr)  # noqa: T201 - a report
+        if self.requests:
+            parts = f"{self.misses} newly selected, {self.requests - self.misses} from kept selections"
+            print(f"framenest: frames for {self.requests} requests: {parts}", file=sys.stderr)  # noqa: T201 - a report
 
 
 @cache

@@ -20,7 +20,7 @@ from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.benchmarks import READERS, QueryText
 from framenest.evaluation.lmms_eval.conventions import Wording, prompt
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, manifest_reader
-from framenest.lmm.times import Pairing, marker
+from framenest.lmm.prompt import Pairing, marker
 from framenest.selectors import check_selector
 
 Row = Mapping[str, Any]
