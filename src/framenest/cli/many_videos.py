@@ -17,25 +17,8 @@ from rich.markup import escape
 from framenest.cache.directory import local_directory
 from framenest.cache.files import write_atomic
 from framenest.cache.remote import RemoteStore
-from framenest.cli.options import (
-    Common,
-    Count,
-    Duration,
-    ImageFile,
-    InputFile,
-    OutputFile,
-    OutputFolder,
-    ProbingOptions,
-    ScorerChoice,
-    Size,
-    argument,
-    check_writable,
-    check_writable_folder,
-    command,
-    option,
-    other_settings,
-    refuse_one_file,
-)
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import confirm, fail, note, out, print_json, print_table, say, short_path, table
 from framenest.config import IndexConfig, MECConfig, VideoConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, RunReport
@@ -62,20 +45,20 @@ class ManyVideos:
     """How to process many videos."""
 
     panel: ClassVar = "Many videos"
-    jobs: Count | None = option("Worker processes. [default: one per core, fewer with a GPU model]")
-    time_limit: Duration | None = option("Time limit per video or question; 0 for none. [default: 30m]")
-    memory: Size | None = option(
+    jobs: opt.Count | None = option("Worker processes. [default: one per core, fewer with a GPU model]")
+    time_limit: opt.Duration | None = option("Time limit per video or question; 0 for none. [default: 30m]")
+    memory: opt.Size | None = option(
         "Memory limit per worker, such as 2GiB; a worker over it is killed. "
         "[default: an equal share of 75 % of the machine's memory]"
     )
-    failures: OutputFile | None = option(
+    failures: opt.OutputFile | None = option(
         "JSON lines file for what failed and why; each run replaces it. [default: failures.jsonl]"
     )
     engine: Literal["local", "ray"] = option(
         "Processes on this machine, or a Ray cluster (extra `ray`).", default="local"
     )
     address: str | None = option("With --engine ray: address for ray.init. [default: start a cluster here]")
-    encoders: Count | None = option(
+    encoders: opt.Count | None = option(
         "With --engine ray: processes that run the scorer for all workers. [default: one per GPU, if any]"
     )
 
@@ -125,7 +108,7 @@ def _workers_for(job: BatchJob) -> int:
 
 
 def batch_job(
-    common: Common, request: RankRequest, library: str | None = None, keep_features: bool | None = True
+    common: opt.Common, request: RankRequest, library: str | None = None, keep_features: bool | None = True
 ) -> BatchJob:
     """Return a job with the scorer of a request, whose results go to the cache."""
     if library is not None:
@@ -143,11 +126,11 @@ def batch_job(
 
 
 def run(
-    job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str, as_json: bool
+    job: BatchJob, groups: list[Group], many: ManyVideos, common: opt.Common, what: str, as_json: bool
 ) -> RunReport:
     """Run a job on all groups with progress bars, and print a summary, or a line of JSON for each item."""
-    refuse_one_file(job.scoring, len(groups))
-    report = RunReport(many.failures or check_writable("failures.jsonl"))
+    opt.refuse_one_file(job.scoring, len(groups))
+    report = RunReport(many.failures or opt.check_writable("failures.jsonl"))
     total = sum(map(len, groups))
     try:
         with common.bars() as bars:
@@ -221,15 +204,15 @@ def _print_summary(report: RunReport, what: str) -> None:
 @command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")
 def index(
     *,
-    videos: tuple[InputFile, ...] = argument(nargs=-1, required=True),
+    videos: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True),
     as_json: bool = option("Print a line of JSON for each video.", "--json"),
     many: ManyVideos,
     library: str | None = LIBRARY,
     opening: VideoConfig,
-    scorer: ScorerChoice,
-    probes: ProbingOptions,
-    others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig),
-    common: Common,
+    scorer: opt.ScorerChoice,
+    probes: opt.ProbingOptions,
+    others: tuple[tuple[str, Any], ...] = opt.other_settings(IndexConfig),
+    common: opt.Common,
 ) -> int:
     """Index VIDEOS once, so that later questions need not decode them again.
 
@@ -270,7 +253,7 @@ def rank_many(
     output: str | None,
     request: RankRequest,
     many: ManyVideos,
-    common: Common,
+    common: opt.Common,
     *,
     keep_features: bool | None,
     as_json: bool,
@@ -278,7 +261,7 @@ def rank_many(
     """Rank the videos of a list for their questions, as the request says. Returns the exit code."""
     if output is None or output == "-":
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
-    folder = check_writable_folder(output).absolute()
+    folder = opt.check_writable_folder(output).absolute()
     table = Path((request.scorer or "").partition(":")[2])
     scores = common.local.fingerprint(str(table)) if table.is_file() else None
     groups = ranking_groups(manifest, folder, request, scores)
@@ -296,16 +279,18 @@ MOMENT_PIXELS = 480  # of the longer side of a moment's picture, at most
 def search(
     *,
     query: str = argument(),
-    videos: tuple[InputFile, ...] = argument(nargs=-1),
-    count: Count = option("Moments to find.", "-n", default=10),
+    videos: tuple[opt.InputFile, ...] = argument(nargs=-1),
+    count: opt.Count = option("Moments to find.", "-n", default=10),
     as_json: bool = option("Print a JSON list of moments.", "--json"),
-    sheet: ImageFile | None = option("Also draw their best frames as a contact sheet."),
-    folder: OutputFolder | None = option("Also write each moment as a short MP4 into this folder.", "--to"),
-    report: OutputFile | None = option("Also write a page with their pictures, times and reasons."),
+    sheet: opt.ImageFile | None = option("Also draw their best frames as a contact sheet."),
+    folder: opt.OutputFolder | None = option(
+        "Also write each moment as a short MP4 into this folder.", "--to"
+    ),
+    report: opt.OutputFile | None = option("Also write a page with their pictures, times and reasons."),
     many: ManyVideos,
     library: str | None = LIBRARY,
-    scorer: ScorerChoice,
-    common: Common,
+    scorer: opt.ScorerChoice,
+    common: opt.Common,
 ) -> int:
     """Find the moments of many VIDEOS that match QUERY: in which video, and when.
 
@@ -371,7 +356,7 @@ def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_jso
 
 
 def _draw_moments(
-    query: str, moments: Sequence[Moment], sheet: Path | None, report: Path | None, common: Common
+    query: str, moments: Sequence[Moment], sheet: Path | None, report: Path | None, common: opt.Common
 ) -> None:
     """Write the pictures of moments as a contact sheet and as a page."""
     pictures = [one.images(max_side=MOMENT_PIXELS, store=common.cache)[0] for one in moments]

@@ -304,8 +304,6 @@ def _plot(file: str) -> Path:
 
 
 Count = Annotated[int, click.IntRange(1)]
-Name = Annotated[str, Parsed("NAME", str)]
-Url = Annotated[str, Parsed("URL", str)]
 InputFile = Annotated[str, Parsed("FILE", str)]
 Folder = Annotated[str, Parsed("DIR", str)]
 Budgets = Annotated[list[int], Parsed("K", Budget.parse)]
@@ -389,7 +387,7 @@ class ScorerChoice:
     """Which scorer to use, and how to run it."""
 
     panel: ClassVar = SCORER_PANEL
-    name: Name = option(
+    name: str = option(
         "A name from `framenest models`, optionally with a checkpoint (clip:org/name, blip2:FOLDER), or "
         "table:FILE for your own scores (CSV or JSON: frame or seconds → score).",
         "--scorer",
@@ -505,12 +503,12 @@ class AnsweringModel:
     """The server that answers, and its settings."""
 
     panel: ClassVar = "The model"
-    base_url: Url = option(
+    base_url: str = option(
         "OpenAI-compatible server, such as http://localhost:8000/v1. [default: $OPENAI_BASE_URL]",
         envvar="OPENAI_BASE_URL",
         required=True,
     )
-    model: Name | None = option("Model to ask. [default: the server's, if it has just one]")
+    model: str | None = option("Model to ask. [default: the server's, if it has just one]")
     style: StyleName = option(
         "openai: one image per frame, any server. vllm-video: one video, vLLM.",
         type=click.Choice(FOR_SERVERS),
@@ -526,7 +524,7 @@ class AnsweringModel:
     )
     retries: int = option("Retries if the server is busy or fails.", default=4)
     timeout: float = option("Seconds to wait for an answer, or for its next words.", default=600)
-    key_variable: Name = option("Environment variable with the API key.", default=KEY_VARIABLE)
+    key_variable: str = option("Environment variable with the API key.", default=KEY_VARIABLE)
 
     @property
     def thinks(self) -> bool | None:

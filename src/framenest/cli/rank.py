@@ -7,30 +7,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from framenest.cli import options as opt
 from framenest.cli.exports import write_frames
 from framenest.cli.many_videos import ManyVideos, rank_many
-from framenest.cli.options import (
-    AS_JSON,
-    CHOICES,
-    KEEP_FEATURES,
-    LOOK_FOR,
-    Budgets,
-    Common,
-    ImageFile,
-    InputFile,
-    MethodOptions,
-    OutputFile,
-    OutputFolder,
-    ScorerChoice,
-    SelectorNames,
-    Url,
-    argument,
-    check_writable,
-    command,
-    option,
-    refuse,
-    refuse_others,
-)
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import (
     TOP,
     confirm,
@@ -64,24 +44,26 @@ WITH_SERVER = (
 @command(usual="budgets output folder sheet as_json verbose no_question look_for name preset start end quiet")
 def rank(
     *,
-    video: InputFile | None = argument(required=False),
+    video: opt.InputFile | None = argument(required=False),
     question: str | None = argument(required=False),
     output: str | None = option(
         "Write the ranking as JSON (- is stdout). With --manifest: a folder.",
         "-o",
         metavar="FILE",
     ),
-    budgets: Budgets = option(
+    budgets: opt.Budgets = option(
         f"Frames to print; 8,16 prints the times of both. [default: {TOP}]",
         "--budget",
         "-k",
         default=(),
     ),
-    folder: OutputFolder | None = option("Also write the frames of the largest budget as images.", "--to"),
-    sheet: ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
-    as_json: bool = AS_JSON,
+    folder: opt.OutputFolder | None = option(
+        "Also write the frames of the largest budget as images.", "--to"
+    ),
+    sheet: opt.ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
+    as_json: bool = opt.AS_JSON,
     verbose: bool = option("Also print what was looked at, and the scores of each rank.", "-v"),
-    server: Url | None = option(
+    server: str | None = option(
         "Rank on a running `framenest serve`, such as http://127.0.0.1:8600, with its scorer. It must serve "
         "the video's folder (--videos). $FRAMENEST_TOKEN is its token. [default: $FRAMENEST_SERVER]",
         envvar="FRAMENEST_SERVER",
@@ -89,17 +71,17 @@ def rank(
     no_question: bool = option(
         "Rank without a question: by what changes, is clear to see and not shown yet."
     ),
-    choices: tuple[str, ...] = CHOICES,
-    look_for: tuple[str, ...] = LOOK_FOR,
+    choices: tuple[str, ...] = opt.CHOICES,
+    look_for: tuple[str, ...] = opt.LOOK_FOR,
     opening: VideoConfig,
-    keep_features: bool | None = KEEP_FEATURES,
-    scorer: ScorerChoice,
-    manifest: InputFile | None = option(
+    keep_features: bool | None = opt.KEEP_FEATURES,
+    scorer: opt.ScorerChoice,
+    manifest: opt.InputFile | None = option(
         "CSV, JSON, JSON lines, Parquet or text with columns `video` and `question`.", panel=ManyVideos.panel
     ),
     many: ManyVideos,
-    method: MethodOptions,
-    common: Common,
+    method: opt.MethodOptions,
+    common: opt.Common,
 ) -> int:
     """Rank the frames of VIDEO for QUESTION: one ranking, any budget.
 
@@ -118,9 +100,9 @@ def rank(
     framenest rank kiln.mp4 "What is fired?" --server http://127.0.0.1:8600
     """
     if server:
-        refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
+        opt.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
     if no_question:
-        refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
+        opt.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     if manifest is None:
         _check_one(video, question, no_question, output)
     elif video or question or budgets or look_for or folder or sheet or verbose:
@@ -168,11 +150,11 @@ def _check_one(video: str | None, question: str | None, no_question: bool, outpu
     """Check what was given for one video."""
     if video is None:
         raise ConfigError("give a VIDEO, or --manifest FILE for many")
-    refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
+    opt.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
     if no_question == bool((question or "").strip()):
         raise ConfigError("give either a QUESTION, which must not be empty, or --no-question")
     if output not in (None, "-"):
-        check_writable(str(output))
+        opt.check_writable(str(output))
 
 
 def _deliver(
@@ -197,17 +179,17 @@ NAMES = ", ".join(selector_forms()) + ", or file:PATH for a list of AKS or WFS-S
 @command(usual="selectors budgets output as_json name quiet")
 def select(
     *,
-    video: InputFile = argument(),
+    video: opt.InputFile = argument(),
     question: str = argument(),
-    selectors: SelectorNames = option(
+    selectors: opt.SelectorNames = option(
         f"One of {NAMES}; several, separated by commas, are compared.", "--selector", default="mec"
     ),
-    budgets: Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
-    output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
+    budgets: opt.Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
+    output: opt.OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
     as_json: bool = option("Print a line of JSON for each selector.", "--json"),
     opening: VideoConfig,
-    scorer: ScorerChoice,
-    common: Common,
+    scorer: opt.ScorerChoice,
+    common: opt.Common,
 ) -> None:
     """Select frames of VIDEO for QUESTION with any selector, one list per budget.
 

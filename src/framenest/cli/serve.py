@@ -14,20 +14,8 @@ from typing import Annotated, Any, ClassVar
 import rich_click as click
 from platformdirs import user_data_path
 
-from framenest.cli.options import (
-    Budgets,
-    Common,
-    Folder,
-    Name,
-    Parsed,
-    ScorerChoice,
-    Size,
-    TranscriptOptions,
-    argument,
-    command,
-    option,
-    refuse,
-)
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import needs_extra
@@ -49,7 +37,7 @@ class Access:
         multiple=True,
         metavar="HOST",
     )
-    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
+    decoder: str = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
 
 
 @dataclass(frozen=True)
@@ -60,8 +48,8 @@ class ServerLimits:
     workers: int = option("Jobs that run at once.", default=1)
     queue: int = option("Jobs that may wait.", default=64)
     max_job: int = option("Time limit of a job.", default=3600, metavar="SECONDS")
-    max_upload: Size = option("Largest upload.", default="2GiB")
-    max_stored: Size = option("Size of all uploads.", default="20GiB")
+    max_upload: opt.Size = option("Largest upload.", default="2GiB")
+    max_stored: opt.Size = option("Size of all uploads.", default="20GiB")
 
 
 def _http_url(text: str) -> str:
@@ -75,12 +63,12 @@ class UpstreamServer:
     """The server with the models: behind the gateway, and for the page's answers."""
 
     panel: ClassVar = "Models"
-    upstream: Annotated[str, Parsed("URL", _http_url)] | None = option(
+    upstream: Annotated[str, opt.Parsed("URL", _http_url)] | None = option(
         "OpenAI-compatible server, such as http://localhost:8000/v1. Its API is then served here at /v1, and "
         "its models see videos. Its API key is read from $OPENAI_API_KEY."
     )
-    answer_model: Name | None = option("Model that answers on the page.")
-    budget: Budgets = option(
+    answer_model: str | None = option("Model that answers on the page.")
+    budget: opt.Budgets = option(
         "Frames that a model is shown for a question at /v1. 8,16,32 is a ladder: ask with the fewest, and "
         "with more if the model cannot tell.",
         default="32",
@@ -93,7 +81,7 @@ class UpstreamServer:
 
 
 def _settings(
-    data: Path, videos: tuple[str, ...], scorer: ScorerChoice, common: Common, *groups: Any
+    data: Path, videos: tuple[str, ...], scorer: opt.ScorerChoice, common: opt.Common, *groups: Any
 ) -> ServerSettings:
     return ServerSettings(
         data=data,
@@ -110,7 +98,7 @@ def _settings(
 def serve(
     *,
     access: Access,
-    videos: tuple[Folder, ...] = option(
+    videos: tuple[opt.Folder, ...] = option(
         "Folder whose videos clients may use; may be repeated. [default: uploads only]", multiple=True
     ),
     preset: str = option(
@@ -118,12 +106,14 @@ def serve(
         type=click.Choice(list(PRESETS)),
         default=ServerSettings.preset,
     ),
-    data: Folder | None = option("Folder for uploads, rankings and jobs. [default: the user's data folder]"),
-    scorer: ScorerChoice,
+    data: opt.Folder | None = option(
+        "Folder for uploads, rankings and jobs. [default: the user's data folder]"
+    ),
+    scorer: opt.ScorerChoice,
     limits: ServerLimits,
     models: UpstreamServer,
-    transcript: TranscriptOptions,
-    common: Common,
+    transcript: opt.TranscriptOptions,
+    common: opt.Common,
 ) -> None:
     """Serve rankings over HTTP, with a web page to ask questions.
 
@@ -135,9 +125,9 @@ def serve(
     FRAMENEST_TOKEN=… framenest serve --host 0.0.0.0 --videos lectures/
     """
     if transcript.with_transcript and scorer.config.subtitles == NONE:
-        refuse("there is no transcript with --subtitles none", "with_transcript")
+        opt.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
+        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
     with needs_extra("server"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
@@ -154,8 +144,8 @@ def mcp(
     folders: tuple[str, ...] = argument(metavar="FOLDER", nargs=-1, required=True),
     http: bool = option("Serve streamable HTTP at /mcp of --host and --port instead of stdin and stdout."),
     access: Access,
-    scorer: ScorerChoice,
-    common: Common,
+    scorer: opt.ScorerChoice,
+    common: opt.Common,
 ) -> None:
     """Let agents see long videos: a Model Context Protocol server.
 
@@ -167,7 +157,7 @@ def mcp(
     framenest mcp lectures/ meetings/ --http --port 8700
     """
     if not http:
-        refuse("agents connect over stdin and stdout without --http", "host", "port")
+        opt.refuse("agents connect over stdin and stdout without --http", "host", "port")
     with needs_extra("mcp"):
         import anyio
 
