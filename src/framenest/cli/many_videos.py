@@ -228,8 +228,7 @@ def index(
       --cache s3://bucket/library
     """
     paths = find_videos(videos, pictures=opening.fps is not None)
-    settings = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
-    config = MECConfig().with_settings(settings)
+    config = MECConfig().with_settings(probes.settings | dict(others))
     if config != MECConfig(index=config.index):
         raise ConfigError("--set of this command is for settings of the index; give others to rank")
     name = None if scorer.name == "none" else scorer.resolved(common)

@@ -442,6 +442,11 @@ class ProbingOptions:
     start: Moment | None = config_option(IndexConfig, "start")
     end: Moment | None = config_option(IndexConfig, "end")
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the command line gives."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
 
 def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
@@ -482,8 +487,8 @@ class MethodOptions:
     @cached_property
     def config(self) -> MECConfig:
         """The preset, with the settings given."""
-        settings = {"horizon": self.horizon, **vars(self.probes)}
-        settings = {name: value for name, value in settings.items() if value is not None} | dict(self.others)
+        horizon = {} if self.horizon is None else {"horizon": self.horizon}
+        settings = horizon | self.probes.settings | dict(self.others)
         return MECConfig.preset(self.preset).with_settings(settings)
 
 
@@ -582,17 +587,13 @@ class ImageOptions:
     )
 
     def __post_init__(self) -> None:
-        _ = self.limits  # checks them before the work starts
-
-    @property
-    def limits(self) -> ImageLimits:
-        """The limits of the images' size."""
-        return ImageLimits(self.max_side, self.max_pixels, self.quality, self.frame_pixels)
+        _ = self.settings  # checks them before the work starts
 
     @property
     def settings(self) -> dict[str, Any]:
         """Keyword arguments for `messages` and `ask`."""
-        return {"pairing": self.pairing, "limits": self.limits, "tell_times": self.tell_times}
+        limits = ImageLimits(self.max_side, self.max_pixels, self.quality, self.frame_pixels)
+        return {"pairing": self.pairing, "limits": limits, "tell_times": self.tell_times}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import rich_click as click
 from platformdirs import user_data_path
@@ -18,7 +18,7 @@ from framenest.cli import options as opt
 from framenest.cli.options import argument, command, option
 from framenest.cli.printing import err
 from framenest.config import PRESETS
-from framenest.errors import needs_extra
+from framenest.errors import ConfigError, needs_extra
 from framenest.lmm import FOR_SERVERS
 from framenest.server.server_settings import ServerSettings
 from framenest.text import is_url
@@ -52,20 +52,15 @@ class ServerLimits:
     max_stored: opt.Size = option("Size of all uploads.", default="20GiB")
 
 
-def _http_url(text: str) -> str:
-    if not is_url(text):
-        raise ValueError(f"{text!r} is not an http(s) URL")
-    return text
-
-
 @dataclass(frozen=True)
 class UpstreamServer:
     """The server with the models: behind the gateway, and for the page's answers."""
 
     panel: ClassVar = "Models"
-    upstream: Annotated[str, opt.Parsed("URL", _http_url)] | None = option(
+    upstream: str | None = option(
         "OpenAI-compatible server, such as http://localhost:8000/v1. Its API is then served here at /v1, and "
-        "its models see videos. Its API key is read from $OPENAI_API_KEY."
+        "its models see videos. Its API key is read from $OPENAI_API_KEY.",
+        metavar="URL",
     )
     answer_model: str | None = option("Model that answers on the page.")
     budget: opt.Budgets = option(
@@ -128,6 +123,8 @@ def serve(
         opt.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
         opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
+    elif not is_url(models.upstream):
+        raise ConfigError(f"--upstream {models.upstream!r} is not an http(s) URL")
     with needs_extra("server"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
