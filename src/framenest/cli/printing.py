@@ -269,7 +269,6 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
 
 
 def _notes(ranking: Ranking) -> Iterator[str]:
-    """What went wrong, and what to try."""
     stats = ranking.stats
     replaced = sum(used >= 0 for _, used in stats.substitutes)
     dropped = len(stats.substitutes) - replaced

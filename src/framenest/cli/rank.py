@@ -147,7 +147,6 @@ def rank(
 
 
 def _check_one(video: str | None, question: str | None, no_question: bool, output: str | None) -> None:
-    """Check what was given for one video."""
     if video is None:
         raise ConfigError("give a VIDEO, or --manifest FILE for many")
     opt.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
@@ -222,7 +221,6 @@ def select(
 
 
 def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Sequence[Selection]) -> None:
-    """Print the times that one selector chose, or compare several."""
     labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
     if len(selections) > 1:
         _print_comparison(labels, selections)
@@ -240,7 +238,6 @@ def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Se
 
 
 def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
-    """A row for every selector and budget."""
     headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
     rows = table(*headings, texts=["selector"])
     for label, selection in zip(labels, selections, strict=True):
