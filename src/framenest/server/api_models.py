@@ -66,7 +66,7 @@ _HINTS = {name: hint for config in METHOD_CONFIGS for name, hint in get_type_hin
 def _check(value: Any, allowed: Allowed) -> Any:
     words, ok = allowed
     if not ok(value):
-        raise ValueError(f"it must be {words}")
+        raise ValueError(f"{value!r} is not allowed; it must be {words}")
     return value
 
 
