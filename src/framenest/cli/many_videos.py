@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -28,7 +27,6 @@ from framenest.errors import ConfigError, FramenestError, StoreError, VideoError
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
-from framenest.progress import Bars
 from framenest.rank_request import RankRequest
 from framenest.report.figure import contact_sheet
 from framenest.report.page import moments_page
@@ -135,7 +133,9 @@ def run(
     try:
         with common.bars() as bars:
             bars(what, 0, total)
-            for outcomes in outcomes_of(many, job, groups, partial(_show, bars)):
+            for outcomes in outcomes_of(
+                many, job, groups, lambda video, stage, *counts: bars(_label(video), *counts, note=stage)
+            ):
                 if outcomes:
                     bars.end(_label(outcomes[0].item.video))
                 for place, outcome in enumerate(outcomes):
@@ -154,10 +154,6 @@ def run(
     if report.stopped:
         raise StoreError(f"stopped because results cannot be stored: {report.stopped}")
     return report
-
-
-def _show(bars: Bars, video: str, stage: str, done: int, total: int) -> None:
-    bars(_label(video), done, total, note=stage)
 
 
 def _label(video: str) -> str:
