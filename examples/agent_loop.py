@@ -18,7 +18,7 @@ from typing import Any
 
 import openai
 
-from framenest.server.agents import ABOUT, mcp_server
+from framenest.server.agents import USAGE, mcp_server
 from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
 
@@ -36,7 +36,7 @@ async def answer(service: Service, client: openai.OpenAI, model: str, video: str
         for tool in await server.list_tools()
     ]
     turns: list[Any] = [
-        {"role": "system", "content": ABOUT},
+        {"role": "system", "content": USAGE},
         {"role": "user", "content": f"The video is {video}. {question}"},
     ]
     for _ in range(MOST_STEPS):

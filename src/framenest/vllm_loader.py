@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from framenest.session import Session
 
 NAME = "framenest"
-PAIRINGS = ("auto", "pairs", "duplicate")
+VLLM_PAIRINGS = ("auto", "pairs", "duplicate")
 VLLM_ADDS = frozenset(("backend", "device"))
 """Arguments for vLLM's own decoders, which it sets by itself on some servers."""
 _one_at_a_time = threading.Lock()  # vLLM loads videos in threads
@@ -71,8 +71,8 @@ class QuestionLoader:
                 raise ConfigError(
                     f"media_io_kwargs.video has {unknown[0]!r}; give num_frames, question, pairing"
                 )
-            if pairing not in PAIRINGS:
-                raise BadSetting("pairing", pairing, f"one of {', '.join(PAIRINGS)}")
+            if pairing not in VLLM_PAIRINGS:
+                raise BadSetting("pairing", pairing, f"one of {', '.join(VLLM_PAIRINGS)}")
             with _one_at_a_time:
                 try:
                     return _chosen(data, num_frames, question, pairing)

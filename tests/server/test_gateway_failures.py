@@ -136,7 +136,7 @@ def test_an_upstream_that_breaks_off_before_an_answer_on_a_ladder_is_a_502(gate,
 
 
 def test_an_upstream_that_never_answers_is_a_504(settings, behind, media, monkeypatch):
-    monkeypatch.setattr(gateway, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(gateway, "ANSWER_SILENT_SECONDS", 0.2)
     behind.reply = lambda exchange: exchange.gone()
     with local_gateway(settings) as gate:
         answer = post(gate, body(media))

@@ -12,7 +12,7 @@ import pytest
 from framenest.errors import StoreError
 from framenest.rank_request import RankRequest
 from framenest.server.guard import Refusal
-from framenest.server.jobs import ATTEMPTS, Jobs, Journal
+from framenest.server.jobs import MAX_ATTEMPTS, Jobs, Journal
 from framenest.server.rankings import Rankings
 from media import encode_video, numbered_picture, numbered_video
 from processes import PATIENCE, children, standing_still
@@ -72,13 +72,13 @@ def test_a_full_queue_says_when_to_come_back(journal):
 
 def test_jobs_come_back_after_a_stop_but_not_for_ever(tmp_path):
     path = tmp_path / "journal.sqlite"
-    for start in range(ATTEMPTS + 1):
+    for start in range(MAX_ATTEMPTS + 1):
         journal = Journal(path)
         jobs = Jobs(journal, limit=5)
         if start == 0:
             jobs.submit("rank", "deadly", {"question": "?"})
             jobs.submit("rank", "waiting", {})
-        if start < ATTEMPTS:
+        if start < MAX_ATTEMPTS:
             assert jobs.take().target == "deadly"
         journal.close()  # as if the server had died while at it
     journal = Journal(path)
@@ -90,7 +90,7 @@ def test_jobs_come_back_after_a_stop_but_not_for_ever(tmp_path):
 
 def test_an_orderly_stop_does_not_count_as_an_attempt(tmp_path):
     path = tmp_path / "journal.sqlite"
-    for start in range(ATTEMPTS + 2):
+    for start in range(MAX_ATTEMPTS + 2):
         journal = Journal(path)
         jobs = Jobs(journal, limit=5)
         if start == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
@@ -179,10 +180,17 @@ def _log(level: int) -> None:
 
 def _listen(settings: ServerSettings, make_app: Callable[[Any], Any], announcement: str) -> None:
     """Serve until the process is stopped. The port is opened first, since it may be taken."""
-    from framenest.server.listen import listen, open_port
+    from framenest.server.listen import listen
     from framenest.server.service import Service
 
-    port, settings = open_port(settings)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        port = socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        why = (error.strerror or "").partition(" (while")[0]
+        text = f"cannot listen at {settings.url} ({why}); --port names another port, 0 any free one"
+        raise ConfigError(text) from error
+    settings = replace(settings, port=port.getsockname()[1])
     with port, closing(Service(settings)) as service:
         service.start()
         err.print(announcement.format(url=settings.url), soft_wrap=True)

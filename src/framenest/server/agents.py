@@ -26,21 +26,21 @@ from framenest.server.api_models import MOST_MOMENTS, Time
 from framenest.server.guard import Guard, Refusal, first_problem
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
+from framenest.server.server_settings import MOST_SHOWN
 from framenest.server.service import Service
 from framenest.text import clock
 from framenest.video.source import is_remote
 
-ABOUT = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, or
+USAGE = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, or
 `find` if you do not know in which of them something is seen or said. Call `look` with a video and the user's
 question (and, if you know what it would look like, descriptions in look_for), and `more` with its look_id
 while the frames do not settle the question. `frames_at` shows given times, `said` searches one transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
-MAX_FRAMES = 256
 MAX_TIMES = 64
 INDEX_SECONDS = 50.0  # of a search; many clients give up after a minute
 MAX_LEFT_OUT_LINES = 20  # videos that are left out, with their reasons
-POLL_SECONDS = 0.1
+JOB_POLL_SECONDS = 0.1
 MAX_SESSIONS = 1024  # over HTTP; a further one is refused with status 503
 SESSION_SECONDS = 1800.0  # without a request, after which one ends; few clients say that they leave
 
@@ -49,7 +49,7 @@ Video = Annotated[str, Field(description="path of a video in the folders of this
 Budget = Annotated[
     int, Field(ge=64, le=1_000_000, description="tokens that all pictures of the reply may take together")
 ]
-Frames = Annotated[int, Field(ge=1, le=MAX_FRAMES, description="how many frames")]
+Frames = Annotated[int, Field(ge=1, le=MOST_SHOWN, description="how many frames")]
 
 
 class VideoTools:
@@ -239,7 +239,7 @@ class VideoTools:
                     reported = whole - total + done
                     with suppress(ValueError):  # called without a client, as in function calling
                         await ctx.report_progress(reported, whole, f"{stage}: {done} of {total}")
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(JOB_POLL_SECONDS)
         except asyncio.CancelledError:
             with suppress(Refusal):
                 self._service.jobs.cancel(job.id)
@@ -307,7 +307,11 @@ class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
 def mcp_server(service: Service) -> MCPServer[None]:
     """The tools over a started service; for function calling too: `list_tools`, `call_tool`."""
     server = _Server(
-        "framenest", title="Framenest", instructions=ABOUT, version=framenest.__version__, log_level="WARNING"
+        "framenest",
+        title="Framenest",
+        instructions=USAGE,
+        version=framenest.__version__,
+        log_level="WARNING",
     )
     server.service, tools = service, VideoTools(service)
     hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -22,7 +22,7 @@ from framenest.server.guard import BODY_SECONDS, GATEWAY, ConcurrencyLimit, Refu
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
-SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
+ANSWER_SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
 LARGE_BYTES, LARGE_AT_ONCE = 16 * MIB, 2  # of a large request, and how many of them are in memory
 BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”
 _MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
@@ -42,7 +42,7 @@ class Gateway:
         key = os.environ.get(KEY_VARIABLE)
         self._key, self._passes_key = f"Bearer {key}" if key else None, service.settings.token is None
         self.client = httpx.AsyncClient(
-            timeout=httpx.Timeout(SILENT_SECONDS, connect=10.0, pool=None),
+            timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
         )
         self._large = ConcurrencyLimit(LARGE_AT_ONCE, f"{LARGE_AT_ONCE} large requests are read already", 5)

@@ -34,11 +34,11 @@ from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 
 GATEWAY = "/v1/"  # OpenAI's API
 COOKIE = "framenest"
-UPLOAD = "/videos/upload"
+UPLOAD_PATH = "/videos/upload"
 MAX_BODY_BYTES = 65_536  # bytes of a request that is no upload
 BODY_SECONDS = 30.0  # until all of them must have arrived
-OPEN = ("/", "/health", "/session")  # without a token; they reveal nothing
-READING = ("GET", "HEAD")
+OPEN_PATHS = ("/", "/health", "/session")  # without a token; they reveal nothing
+READING_METHODS = ("GET", "HEAD")
 
 HEADERS = Headers({
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -51,7 +51,7 @@ HEADERS = Headers({
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 })  # fmt: skip
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-JOB_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+JOB_SECONDS_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 log = logging.getLogger("framenest.server")
 
 
@@ -141,7 +141,7 @@ class Metrics:
         self._seconds = histogram("framenest_http_seconds", "Seconds to answer.", ["route"])
         self._jobs = counter("framenest_jobs", "Jobs ended.", ["kind", "state"])
         self._job_seconds = histogram(
-            "framenest_job_seconds", "Seconds a job ran.", ["kind"], buckets=JOB_SECONDS
+            "framenest_job_seconds", "Seconds a job ran.", ["kind"], buckets=JOB_SECONDS_BUCKETS
         )
         self._active = Gauge(
             "framenest_jobs_active", "Jobs waiting or running.", ["state"], registry=self.registry
@@ -199,7 +199,7 @@ class Guard:
             await send(message)
 
         try:
-            timely = receive if scope["path"].startswith((UPLOAD, GATEWAY)) else _in_time(receive)
+            timely = receive if scope["path"].startswith((UPLOAD_PATH, GATEWAY)) else _in_time(receive)
             await (self._refusal(Request(scope)) or self._app)(scope, timely, guarded)
         finally:
             seconds = time.perf_counter() - began
@@ -216,15 +216,15 @@ class Guard:
         if self._token is None and not is_loopback(_name(host)):
             return _refuse(path, 403, "this server answers only to its loopback address")
         origin = headers.get("origin")
-        if method not in READING and origin is not None and origin.partition("://")[2] != host:
+        if method not in READING_METHODS and origin is not None and origin.partition("://")[2] != host:
             return _refuse(path, 403, "requests from other sites are refused")
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and path != "/":
             return _refuse(path, 403, "requests from other sites are refused")
-        is_open = path in OPEN or path.startswith("/assets/")
+        is_open = path in OPEN_PATHS or path.startswith("/assets/")
         if self._token is not None and not is_open and not _allowed(request, self._token):
             needed = "a token is needed: send Authorization: Bearer TOKEN, or sign in on the page"
             return _refuse(path, 401, needed, {"www-authenticate": "Bearer"})
-        if path == UPLOAD:
+        if path == UPLOAD_PATH:
             return None
         if "transfer-encoding" in headers:
             return _refuse(path, 411, "give the length of the request")

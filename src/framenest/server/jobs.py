@@ -88,9 +88,9 @@ class Journal:
 
 
 ACTIVE = ("queued", "running")
-ATTEMPTS = 3  # a job that crashes the server must not do so forever
+MAX_ATTEMPTS = 3  # a job that crashes the server must not do so forever
 MAX_REMEMBERED = 10_000  # finished jobs; values of a Journal
-RETRY_AFTER = 5  # seconds, if the queue is full
+QUEUE_RETRY_SECONDS = 5  # if the queue is full
 JobKind = Literal["index", "rank", "search"]
 
 
@@ -160,8 +160,8 @@ class Jobs:
             job.attempts += job.state == "running"
             job.state, job.started = "queued", None
             self._active[job.id] = job
-            if job.attempts >= ATTEMPTS:
-                self.finish(job, f"given up: the server stopped {ATTEMPTS} times while at it")
+            if job.attempts >= MAX_ATTEMPTS:
+                self.finish(job, f"given up: the server stopped {MAX_ATTEMPTS} times while at it")
             else:
                 self._save(job)
 
@@ -184,7 +184,7 @@ class Jobs:
         """Refuse if the queue is full; also called before a video is accepted."""
         waiting = self.counts()["queued"]
         if waiting >= self._limit:
-            raise Refusal(429, f"{waiting} jobs are waiting already; try again later", RETRY_AFTER)
+            raise Refusal(429, f"{waiting} jobs are waiting already; try again later", QUEUE_RETRY_SECONDS)
 
     def take(self) -> Job | None:
         """The next job, marked as running; waits for one. None when the queue is closed.

@@ -35,7 +35,7 @@ MAX_NEAREST_NAMES = 5  # that the refusal of an unknown name lists
 CHECK_SECONDS = 20  # of processor time, to check a file
 CHECK_BYTES = 2048 * MIB
 UPLOADS_AT_ONCE = 4
-SILENT_SECONDS = 30.0  # without a byte of an upload
+UPLOAD_SILENT_SECONDS = 30.0  # without a byte of an upload
 UPLOAD_SECONDS = 3600.0  # for a whole file
 PARTIAL = ".part"
 _VIDEOS = "select *, (select count(*) from rankings where video = videos.id) as questions from videos"
@@ -149,11 +149,11 @@ class Library:
             while True:
                 _check_time(began)
                 try:
-                    buffer += await asyncio.wait_for(anext(chunks), SILENT_SECONDS)
+                    buffer += await asyncio.wait_for(anext(chunks), UPLOAD_SILENT_SECONDS)
                 except StopAsyncIteration:
                     break
                 except TimeoutError as error:
-                    raise Refusal(422, f"the upload stood still for {SILENT_SECONDS:.0f} s") from error
+                    raise Refusal(422, f"the upload stood still for {UPLOAD_SILENT_SECONDS:.0f} s") from error
                 if len(buffer) >= MIB:
                     await asyncio.to_thread(part.write, bytes(buffer))
                     buffer.clear()
@@ -165,7 +165,7 @@ class Library:
         self._check_address(url)
         began = time.monotonic()
         client = httpx.Client(
-            timeout=SILENT_SECONDS,
+            timeout=UPLOAD_SILENT_SECONDS,
             headers={"user-agent": "framenest", "accept-encoding": "identity"},
             follow_redirects=True,
             event_hooks={"request": [lambda request: self._check_address(str(request.url))]},

@@ -8,14 +8,10 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from framenest.errors import ConfigError
-from framenest.server.server_settings import ServerSettings
 
 MAX_HEADER_BYTES = 65_536  # of an address and all headers; browsers and proxies send less than 16 KiB
 HEADER_SECONDS = 20.0  # until the headers of a request, or the rest of an answered one, must have arrived
@@ -98,21 +94,6 @@ class BoundedProtocol(H11Protocol):
             self._write_timer = self.loop.call_later(self.write_seconds, self._watch_writing, left)
         else:
             self.transport.abort()
-
-
-def open_port(settings: ServerSettings) -> tuple[socket.socket, ServerSettings]:
-    """Open the port before other work starts, so that it cannot fail later.
-
-    Returns the socket for `listen`, on which connections now wait, and the settings with the actual port.
-    """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        opened = socket.create_server((settings.host, settings.port), family=family)
-    except OSError as error:
-        why = (error.strerror or "").partition(" (while")[0]
-        text = f"cannot listen at {settings.url} ({why}); --port names another port, 0 any free one"
-        raise ConfigError(text) from error
-    return opened, replace(settings, port=opened.getsockname()[1])
 
 
 def listen(app: ASGIApp, port: socket.socket) -> None:

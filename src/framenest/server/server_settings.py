@@ -15,7 +15,7 @@ from framenest.lmm.prompt import TOKENS
 from framenest.rank_request import Budget
 
 MIB = 2**20
-SHORTEST_TOKEN = 16
+MIN_TOKEN_CHARS = 16
 MOST_SHOWN = 256  # frames that go to a model in one request
 
 
@@ -65,14 +65,13 @@ class ServerSettings:
                 raise BadSetting(name, getattr(self, name), "1 or more")
         if not 0 <= self.port <= 65535:
             raise BadSetting("port", self.port, "a port, 0 to 65535")
-        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
-            raise ConfigError(f"the token is too short; give at least {SHORTEST_TOKEN} characters")
+        if self.token is not None and len(self.token) < MIN_TOKEN_CHARS:
+            raise ConfigError(f"the token is too short; give at least {MIN_TOKEN_CHARS} characters")
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
             raise ConfigError("the token has characters that a client cannot send; use ASCII without spaces")
         if self.token is None and not is_loopback(self.host):
             raise ConfigError(
-                f"--host {self.host} can be reached from other machines, so it needs a token; "
-                "set FRAMENEST_TOKEN"
+                f"{self.host} can be reached from other machines, so it needs a token; set FRAMENEST_TOKEN"
             )
         if Budget.ladder(self.budget)[-1] > MOST_SHOWN:
             raise BadSetting("budget", self.budget, f"1 to {MOST_SHOWN} frames")
