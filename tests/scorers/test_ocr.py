@@ -181,20 +181,28 @@ class Look:
         return self
 
 
-def test_of_a_wall_of_names_the_highest_lines_are_read():
+def test_of_a_wall_of_names_the_highest_lines_are_read_and_those_read_before_are_not_read_again():
     """Line i is i pixels high: the last 64 of 70 are read, in reading order."""
 
     class Reader:
+        read = 0
+
         def detect_and_crop(self, image, options):
             corners = np.array([[[0, 0], [9, 0], [9, i], [0, i]] for i in range(70)], np.float32)
-            return [f"line {i}" for i in range(70)], Look(corners)
+            return [np.full((2, 2), i, np.uint8) for i in range(70)], Look(corners)
 
         def recognize_txt(self, crops):
-            return type("Result", (), {"txts": crops, "scores": [0.9] * len(crops)})
+            self.read += len(crops)
+            texts = [f"line {crop[0, 0]}" for crop in crops]
+            return type("Result", (), {"txts": texts, "scores": [0.9] * len(crops)})
 
-    image = np.zeros((9, 9, 3), np.uint8)
-    assert read_lines(Look(True), Reader(), image) == [f"line {i}" for i in range(70 - MAX_LINES, 70)]
-    assert read_lines(Look(None), Reader(), image) == []
+    image, reader = np.zeros((9, 9, 3), np.uint8), Reader()
+    readings = read_lines(Look(True), reader, image, {})
+    assert list(readings.values()) == [(f"line {i}", 0.9) for i in range(70 - MAX_LINES, 70)]
+    readings.popitem()
+    assert len(read_lines(Look(True), reader, image, readings)) == MAX_LINES
+    assert reader.read == MAX_LINES + 1
+    assert read_lines(Look(None), reader, image, readings) == {}
 
 
 def drawn(text, shade=100):

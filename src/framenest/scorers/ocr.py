@@ -33,7 +33,7 @@ from framenest.scorers.video_features import VideoFeatures
 TEXT_BYTES = 1024
 """Bytes of text kept per frame."""
 OCR_PIXELS = 480
-LOOK_PIXELS, READ_PIXELS = 416, 640  # long sides at which text is looked for, and at which its lines are
+LOOK_PIXELS, READ_PIXELS = 384, 640  # long sides at which text is looked for, and at which its lines are
 LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
 MAX_LINES = 64  # read of a frame, the highest; walls of names in closing credits take seconds
 BLOCK_PIXELS, SAME_LEVELS = 20, 2  # a picture has the text of the last one if no block differs so much
@@ -43,6 +43,10 @@ FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
 """What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
 REASON_LETTERS = 80  # shown of a line
+
+
+Readings = dict[int, tuple[str, float]]
+"""By a hash of a line's picture: the line, and how sure OCR is of it."""
 
 
 class OcrScorer:
@@ -60,7 +64,7 @@ class OcrScorer:
         self.version = f"2, rapidocr {version('rapidocr')}, {sides}, {LEAST_SURE} sure"
         self._readers = InBackground(_load)
         self.timing = self._readers.timing
-        self._last: tuple[NDArray[np.int16], str] | None = None
+        self._last: tuple[NDArray[np.int16], Readings] = np.zeros(0, np.int16), {}
 
     @classmethod
     def load(
@@ -78,14 +82,13 @@ class OcrScorer:
         return {"text": texts}
 
     def _text(self, image: Pixels) -> str:
-        """The lines on a frame; those of the frame before if nothing has changed since it was read."""
+        """The lines on a frame. What has not changed since the frame before is not read again."""
         blocks = np.asarray(Image.fromarray(image).reduce(BLOCK_PIXELS), dtype=np.int16)
-        last = self._last
-        if last and last[0].shape == blocks.shape and np.abs(blocks - last[0]).max() < SAME_LEVELS:
-            return last[1]
-        text = "\n".join(read_lines(*self._readers(), np.ascontiguousarray(image[:, :, ::-1])))
-        self._last = blocks, text
-        return text
+        last, readings = self._last
+        if last.shape != blocks.shape or np.abs(blocks - last).max() >= SAME_LEVELS:
+            readings = read_lines(*self._readers(), np.ascontiguousarray(image[:, :, ::-1]), readings)
+            self._last = blocks, readings
+        return "\n".join(line for line, sure in readings.values() if is_line(line, sure))
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
@@ -109,22 +112,28 @@ def _load() -> tuple[Any, Any]:
     return readers
 
 
-def read_lines(look: Any, reader: Any, image: Pixels) -> list[str]:
-    """The lines on an image (h, w, 3) BGR, from top to bottom; at most MAX_LINES, the highest."""
+def read_lines(look: Any, reader: Any, image: Pixels, known: Readings) -> Readings:
+    """What is on an image (h, w, 3) BGR: at most MAX_LINES, the highest, from top to bottom.
+
+    known: readings of an earlier frame, of which pictures that are the same are not read again.
+    """
     from rapidocr.main import RapidOCRError
 
     if look(image, use_cls=False, use_rec=False).boxes is None:
-        return []
+        return {}
     try:
         crops, boxes = reader.detect_and_crop(image, {})
     except RapidOCRError:  # it sees none
-        return []
+        return {}
     corners = np.asarray(boxes.boxes, dtype=np.float64)
     heights = np.linalg.norm(corners[:, 3] - corners[:, 0], axis=1)
     highest = np.sort(np.argsort(-heights, kind="stable")[:MAX_LINES])
-    reading = reader.recognize_txt([crops[place] for place in highest])
-    lines = zip(reading.txts or (), reading.scores or (), strict=True)
-    return [line for line, sure in lines if is_line(line, sure)]
+    pictures = {hash((crops[place].shape, crops[place].tobytes())): crops[place] for place in highest}
+    new = [key for key in pictures if key not in known]
+    reading = reader.recognize_txt([pictures[key] for key in new]) if new else None
+    texts = zip(reading.txts, reading.scores, strict=True) if reading and reading.txts else ()
+    all_known = known | dict(zip(new, texts, strict=False))
+    return {key: all_known[key] for key in pictures if key in all_known}
 
 
 def is_line(text: str, sure: float) -> bool:
