@@ -99,7 +99,7 @@ class OcrScorer:
 
 def _load() -> tuple[Any, Any]:
     """Two readers: one looks whether there is text, the other reads. Each loads its networks at first use."""
-    with needs_extra("ocr", "rapidocr"):
+    with needs_extra("tags", "rapidocr"):
         import rapidocr
 
     def reader(side: int, **more: Any) -> Any:

@@ -99,7 +99,7 @@ def items(question: str) -> list[Phrase]:
 
 def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
     """(n, items) how well each text contains each item, in [0, 1]; numbers must match exactly."""
-    with needs_extra("ocr", "rapidfuzz"):
+    with needs_extra("tags", "rapidfuzz"):
         from rapidfuzz import fuzz
 
     def like(item: Phrase, plain: str, words: set[str]) -> float:
