@@ -64,7 +64,7 @@ def hits(
     questions = [question for question, *_ in rows]
     for rule, outcomes in collect(questions, RULES, BUDGETS, session, seeds=seeds).items():
         values = np.array([[one.by_budget[k]["hit"] for k in BUDGETS] for one in outcomes], dtype=float)
-        found[rule] = values.reshape(seeds, len(rows), -1).mean(axis=0)
+        found[rule] = values.reshape(len(rows), seeds, -1).mean(axis=1)
     return found
 
 
