@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, Self, TypedDict, get_args
+from typing import Any, Literal, Self, get_args
 
 from framenest.errors import BadSetting, ConfigError
 
@@ -295,54 +295,6 @@ class MECConfig:
             DiscoveryConfig(**data["discovery"]),
             RankingConfig(**data["ranking"]),
         )
-
-
-class Settings(TypedDict, total=False):
-    """Every setting of MECConfig and ScorerConfig by name, as keyword arguments of `MEC` and `rank`."""
-
-    base_probes: int
-    extra_probes: int
-    saturation: float
-    max_gap: float | None
-    probing: Probing
-    thumbnail: int
-    blur_kernel: int
-    exposure_mean: float
-    exposure_sigma: float
-    start: float
-    end: float | None
-    relevance_weight: float
-    change_weight: float
-    observability_weight: float
-    segment_length: int
-    activation: float
-    anchors: int
-    zoom: int
-    relevance_text: RelevanceText
-    text_weight: float
-    speech_weight: float
-    horizon: int
-    evidence_weight_start: float
-    evidence_weight_end: float
-    gamma: float
-    diversity_weight: float
-    coverage_term: bool
-    rule: Rule
-    evidence_floor: float
-    event_shortest: float
-    event_longest: float
-    scene_shortest: float
-    scene_longest: float
-    same_look_from: float
-    device: str
-    batch: int | None
-    precision: Precision
-    calibration: Calibration
-    revision: str | None
-    rerank: int
-    reranker: str
-    ocr: int
-    subtitles: str | None
 
 
 METHOD_CONFIGS = (IndexConfig, DiscoveryConfig, RankingConfig)
