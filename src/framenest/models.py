@@ -57,8 +57,8 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
 
 
 WEIGHTS = ("*.safetensors", "*.onnx")
-ONNX_WEIGHTS = (("*vision_model.onnx", "*text_model.onnx"), ("visual/model.onnx", "textual/model.onnx"))
-"""The files of image and text in exports on the hub, and in Immich's."""
+ONNX_WEIGHTS = (("*vision_model.onnx", "*text_model.onnx"),)
+"""The files of image and text in exports on the hub."""
 FILES = ("*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja")
 
 

@@ -140,11 +140,10 @@ def test_another_revision_than_the_pinned_one(cache, empty_hub, monkeypatch, tmp
         models.locate("siglip2", str(tmp_path), store, other)
 
 
-def test_an_onnx_checkpoint_of_ones_own_may_have_either_layout(cache, empty_hub, monkeypatch, tmp_path):
+def test_an_onnx_checkpoint_of_ones_own_is_not_the_catalogues(cache, empty_hub, monkeypatch, tmp_path):
     """The catalogue's own are float16 files with published sums."""
     repo, snapshot = tmp_path / "made", tmp_path / "made" / "snapshot"
-    (snapshot / "visual").mkdir(parents=True)
-    (snapshot / "textual").mkdir()
+    snapshot.mkdir(parents=True)
     (repo / "blobs").mkdir()
     fetched = []
 
@@ -154,16 +153,16 @@ def test_an_onnx_checkpoint_of_ones_own_may_have_either_layout(cache, empty_hub,
 
     monkeypatch.setattr(empty_hub, "snapshot_download", download)
     store = DirectoryStore(cache)
-    models.fetch("onnx:immich-app/made", store)
-    assert {"*vision_model.onnx", "visual/model.onnx", "textual/model.onnx", "*.json"} < set(fetched)
-    linked(repo, snapshot / "visual" / "model.onnx", b"image")
+    models.fetch("onnx:org/made", store)
+    assert {"*vision_model.onnx", "*text_model.onnx", "*.json"} < set(fetched)
+    linked(repo, snapshot / "vision_model.onnx", b"image")
     with pytest.raises(ScorerError, match="not on this machine"):
-        models.locate("onnx", "immich-app/made", store)
-    linked(repo, snapshot / "textual" / "model.onnx", b"text")
-    assert models.locate("onnx-fast", "immich-app/made", store).path == snapshot
+        models.locate("onnx", "org/made", store)
+    linked(repo, snapshot / "text_model.onnx", b"text")
+    assert models.locate("onnx-fast", "org/made", store).path == snapshot
     for name in ("onnx", "onnx-fast"):
         assert CATALOGUE[name].repo.weights == (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
-        assert not CATALOGUE[name].here(store), "another layout is not the catalogue's"
+        assert not CATALOGUE[name].here(store), "another checkpoint is not the catalogue's"
 
 
 def test_published_sums_are_checked(cache, empty_hub, monkeypatch, tmp_path):
@@ -260,7 +259,7 @@ def test_an_onnx_export_without_a_known_output_is_refused(monkeypatch):
     monkeypatch.setattr(onnx, "onnx_session", lambda *_, **__: session)
     with pytest.raises(
         ScorerError,
-        match="neither image_embeds nor pooler_output nor embedding, but last_hidden_state, logits",
+        match="neither image_embeds nor pooler_output, but last_hidden_state, logits",
     ):
         onnx._Side(Path("vision_model.onnx"), "image_embeds")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import shutil
 import warnings
 
@@ -205,26 +204,7 @@ def export_onnx(folder, to):
     _export_side(model.get_text_features, "input_ids", tokens, to / "text_model.onnx")
 
 
-def export_immich(folder, to):
-    """A SigLIP in a folder as Immich lays out its exports: other names, a batch of 1, int32 tokens."""
-    pytest.importorskip("onnxscript", reason="writing ONNX needs onnxscript")
-    model = transformers.AutoModel.from_pretrained(folder).eval()
-    (to / "visual").mkdir(parents=True)
-    side, length = model.config.vision_config.image_size, model.config.text_config.max_position_embeddings
-    pixels, tokens = torch.zeros(1, 3, side, side), torch.ones(1, length, dtype=torch.int32)
-    shutil.copytree(folder, to / "textual", ignore=lambda _, names: {n for n in names if "token" not in n})
-    _export_side(
-        model.get_image_features, "pixel_values", pixels, to / "visual" / "model.onnx", immich="image"
-    )
-    _export_side(model.get_text_features, "input_ids", tokens, to / "textual" / "model.onnx", immich="text")
-    images = {"size": [side, side], "mode": "RGB", "mean": [0.5] * 3, "std": [0.5] * 3,
-              "interpolation": "bilinear", "resize_mode": "squash", "fill_color": 0}  # fmt: skip
-    text = {"context_length": length, "tokenizer_kwargs": {"clean": "canonicalize"}}
-    (to / "visual" / "preprocess_cfg.json").write_text(json.dumps(images))
-    (to / "config.json").write_text(json.dumps({"text_cfg": text, "init_logit_bias": -10}))
-
-
-def _export_side(features, takes, example, path, immich=None):
+def _export_side(features, takes, example, path):
     class Side(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -236,25 +216,10 @@ def _export_side(features, takes, example, path, immich=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # the exporter uses parts of torch that are deprecated
         torch.onnx.export(
-            Side().eval(), (example,), str(path), input_names=[immich or takes],
+            Side().eval(), (example,), str(path), input_names=[takes],
             output_names=["pooler_output"], dynamo=True, external_data=False, verbose=False,
-            dynamic_shapes=None if immich else ({0: torch.export.Dim.DYNAMIC},),
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
         )  # fmt: skip
-    if immich:
-        _rename(path, {"embedding": "embedding_inside", "pooler_output": "embedding"})
-
-
-def _rename(path, names):
-    """Rename values of an ONNX file."""
-    import onnx
-
-    model = onnx.load(path)
-    for node in model.graph.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names.get(name, name) for name in node.output]
-    for value in (*model.graph.output, *model.graph.value_info, *model.graph.initializer):
-        value.name = names.get(value.name, value.name)
-    onnx.save(model, path)
 
 
 def _save(folder, *parts):
