@@ -18,7 +18,6 @@ from framenest.protocols import (
     Holder,
     Judge,
     Labeller,
-    ReachChecker,
     Scorer,
     ScorerLoader,
     Searchable,
@@ -29,7 +28,7 @@ from framenest.scorers.table import TableScorer
 from framenest.session import scorer_name
 
 NAMES = ["table", "tags", "blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]
-ABILITIES = (Batcher, Explainer, Grader, Holder, Judge, Labeller, ReachChecker, Searchable)
+ABILITIES = (Batcher, Explainer, Grader, Holder, Judge, Labeller, Searchable)
 MODELS = ["blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker"]
 
 
@@ -145,7 +144,6 @@ class TestEveryScorer:
         assert ("Judge" in abilities) == ("Grader" in abilities) == (name != "ocr")
         assert ("Searchable" in abilities) == (name in ("tags", "blip2", "siglip2", "clip", "onnx"))
         assert ("Holder" in abilities) == (name in ("blip2", "blip"))
-        assert ("ReachChecker" in abilities) == (name == "table")
         assert ("Batcher" in abilities) == (name not in ("table", "ocr"))
 
     def test_it_says_how_its_numbers_came_about(self, make, name):
