@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from framenest.config import must_be
-from framenest.errors import BudgetError, ConfigError, FramenestError, IndexMismatch, VideoError
+from framenest.errors import BudgetError, ConfigError, FramenestError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo, check_length
 from framenest.images import STRIP_HEIGHT, ImageLimits, strip_html
 from framenest.progress import ShowProgress, shown
@@ -20,7 +20,7 @@ from framenest.protocols import MatchStrength, Progress, Store
 from framenest.records import Amount, Count, Whole, convert
 from framenest.text import clock
 from framenest.video.decoder import Decoder
-from framenest.video.opening import Video, must_be_the_same, reopen
+from framenest.video.opening import Video, reopen
 
 STRIP_FRAMES = 32
 """Frames of a prefix that a notebook shows."""
@@ -72,32 +72,6 @@ class Prefix:
     def __iter__(self) -> Iterator[PrefixFrame]:
         ranks = [None] * len(self) if self.ranks is None else self.ranks.tolist()
         return map(PrefixFrame, ranks, self.seconds.tolist(), self.frames.tolist())
-
-    def __call__(self, metadata: Mapping[str, Any], **_: object) -> NDArray[np.int64]:
-        """The frame numbers, so that a prefix can be transformers' `sample_indices_fn`.
-
-        Args:
-            metadata: the `VideoMetadata` of the video that transformers has opened.
-
-        Raises:
-            IndexMismatch: it is not the video that was ranked, or the backend would not reach every frame.
-            BudgetError: there is no frame.
-
-        Example::
-
-            from transformers.video_utils import load_video
-
-            frames, metadata = load_video("kiln.mp4", sample_indices_fn=ranking.prefix(16))
-        """
-        self.must_hold_frames()
-        count, backend, last = int(metadata["total_num_frames"]), metadata["video_backend"], self.frames[-1]
-        must_be_the_same(self.video, count, metadata["fps"])
-        if count <= last and backend != "pyav":  # which reads on, whatever the header says
-            raise IndexMismatch(
-                f"{self.video.path}: {backend} counts {count} frames and would not reach frame {last}; "
-                'use backend="pyav", or Prefix.images'
-            )
-        return self.frames.copy()
 
     def __repr__(self) -> str:
         return f"Prefix({self.video.path!r}, budget={self.budget}, frames={self.frames.tolist()})"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from framenest.plugins import load_plugin, plugins
 from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.video.decoder import Decoder
-from framenest.video.source import Source, is_remote
+from framenest.video.source import is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
 DECODERS = "framenest.decoders"
@@ -152,31 +151,3 @@ def reopen(
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder
-
-
-SAME_RATE = 0.01
-"""Relative difference allowed between two frame rates of one video."""
-
-
-def must_be_the_same(known: VideoInfo, frames: int, fps: float | None) -> None:
-    """Refuse a video that another library has opened, unless it may be the one that was ranked.
-
-    Such libraries trust the header, which may have no frame count, count more frames than a truncated file
-    has, or give a nominal rate. So the numbers must be the true ones, or those in the ranked file's header.
-    frames: the library's count; 0 if unknown. IndexMismatch if it is another video, or the file has changed.
-    """
-
-    def fits(count: int, rate: float) -> bool:
-        return (frames <= 0 or frames == count) and (not fps or abs(fps - rate) <= SAME_RATE * rate)
-
-    if fits(known.num_frames, known.fps) or (frames == known.num_frames and not known.constant_rate):
-        return
-    if Path(known.path).is_file():
-        reopen(known)
-        with closing(Source.at(known.path, stream=known.stream).open()) as opened:
-            if fits(*opened.claims()):
-                return
-    raise IndexMismatch(
-        f"this is not the video that was ranked: it has {max(frames, 0) or 'an unknown number of'} frames at "
-        f"{fps or 0:.2f} per second, {known.path} has {known.num_frames} at {known.fps:.2f}"
-    )

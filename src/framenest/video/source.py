@@ -295,12 +295,6 @@ class Opened:
     def context(self) -> av.VideoCodecContext:
         return self.stream.codec_context
 
-    def claims(self) -> tuple[int, float]:
-        """Frames and frames per second according to the header, as libraries that trust it count them."""
-        rate = float(self.stream.average_rate or 0)
-        seconds = (self.container.duration or 0) / av.time_base
-        return self.stream.frames or int(seconds * rate + 0.5), rate
-
     def packets(self) -> Iterator[Packet]:
         """The stream's packets in decode order, from here to the end of what can be read.
 
