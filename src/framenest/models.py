@@ -321,16 +321,12 @@ TAGS = (
 _TORCH = ("torch", "safetensors", "tokenizers")
 _ONNX = ("onnxruntime", "tokenizers")
 _HALF = (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
-# Commits and checksums that other projects publish (docs/scorers.md). We found none for `blip`, so it uses
-# the newest commit.
+# Commits and checksums that other projects publish (docs/scorers.md).
 CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "blip2", "image-text matching, as in the paper", "GPU", "blip2", _TORCH,
         (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MEGABYTE, "MIT",
                  revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),)),
-    ModelEntry(
-        "blip", "image-text matching, as AKS was released", "GPU", "blip", (*_TORCH, "transformers"),
-        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MEGABYTE, "BSD-3-Clause"),)),
     ModelEntry(
         "siglip2", "dual encoder", "GPU; slow on CPU", "siglip2", _TORCH,
         (HubRepo("google/siglip2-base-patch16-224", 1500 * MEGABYTE, "Apache-2.0",

@@ -85,27 +85,6 @@ def random_blip2(folder, *, image_token: bool, seed: int = 0):
     return processor, model
 
 
-def random_blip(folder, *, seed: int = 0):
-    """BLIP ITM of a few thousand parameters, a tokenizer as its checkpoints have it: without [ENC]."""
-    torch.manual_seed(seed)
-    processor = transformers.BlipProcessor(_blip_pictures(), _word_tokenizer())
-    config = transformers.BlipConfig(
-        vision_config={
-            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
-            "image_size": SIZE, "patch_size": 14,
-        },
-        text_config={
-            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
-            "encoder_hidden_size": 32, "vocab_size": 16, "max_position_embeddings": 64, "bos_token_id": 14,
-            "pad_token_id": 0, "eos_token_id": 3, "sep_token_id": 3,
-        },
-        image_text_hidden_size=16,
-    )  # fmt: skip
-    model = transformers.BlipForImageTextRetrieval(config).eval()
-    _save_random(folder, model, processor)
-    return processor, model
-
-
 def random_siglip(folder, *, seed: int = 0):
     torch.manual_seed(seed)
     tokenizer = transformers.PreTrainedTokenizerFast(
