@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Literal, Self, get_args
 
 from framenest.errors import BadSetting, ConfigError
-from framenest.records import convert
 
 MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -288,10 +287,6 @@ class MECConfig:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, dict[str, Any]]) -> MECConfig:
-        return convert(data, cls, "config")
 
 
 METHOD_CONFIGS = (IndexConfig, DiscoveryConfig, RankingConfig)

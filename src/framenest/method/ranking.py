@@ -297,8 +297,8 @@ class Ranking:
         file = convert(data, RankingFile)
         video, pool = replace(file.video, from_file=True), file.pool
         video.check_frames(pool.frames, pool.seconds, "pool", "candidates")
-        config, count = MECConfig.from_json(file.config), len(pool.frames)
-        parts = len(segments(pool.is_zoom.count(False), config.discovery.segment_length))
+        count = len(pool.frames)
+        parts = len(segments(pool.is_zoom.count(False), file.config.discovery.segment_length))
         if max(pool.active, default=0) >= max(parts, 1):
             raise BadField(f"pool.active must be below {parts}, the segments of the probes")
         if max(pool.anchors, default=0) >= video.num_frames:
@@ -315,7 +315,7 @@ class Ranking:
                 question=file.question,
                 options=file.options,
                 scorer=file.scorer,
-                config=config,
+                config=file.config,
                 num_frames=pool.num_frames,
                 frames=np.array(pool.frames, dtype=np.int64),
                 seconds=np.array(pool.seconds, dtype=np.float64),
@@ -392,7 +392,7 @@ class RankingFile(msgspec.Struct):
     question: str | None
     options: tuple[str, ...]
     scorer: str
-    config: dict[str, dict[str, Any]]
+    config: MECConfig
     stats: Stats
     ranks: Annotated[list[dict[str, Any]], Meta(min_length=1)]
     pool: PoolFields

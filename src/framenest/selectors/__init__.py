@@ -34,23 +34,6 @@ def selector_names() -> list[str]:
     return list(plugins(SELECTORS, ORDER))
 
 
-def selector_forms() -> list[str]:
-    """The same for people, with the settings of Framenest's own.
-
-    >>> [form for form in selector_forms() if ":" in form]
-    ['mec[:SETTINGS]', 'bolt[:power=3]']
-    """
-    forms = []
-    for name, point in plugins(SELECTORS, ORDER).items():
-        settings = load_plugin(point).settings if point.value.startswith("framenest.") else None
-        if isinstance(settings, MECConfig):
-            name += "[:SETTINGS]"
-        elif settings is not None:
-            name += f"[:{'+'.join(f'{setting}={value:g}' for setting, value in vars(settings).items())}]"
-        forms.append(name)
-    return forms
-
-
 def load_selector(spec: str, session: Session, config: MECConfig | None = None) -> Selector:
     """A selector by name, ready to select.
 
