@@ -23,7 +23,6 @@ FILES = {
     "report --figure": ("report", "no.json", "--figure", "{}.png"),
     "extract --sheet": ("extract", "no.json", "-k", "4", "--to", ".", "--sheet", "{}.png"),
     "export": ("export", "no.json", "-k", "4", "-o", "{}.json"),
-    "export --style aks": ("export", "no.json", "-k", "4", "--style", "aks", "-o", "{}.json"),
     "evaluate recall --json": (*RECALL, "--json", "{}.json"),
     "evaluate ablations": ("evaluate", "ablations", "no.json", "--scorer", "tags", "--json", "{}.json"),
     "evaluate qa": (*QA, "--selectors", "uniform", "--results", "{}.jsonl"),

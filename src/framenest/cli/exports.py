@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +22,7 @@ from framenest.method.ranking import Ranking
 from framenest.report.document import document
 from framenest.report.figure import contact_sheet, draw, figure_frames
 from framenest.report.page import embed, page, read_images
-from framenest.selectors.selection import Selection, aks_list, load_result, read_entries, wfs_sb_list
+from framenest.selectors.selection import load_result
 from framenest.text import size_text
 from framenest.video.decoder import Decoder
 
@@ -145,19 +143,18 @@ def _note_if_complete(prefix: Prefix) -> None:
         note(f"this short video has only {len(prefix)} candidate frames; these are all of them")
 
 
-LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
 
 
 @command()
 def export(
     *,
-    rankings: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    ranking: opt.InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
     style: str = option(
         "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
-        "For other tools: aks, wfs-sb, vlmevalkit.",
-        type=click.Choice([*lmm.STYLES, *LISTS, FOLDER]),
+        "For other tools: vlmevalkit.",
+        type=click.Choice([*lmm.STYLES, FOLDER]),
         default="openai",
     ),
     output: str | None = option("Output file (- is stdout); a folder for vlmevalkit.", "-o", metavar="FILE"),
@@ -166,37 +163,27 @@ def export(
     images: opt.ImageOptions,
     transcript: opt.TranscriptOptions,
     model: str | None = option("Model to name in the request."),
-    rows: str | None = option("aks, wfs-sb: dataset rows to add frames to, one per ranking.", metavar="FILE"),
     video: opt.RankedVideo,
     common: opt.Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.
 
     A request tells the model the frames' true times. For a server the file is the body to post; for
-    transformers, `framenest.lmm.load(FILE)` reads it. aks and wfs-sb take several rankings, in the
-    dataset's order.
+    transformers, `framenest.lmm.load(FILE)` reads it.
 
     \b
     framenest export kiln.json -k 16 --style vllm-video \\
       --model Qwen/Qwen3.5-9B -o request.json
     framenest export kiln.json -k 16 --style qwen -o kiln-qwen.json
-    framenest export rankings/*.json -k 32 --style wfs-sb \\
-      --rows videomme.json -o wfs_32.json
     """
     if output is not None and output != "-":
         (opt.check_writable_folder if style == FOLDER else opt.check_writable)(output)
     opt.refuse_pairing(style)
-    if output is None and style in (*LISTS, FOLDER):
+    if output is None and style == FOLDER:
         raise ConfigError(f"style {style} needs an output; give -o")
     if output is None:
         note("nothing will be written; give -o FILE")
-    loaded = [load_result(path) for path in rankings]
-    if style in LISTS:
-        _write_list(style, loaded, budget, rows, str(output))
-        return
-    if len(loaded) > 1:
-        raise ConfigError(f"style {style} takes one ranking, not {len(loaded)}")
-    result = loaded[0]
+    result = load_result(ranking)
     if style == FOLDER:
         folder = opt.check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
         name, prefix = extraction.vlmevalkit_name, result.prefix(budget)
@@ -240,27 +227,6 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
     request.save(output, model=model)
     size = size_text(Path(output).stat().st_size) if Path(output).is_file() else "all"
     confirm(f"{size} written to", output)
-
-
-def _write_list(
-    style: str,
-    results: Sequence[Ranking | Selection],
-    budget: int,
-    rows_file: str | None,
-    output: str,
-) -> None:
-    prefixes = [result.prefix(budget) for result in results]
-    rows = None if rows_file is None else read_entries(rows_file)
-    if style == "aks":
-        entries = aks_list(prefixes, rows)
-    else:
-        entries = wfs_sb_list(prefixes, [result.question for result in results], rows)
-    text = json.dumps(entries, ensure_ascii=False) + "\n"
-    if output == "-":
-        print_json(text)
-        return
-    write_atomic(Path(output), text.encode(errors="surrogatepass"))
-    confirm(f"{len(entries)} rows written to", output)
 
 
 @command()
