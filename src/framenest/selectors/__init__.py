@@ -123,11 +123,11 @@ def mec_config(text: str, config: MECConfig | None = None) -> MECConfig:
 def _changed(settings: S, text: str, presets: Mapping[str, Mapping[str, Any]]) -> S:
     """Settings with those of the part after "NAME:", which "+" joins."""
     for part in filter(None, text.split("+")):
-        name, given, value = part.partition("=")
-        if not given and name not in presets:
+        name, equals, value = part.partition("=")
+        if not equals and name not in presets:
             choose = f"choose from {', '.join(presets)}" if presets else "give a setting as NAME=VALUE"
             raise ConfigError(f"there is no preset {name!r}; {choose}")
-        settings = settings.with_settings({name: setting_value(value)} if given else presets[name])
+        settings = settings.with_settings({name: setting_value(value)} if equals else presets[name])
     return settings
 
 
