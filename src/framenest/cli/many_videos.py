@@ -49,7 +49,7 @@ from framenest.method.prefix import Prefix
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
 from framenest.rank_request import RankRequest
-from framenest.report.figure import contact_sheet
+from framenest.report.contact_sheet import contact_sheet
 from framenest.report.page import moments_page
 from framenest.retrieval.search import UNSURE, IndexedVideo, Moment, Searcher, check_query
 from framenest.retrieval.vectors import connect, optimize
