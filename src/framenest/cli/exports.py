@@ -251,8 +251,6 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
     _note_if_complete(request.prefix)
     say(f"{request.style}: {len(request.prefix)} frames, about {tokens.total:,} tokens")
     say(f"  images {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}")
-    if request.pairing is not None:
-        say(f"  {request.pairing}")
     say(f"  times the model reads: {' '.join(request.markers) or 'none'}")
     if output is None:
         return

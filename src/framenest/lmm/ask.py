@@ -36,14 +36,12 @@ class Step:
         answer: the model's answer and its cost.
         cannot_tell: whether the model said that the frames do not show the answer.
         estimated_tokens: the request's estimated size.
-        pairing: as in `Request`.
     """
 
     prefix: Prefix
     answer: Answer
     cannot_tell: bool
     estimated_tokens: int
-    pairing: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The step as `framenest ask --json` prints it."""
@@ -51,7 +49,6 @@ class Step:
             "budget": self.prefix.budget,
             "frames_sent": len(self.prefix),
             "estimated_tokens": self.estimated_tokens,
-            "pairing": self.pairing,
             **self.answer.usage.to_json(),
             "cannot_tell": self.cannot_tell,
             "answer": self.answer.text,
@@ -170,7 +167,7 @@ def ask(
         )
         answer = answerer.answer(request, on_text=on_text)
         stuck = not last and cannot_tell(answer.text)
-        steps.append(Step(prefix, answer, stuck, request.tokens.total, request.pairing))
+        steps.append(Step(prefix, answer, stuck, request.tokens.total))
         if on_step is not None:
             on_step(steps[-1])
         if not stuck:
