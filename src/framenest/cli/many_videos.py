@@ -157,10 +157,11 @@ def run(
             for outcomes in outcomes_of(many, job, groups, partial(_show, bars)):
                 if outcomes:
                     bars.end(_label(outcomes[0].item.video))
-                for place, outcome in enumerate(outcomes):
-                    report.add(outcome, new_video=place == 0)
+                for outcome in outcomes:
+                    report.add(outcome)
                     _print_outcome(outcome, as_json)
-                bars(what, report.total, total, note=_speed(report))
+                failed = report.counts["failed"]
+                bars(what, report.total, total, note=f"{failed:,} failed" if failed else "")
                 if report.stopped:
                     break
     except KeyboardInterrupt:
@@ -197,21 +198,9 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
         say(f"{outcome.item.video}: {outcome.text}")
 
 
-def _speed(report: RunReport) -> str:
-    failed = f", {report.counts['failed']:,} failed" if report.counts["failed"] else ""
-    return f"{_video_time(report.hours_a_minute)} of video per minute{failed}"
-
-
-def _video_time(hours: float) -> str:
-    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-
-
 def _print_summary(report: RunReport, what: str) -> None:
     done, already, failed = (report.counts[status] for status in ("done", "already", "failed"))
     parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
-    if done:
-        length, speed = _video_time(report.hours), _video_time(report.hours_a_minute)
-        parts[0] += f" ({length} of video, {speed} per minute)"
     if already:
         parts.append(f"{already:,} already done")
     if failed:
