@@ -30,7 +30,6 @@ FILES = {
     "evaluate table": ("evaluate", "table", "no.jsonl", "--json", "{}.json"),
     "rank --failures": ("rank", "--manifest", "no.csv", "-o", "out", "--failures", "{}.jsonl"),
     "search --sheet": (*SEARCH, "--sheet", "{}.png"),
-    "search --report": (*SEARCH, "--report", "{}.html"),
     "search --failures": (*SEARCH, "--failures", "{}.jsonl"),
     "index --failures": ("index", "no.mp4", "--scorer", "none", "--failures", "{}.jsonl"),
 }

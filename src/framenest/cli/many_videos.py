@@ -50,7 +50,6 @@ from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.progress import Bars
 from framenest.rank_request import RankRequest
 from framenest.report.contact_sheet import contact_sheet
-from framenest.report.page import moments_page
 from framenest.retrieval.search import UNSURE, IndexedVideo, Moment, Searcher, check_query
 from framenest.retrieval.vectors import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
@@ -283,9 +282,7 @@ MAX_NAMED = 5  # of the videos that could not be searched
 MOMENT_PIXELS = 480  # of the longer side of a moment's picture, at most
 
 
-@options.command(
-    usual="count as_json sheet folder report jobs failures engine name subtitles cache_location quiet"
-)
+@options.command(usual="count as_json sheet folder jobs failures engine name subtitles cache_location quiet")
 def search(
     *,
     query: str = argument(),
@@ -294,7 +291,6 @@ def search(
     as_json: bool = option("Print a JSON list of moments.", "--json"),
     sheet: ImageFile | None = option("Also draw their best frames as a contact sheet."),
     folder: OutputFolder | None = option("Also write each moment as a short MP4 into this folder.", "--to"),
-    report: OutputFile | None = option("Also write a page with their pictures, times and reasons."),
     many: ManyVideos,
     library: str | None = LIBRARY,
     scorer: ScorerChoice,
@@ -310,7 +306,7 @@ def search(
     \b
     framenest search "a dog catches a frisbee" holidays/
     framenest search "a dog catches a frisbee" holidays/ \\
-      --to clips/ --report dogs.html
+      --to clips/ --sheet dogs.png
     framenest search "who paid for the ships?" -n 3 --json
     """
     check_query(query)
@@ -337,8 +333,8 @@ def search(
             file = f"{rank:02d}_{slug(Path(one.video).stem, 'video')}_t{one.start:09.2f}s.mp4"
             one.clip(folder / file, store=common.cache)
         confirm(f"{len(moments)} clips in", str(folder))
-    if moments and (sheet or report):
-        _draw_moments(query, moments, sheet, report, common)
+    if moments and sheet is not None:
+        _draw_sheet(query, moments, sheet, common)
     return int(bool(failed))
 
 
@@ -361,19 +357,12 @@ def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_jso
     print_table(rows)
 
 
-def _draw_moments(
-    query: str, moments: Sequence[Moment], sheet: Path | None, report: Path | None, common: Common
-) -> None:
-    """Write the pictures of moments as a contact sheet and as a page."""
+def _draw_sheet(query: str, moments: Sequence[Moment], sheet: Path, common: Common) -> None:
+    """Write the best frames of moments as a contact sheet."""
     pictures = [one.images(max_side=MOMENT_PIXELS, store=common.cache)[0] for one in moments]
-    if sheet is not None:
-        ranks, frames = np.arange(1, len(moments) + 1), np.array([one.frame for one in moments])
-        tiles = Prefix(moments[0].info, len(ranks), frames, np.array([one.time for one in moments]), ranks)
-        names = [Path(one.video).name for one in moments]
-        drawn = contact_sheet(tiles, [np.asarray(one) for one in pictures], title=query, labels=names)
-        write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
-        confirm("contact sheet in", str(sheet))
-    if report is not None:
-        page = moments_page(query, [moment.to_json() for moment in moments], pictures)
-        write_atomic(report, page.encode("utf-8", "replace"))
-        confirm("page in", str(report))
+    ranks, frames = np.arange(1, len(moments) + 1), np.array([one.frame for one in moments])
+    tiles = Prefix(moments[0].info, len(ranks), frames, np.array([one.time for one in moments]), ranks)
+    names = [Path(one.video).name for one in moments]
+    drawn = contact_sheet(tiles, [np.asarray(one) for one in pictures], title=query, labels=names)
+    write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
+    confirm("contact sheet in", str(sheet))
