@@ -1,7 +1,6 @@
 """framenest export as a user runs it, and the files of other selectors."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -49,17 +48,6 @@ def test_the_rankings_own_options_are_asked_for(capsys, clip, tmp_path):
     _, out, _ = run(capsys, "export", made, "-k", "2", "-o", "-", "--quiet")
     asked = json.loads(out)["messages"][0]["content"][-1]["text"]
     assert asked.startswith("What is it?\nA. a cup\nB. a kiln\nAnswer with")
-
-
-@pytest.mark.parametrize("style", ["qwen", "vllm-video"])
-def test_the_request_says_which_frames_are_fused_and_what_it_costs(capsys, ranking, style):
-    prefix = Ranking.load(ranking).prefix(8)
-    _, out, _ = run(capsys, "export", ranking, "-k", 8, "--style", style, "--quiet")
-    cost = lmm.messages(prefix, "Where is it?", style).pairing
-    assert re.match("pairing auto: [123] pair", cost)
-    assert cost in out
-    _, out, _ = run(capsys, "export", ranking, "-k", 8, "--style", style, "--pairing", "pairs", "--quiet")
-    assert "pairing pairs: 4 pairs, 0 frames alone" in out
 
 
 def test_refusals(capsys, ranking, clip, tmp_path):

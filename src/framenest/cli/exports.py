@@ -19,9 +19,9 @@ from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.report.contact_sheet import contact_sheet
 from framenest.report.document import document
-from framenest.report.figure import contact_sheet, draw, figure_frames
-from framenest.report.page import embed, page, read_images
+from framenest.report.page import embed, page
 from framenest.selectors.selection import load_result
 from framenest.text import size_text
 from framenest.video.decoder import Decoder
@@ -219,8 +219,6 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
     _note_if_complete(request.prefix)
     say(f"{request.style}: {len(request.prefix)} frames, about {tokens.total:,} tokens")
     say(f"  images {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}")
-    if request.pairing is not None:
-        say(f"  {request.pairing}")
     say(f"  times the model reads: {' '.join(request.markers) or 'none'}")
     if output is None:
         return
@@ -234,9 +232,6 @@ def report(
     *,
     rankings: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
     output: opt.OutputFile | None = option("The page. [default: report.html]", "-o"),
-    figure: opt.PlotFile | None = option(
-        "Draw the paper's figure instead, for budgets 8, 16 and 32: a .png, .svg or .pdf file."
-    ),
     video: opt.RankedVideo,
     common: opt.Common,
 ) -> None:
@@ -248,24 +243,13 @@ def report(
     \b
     framenest report kiln.json -o kiln.html
     framenest report mec.json aks.json uniform.json -o compared.html
-    framenest report kiln.json --figure kiln.svg
     """
     results = [load_result(ranking) for ranking in rankings]
-    if output is None and figure is None:
+    if output is None:
         output = opt.check_writable("report.html")
     content = document(results, names=[Path(ranking).stem for ranking in rankings])
     decoder = video.reopen(results[0].video, common)
-    if figure is not None:
-        frames = figure_frames(results)
-        with common.bars() as bars:
-            _, images = read_images(decoder, frames, set(frames), bars)
-        _write(figure, draw(results, images, figure.suffix[1:].lower()), "figure")
-    if output is not None:
-        with common.bars() as bars:
-            urls = embed(decoder, results, progress=bars)
-        _write(output, page(content, urls).encode("utf-8", "replace"), f"report with {len(urls)} frames")
-
-
-def _write(file: Path, data: bytes, what: str) -> None:
-    write_atomic(file, data)
-    confirm(f"{what} in", f"{file} ({size_text(len(data))})")
+    with common.bars() as bars:
+        urls = embed(decoder, results, progress=bars)
+    write_atomic(output, page(content, urls).encode("utf-8", "replace"))
+    confirm(f"report with {len(urls)} frames in", f"{output} ({size_text(output.stat().st_size)})")

@@ -297,12 +297,6 @@ def _image(file: str) -> Path:
     return check_writable(file)
 
 
-def _plot(file: str) -> Path:
-    if Path(file).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise StoreError(f"{file}: a plot is a .png, .svg or .pdf file")
-    return check_writable(file)
-
-
 Count = Annotated[int, click.IntRange(1)]
 InputFile = Annotated[str, Parsed("FILE", str)]
 Folder = Annotated[str, Parsed("DIR", str)]
@@ -315,7 +309,6 @@ Size = Annotated[int, Parsed("SIZE", bytes_of)]
 OutputFile = Annotated[Path, Parsed("FILE", check_writable)]
 OutputFolder = Annotated[Path, Parsed("DIR", check_writable_folder)]
 ImageFile = Annotated[Path, Parsed("FILE", _image)]
-PlotFile = Annotated[Path, Parsed("FILE", _plot)]
 
 
 CHOICES = option(
