@@ -47,7 +47,7 @@ class Session:
         keep_features: True caches features of any size in the store, False none; by default up to 512 MiB
             per video.
         scoring: how the scorer runs, a second pass, text on screen.
-        decoder: for video files and URLs: "pyav", "pyav:cuda" or another one; see `open_video`.
+        decoder: for video files and URLs: "pyav" or another one; see `open_video`.
         allow_playlists: also open videos that are playlists; see `open_video`.
         memory: the memory limit, in bytes; by default a quarter of what this process may use, at most 4 GiB.
 

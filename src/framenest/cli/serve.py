@@ -39,7 +39,7 @@ class Access:
         multiple=True,
         metavar="HOST",
     )
-    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
+    decoder: Name = option("pyav, or a plug-in.", default="pyav")
 
 
 @dataclass(frozen=True)

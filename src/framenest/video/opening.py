@@ -49,8 +49,8 @@ def open_video(
             Pillow images or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
         fps: frames per second of a folder or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
-        decoder: NAME or NAME:ARGUMENT of the decoder for files and URLs: "pyav", "pyav:cuda" (NVIDIA's video
-            engine), or one that another package registers.
+        decoder: "pyav", or NAME or NAME:ARGUMENT of a decoder for files and URLs that another package
+            registers.
         allow_playlists: also open files that name other files or URLs (HLS, DASH, ffconcat). Fingerprinting
             a playlist means reading everything that it names. A playlist at a URL may name only URLs.
         store: where timelines are cached; the user's cache by default. Hashes of files and downloads
@@ -98,7 +98,7 @@ def open_video(
 def _decoder_class(name: str) -> Any:
     points = plugins(DECODERS, ["pyav"])
     if name not in points:
-        names = ", ".join(["pyav", "pyav:cuda", *(point for point in points if point != "pyav")])
+        names = ", ".join(points)
         raise ConfigError(f"there is no decoder {name!r}; choose from {names}")
     return load_plugin(points[name])
 

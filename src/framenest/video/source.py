@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import av
-from av.codec.hwaccel import HWAccel
 from av.error import FFmpegError
 
 from framenest.cache.files import InUse
@@ -146,7 +144,6 @@ class Source:
         open_file: opens the file in Python; None for `local`.
         playlists: whether it may be a playlist.
         in_use: keeps a downloaded file locked.
-        cuda: decode on NVIDIA's video engine (NVDEC); frames stay in GPU memory until they are scaled.
         x264_build: the x264 build to pass to FFmpeg; empty if FFmpeg detects it.
         strict: return no frame in which the decoder concealed damage.
     """
@@ -158,7 +155,6 @@ class Source:
     open_file: Callable[[], BinaryIO] | None = None
     playlists: bool = False
     in_use: InUse | None = None
-    cuda: bool = False
     x264_build: str = ""
     strict: bool = False
 
@@ -178,7 +174,13 @@ class Source:
         """Open the container, with a decoder for the chosen stream."""
         with damage_as_video_error(self.path):
             try:
-                container = self._container()
+                container: av.container.InputContainer = av.open(
+                    self.local or self.file(),
+                    "r",
+                    options=open_options(self.local, playlists=self.playlists),
+                    timeout=OPEN_READ_SECONDS,
+                    **_LENIENT,
+                )
             except (av.error.ArgumentError, av.error.InvalidDataError) as error:
                 raise VideoError(f"{self.path}: {self._why_not(error)}") from error
             try:
@@ -198,31 +200,6 @@ class Source:
                 container.close()
                 raise
         return Opened(self.path, container, stream)
-
-    def _container(self, primary: str = "1") -> av.container.InputContainer:
-        """Open the file with FFmpeg.
-
-        On a GPU all readers share the primary context, since creating one takes long. FFmpeg refuses it if
-        torch has set it up with other flags; then every reader creates its own.
-        """
-        hwaccel = None
-        if self.cuda:
-            options: dict[str, object] = {"primary_ctx": primary}
-            hwaccel = HWAccel("cuda", allow_software_fallback=False, is_hw_owned=True, options=options)
-        try:
-            container: av.container.InputContainer = av.open(
-                self.local or self.file(),
-                "r",
-                options=open_options(self.local, playlists=self.playlists),
-                timeout=OPEN_READ_SECONDS,
-                hwaccel=hwaccel,
-                **_LENIENT,
-            )
-        except FFmpegError as error:
-            if hwaccel is None or primary == "0" or error.errno != errno.ENOTSUP:
-                raise
-            return self._container("0")
-        return container
 
     def with_segments(self) -> Source:
         """The same video; for a playlist, with the fingerprint of everything it names.
