@@ -239,9 +239,6 @@ class VideoConfig(CheckedSettings):
     fps: float | None = setting(None, "Frame rate of a folder of numbered images.", ANY)
     stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
     decoder: str = setting("pyav", "pyav, or a plug-in.", ANY)
-    allow_playlists: bool = setting(
-        False, "Allow a video that refers to other files or URLs: HLS, DASH, ffconcat.", SWITCH
-    )
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class GreyDecoder:
     name = "grey"
 
     @classmethod
-    def open(cls, path, argument, *, stream, allow_playlists, store, progress):
+    def open(cls, path, argument, *, stream, store, progress):
         return ArrayDecoder(np.full((10, 36, 64, 3), int(argument), np.uint8), fps=5)
 
 class TalkingDecoder:

@@ -92,7 +92,6 @@ def _supervise(
         source.path,
         source.stream,
         source.local,
-        source.playlists,
         size,
         seconds,
         memory if check else 0,
@@ -127,9 +126,7 @@ def _supervise(
     return header | ({"memory": peak} if peak > _ORDINARY_BYTES and not check else {}), arrays
 
 
-def _answer(
-    path: str, stream: int | None, local: str, playlists: bool, size: int, seconds: int, check: int
-) -> bytes:
+def _answer(path: str, stream: int | None, local: str, size: int, seconds: int, check: int) -> bytes:
     """What the process writes. check: bytes of memory for `check_guarded`, 0 to describe the video."""
     with suppress(ImportError):  # on Windows
         import resource
@@ -139,7 +136,7 @@ def _answer(
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         if check:
             resource.setrlimit(resource.RLIMIT_AS, (LIBRARY_BYTES + check, LIBRARY_BYTES + check))
-    source = Source(path, "", stream, local, playlists=playlists)
+    source = Source(path, "", stream, local)
     if is_remote(local):
         from framenest.video.address import http_file
 

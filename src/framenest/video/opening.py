@@ -1,8 +1,8 @@
 """Open any kind of video: a file, a URL, a folder of images, an array, a Decoder.
 
 Files and URLs are opened by a decoder class from the entry-point group `framenest.decoders`, Framenest's own
-included. Its classmethod `open(path, argument, *, stream, allow_playlists, store, progress)` returns
-a `protocols.Decoder`; `argument` is what follows the colon in NAME:ARGUMENT.
+included. Its classmethod `open(path, argument, *, stream, store, progress)` returns a `protocols.Decoder`;
+`argument` is what follows the colon in NAME:ARGUMENT.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def open_video(
     fps: float | None = None,
     stream: int | None = None,
     decoder: str = "pyav",
-    allow_playlists: bool = False,
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> Decoder:
@@ -51,8 +50,6 @@ def open_video(
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
         decoder: "pyav", or NAME or NAME:ARGUMENT of a decoder for files and URLs that another package
             registers.
-        allow_playlists: also open files that name other files or URLs (HLS, DASH, ffconcat). Fingerprinting
-            a playlist means reading everything that it names. A playlist at a URL may name only URLs.
         store: where timelines are cached; the user's cache by default. Hashes of files and downloads
             always stay on this machine.
         progress: of fetching the video of a page; as for `Session`.
@@ -81,9 +78,7 @@ def open_video(
                 f"{path}: fps is for folders of images and frames in memory; a video file has its own times"
             )
         name, _, argument = decoder.partition(":")
-        opened = _decoder_class(name).open(
-            path, argument, stream=stream, allow_playlists=allow_playlists, store=store, progress=progress
-        )
+        opened = _decoder_class(name).open(path, argument, stream=stream, store=store, progress=progress)
         if not isinstance(opened, Decoder):
             raise ConfigError(f"{decoder!r} is not a decoder: it needs info, seconds, key_frames, read")
         return opened
@@ -115,7 +110,6 @@ def reopen(
     known: VideoInfo,
     video: Video | None = None,
     *,
-    allow_playlists: bool = False,
     store: Store | None = None,
 ) -> Decoder:
     """Open the video that a ranking was made from.
@@ -123,7 +117,6 @@ def reopen(
     Args:
         known: `Ranking.video` or `Prefix.video`.
         video: where the video is now, if it has moved; a Decoder; or the same frames in memory.
-        allow_playlists: open it even if it is a playlist; see `open_video`.
         store: where its timeline is cached; the user's cache by default.
 
     Returns:
@@ -148,7 +141,7 @@ def reopen(
             raise VideoError(f"{where}: no such file; if it has moved, give its path with video=")
         needs_fps = Path(where).is_dir()
     fps = known.fps if needs_fps else None
-    decoder = open_video(where, fps=fps, stream=known.stream, allow_playlists=allow_playlists, store=store)
+    decoder = open_video(where, fps=fps, stream=known.stream, store=store)
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder

@@ -68,7 +68,6 @@ class PyAVDecoder(PictureDecoder):
         argument: str = "",
         *,
         stream: int | None = None,
-        allow_playlists: bool = False,
         store: Store | None = None,
         progress: ShowProgress = False,
     ) -> PyAVDecoder:
@@ -77,11 +76,10 @@ class PyAVDecoder(PictureDecoder):
             raise ConfigError(f"there is no decoder 'pyav:{argument}'; choose from pyav")
         local = local_directory(store)
         if is_remote(path):
-            source = find(path, stream, local, progress, playlists=allow_playlists)
+            source = find(path, stream, local, progress)
         else:
             check_file(path)
-            source = Source.at(path, local.fingerprint(path), stream, playlists=allow_playlists)
-        source = source.with_segments() if source.playlists else source
+            source = Source.at(path, local.fingerprint(path), stream)
         if stream is not None:
             source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
         return cls._of(source, store or local)

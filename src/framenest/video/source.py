@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -16,7 +15,6 @@ import av
 from av.error import FFmpegError
 
 from framenest.cache.files import InUse
-from framenest.cache.hashes import digest
 from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, check_image_size
 
@@ -57,11 +55,6 @@ VIDEO_SUFFIXES = frozenset((
 ))  # fmt: skip
 """Files of a folder that count as videos."""
 
-PLAYLISTS = frozenset(("hls", "concat", "dash"))
-"""Formats that name other files or URLs."""
-
-_FILE, _HTTP = ("file",), ("http", "https", "tcp", "tls", "httpproxy")
-
 
 def is_remote(path: str) -> bool:
     """Whether a video is at a URL, not a path.
@@ -72,32 +65,19 @@ def is_remote(path: str) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
 
 
-def begins_a_playlist(head: bytes) -> bool:
-    """Whether these are the first bytes of a playlist."""
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text
-
-
-def open_options(address: str | None, *, playlists: bool = False) -> dict[str, str]:
+def open_options(address: str | None) -> dict[str, str]:
     """FFmpeg's options for opening a video: the formats and protocols that are allowed.
 
-    address: a path or an http(s) URL; None if FFmpeg reads through a Python file. playlists: also open
-    playlists; one in a file may name files and http(s) URLs, one at a URL only http(s) URLs.
+    address: a path or an http(s) URL; None if FFmpeg reads through a Python file.
 
     >>> open_options("/videos/kiln.mp4")["protocol_whitelist"]
     'file'
-    >>> "hls" in open_options("/videos/kiln.m3u8", playlists=True)["format_whitelist"].split(",")
-    True
     """
-    formats = [*CONTAINERS]
-    protocols: tuple[str, ...] = ("none",)
+    protocols = "none"
     if address is not None:
         remote = address.lower().startswith(("http://", "https://"))
-        protocols = _HTTP if remote else _FILE
-        if playlists:
-            formats += sorted(PLAYLISTS)
-            protocols = (*protocols, *(() if remote else _HTTP), "crypto", "data")
-    return {"format_whitelist": ",".join(formats), "protocol_whitelist": ",".join(protocols)}
+        protocols = "http,https,tcp,tls,httpproxy" if remote else "file"
+    return {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": protocols}
 
 
 def check_file(path: str) -> None:
@@ -142,7 +122,6 @@ class Source:
         stream: number of the stream in the file; None for FFmpeg's choice.
         local: the path or URL that FFmpeg opens; None if FFmpeg reads through `open_file`.
         open_file: opens the file in Python; None for `local`.
-        playlists: whether it may be a playlist.
         in_use: keeps a downloaded file locked.
         x264_build: the x264 build to pass to FFmpeg; empty if FFmpeg detects it.
         strict: return no frame in which the decoder concealed damage.
@@ -153,18 +132,15 @@ class Source:
     stream: int | None = None
     local: str | None = None
     open_file: Callable[[], BinaryIO] | None = None
-    playlists: bool = False
     in_use: InUse | None = None
     x264_build: str = ""
     strict: bool = False
 
     @classmethod
-    def at(
-        cls, path: str, fingerprint: str = "", stream: int | None = None, *, playlists: bool = False
-    ) -> Source:
+    def at(cls, path: str, fingerprint: str = "", stream: int | None = None) -> Source:
         """A file on this machine."""
         where = str(Path(path).absolute())
-        return cls(where, fingerprint, stream, where, playlists=playlists)
+        return cls(where, fingerprint, stream, where)
 
     def file(self) -> BinaryIO:
         """The bytes of the file, for reading its header."""
@@ -177,7 +153,7 @@ class Source:
                 container: av.container.InputContainer = av.open(
                     self.local or self.file(),
                     "r",
-                    options=open_options(self.local, playlists=self.playlists),
+                    options=open_options(self.local),
                     timeout=OPEN_READ_SECONDS,
                     **_LENIENT,
                 )
@@ -201,34 +177,18 @@ class Source:
                 raise
         return Opened(self.path, container, stream)
 
-    def with_segments(self) -> Source:
-        """The same video; for a playlist, with the fingerprint of everything it names.
-
-        Playlists name their segments in many ways, and only FFmpeg knows what it opens, so this reads and
-        hashes every packet.
-        """
-        with closing(self.open()) as opened:
-            if opened.container.format.name not in PLAYLISTS:
-                return self
-            content = hashlib.blake2b(opened.context.extradata or b"", digest_size=16)
-            for packet in opened.packets():
-                content.update(f"{packet.pts} {packet.dts} {packet.size} ".encode())
-                content.update(bytes(packet))
-        return replace(self, fingerprint=digest(self.fingerprint, content.hexdigest()))
-
     def _why_not(self, error: FFmpegError) -> str:
         try:
             with self.file() as file:
                 head = file.read(1024)
         except OSError:
             head = b""
-        if not begins_a_playlist(head):
-            if isinstance(error, av.error.ArgumentError):  # FFmpeg's error for a format outside the allowlist
-                return "not a video, or in a format that Framenest does not open"
-            return f"not a video that FFmpeg can read ({error.strerror})"
-        if self.playlists:
-            return "a playlist; Framenest opens playlists only from files and http(s) URLs"
-        return "a playlist, which names other files; allow_playlists=True opens them"
+        text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text:
+            return "a playlist, which names other files; ffmpeg -i PLAYLIST -c copy VIDEO.mkv joins them"
+        if isinstance(error, av.error.ArgumentError):  # FFmpeg's error for a format outside the allowlist
+            return "not a video, or in a format that Framenest does not open"
+        return f"not a video that FFmpeg can read ({error.strerror})"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
         streams = {stream.index: stream for stream in moving_streams(container)}
