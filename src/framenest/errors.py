@@ -88,9 +88,6 @@ class BadSetting(ConfigError):
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} = {value!r} is not allowed; it must be {allowed}")
-        self.name = name
-        self.value = value
-        self.allowed = allowed
 
 
 class ScorerError(FramenestError):
@@ -117,7 +114,6 @@ class MissingExtra(FramenestError):
 
     def __init__(self, extra: str, package: str) -> None:
         super().__init__(f"{package} is not installed; {install_hint(extra)}")
-        self.extra = extra
         self.package = package
 
 

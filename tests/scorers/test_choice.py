@@ -141,7 +141,7 @@ def test_another_revision_than_the_pinned_one(cache, empty_hub, monkeypatch, tmp
 
 
 def test_an_onnx_checkpoint_of_ones_own_may_have_either_layout(cache, empty_hub, monkeypatch, tmp_path):
-    """The catalogue's own are float16 files with published sums."""
+    """The catalogue's own are float16 files."""
     repo, snapshot = tmp_path / "made", tmp_path / "made" / "snapshot"
     (snapshot / "visual").mkdir(parents=True)
     (snapshot / "textual").mkdir()
@@ -164,23 +164,6 @@ def test_an_onnx_checkpoint_of_ones_own_may_have_either_layout(cache, empty_hub,
     for name in ("onnx", "onnx-fast"):
         assert CATALOGUE[name].repo.weights == (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
         assert not CATALOGUE[name].here(store), "another layout is not the catalogue's"
-
-
-def test_published_sums_are_checked(cache, empty_hub, monkeypatch, tmp_path):
-    """Also if the hub says that the file is as it should be."""
-    (tmp_path / "blobs").mkdir()
-    snapshot = tmp_path / "snapshot"
-    snapshot.mkdir()
-    for name in ("vision_model_fp16.onnx", "text_model_fp16.onnx", "tokenizer.json"):
-        linked(tmp_path, snapshot / name, b"not what was published: " + name.encode())
-    monkeypatch.setattr(empty_hub, "snapshot_download", lambda *_, **__: str(snapshot))
-    store = DirectoryStore(cache)
-    assert len(CATALOGUE["onnx"].damaged(store)) == 3
-    with pytest.raises(ScorerError, match=r"is damaged: .*; run: framenest models fetch onnx$"):
-        models.locate("onnx", "", store)
-    assert models.locate("onnx", "", store, "main").revision == "snapshot", (
-        "of another revision none is known"
-    )
 
 
 def test_a_revision_that_the_hub_does_not_have(cache, empty_hub, monkeypatch):
