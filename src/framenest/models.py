@@ -426,10 +426,8 @@ def _refuse_missing_folder(checkpoint: str) -> None:
     """Refuse a checkpoint that looks like a path but is not a folder."""
     path = Path(checkpoint).expanduser()
     below = path.parent != Path() and path.parent.is_dir()
-    repository = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", checkpoint)
-    if checkpoint and (checkpoint[0] in "/.~" or below or not repository) and not path.is_dir():
-        what = "this is a file, not a folder with a model" if path.exists() else "no such folder"
-        raise ScorerError(f"{checkpoint}: {what}")
+    if checkpoint and (below or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", checkpoint)) and not path.is_dir():
+        raise ScorerError(f"{checkpoint}: no such folder")
 
 
 def _refuse_damaged(files: list[ModelFile], wanted: str) -> None:

@@ -313,5 +313,5 @@ def test_a_folder_that_is_not_there_is_called_so(cache, tmp_path, monkeypatch, c
 
 def test_a_file_is_no_folder_with_a_model(cache, tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"")
-    with pytest.raises(ScorerError, match="this is a file, not a folder with a model"):
+    with pytest.raises(ScorerError, match="no such folder"):
         scorers.identity(f"onnx:{tmp_path / 'model.onnx'}", DirectoryStore(cache))
