@@ -238,10 +238,7 @@ class VideoConfig(CheckedSettings):
 
     fps: float | None = setting(None, "Frame rate of a folder of numbered images.", ANY)
     stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
-    decoder: str = setting("pyav", "pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", ANY)
-    allow_playlists: bool = setting(
-        False, "Allow a video that refers to other files or URLs: HLS, DASH, ffconcat.", SWITCH
-    )
+    decoder: str = setting("pyav", "pyav, or a plug-in.", ANY)
 
 
 @dataclass(frozen=True)

@@ -368,11 +368,10 @@ class RankedVideo:
     """How to reopen the video of a ranking."""
 
     video: InputFile | None = option("The video, if it has moved.")
-    allow_playlists: bool = config_option(VideoConfig, "allow_playlists")
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
         """Open the video; raise if it has changed."""
-        return reopen(info, self.video, allow_playlists=self.allow_playlists, store=common.cache)
+        return reopen(info, self.video, store=common.cache)
 
 
 @dataclass(frozen=True, kw_only=True)

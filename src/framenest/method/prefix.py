@@ -79,11 +79,8 @@ class Prefix:
     def _repr_html_(self) -> str:
         return self.strip([f"{len(self)} frames of {self.video.path} ({clock(self.video.duration)})"])
 
-    def strip(self, lines: Sequence[str], curve: Sequence[tuple[float, float]] = ()) -> str:
-        """Lines of text, where the frames lie in the video, and the best of them, as HTML for notebooks.
-
-        curve: (seconds, value from 0 to 1) points to draw on the timeline.
-        """
+    def strip(self, lines: Sequence[str]) -> str:
+        """Lines of text and the best frames, as HTML for notebooks."""
         labels = [
             ("" if rank is None else f"#{rank} · ") + f"{clock(second)} · frame {frame}"
             for rank, second, frame in self
@@ -95,9 +92,8 @@ class Prefix:
             images = self.part(places).images(ImageSpec.short_side(STRIP_HEIGHT), progress=False)
         except FramenestError as error:
             images, notes = [], [f"No images: {error}", *notes]
-        marks = list(zip(self.seconds.tolist(), labels, strict=True))
         pictures = [(image, labels[place]) for image, place in zip(images, places, strict=False)]
-        return strip_html(lines, self.video.duration, marks, curve, pictures, notes)
+        return strip_html(lines, pictures, notes)
 
     def images(
         self,

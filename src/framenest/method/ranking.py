@@ -221,12 +221,11 @@ class Ranking:
     def _repr_html_(self) -> str:
         question = "no question" if self.question is None else f"“{self.question}”"
         prefix = self.prefix(min(8, len(self)))
-        highest = max(float(self.pool.evidence.max(initial=0)), 1e-9)
         lines = [
             f"{len(self)} ranks of {self.video.path} for {question}, {self.scorer}",
             f"The first {len(prefix)} ranks; ranking.prefix(k) serves any other budget.",
         ]
-        return prefix.strip(lines, list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)))
+        return prefix.strip(lines)
 
     def prefix(self, budget: int) -> Prefix:
         """The first `budget` ranks, in time order.

@@ -1,20 +1,18 @@
 """Open any kind of video: a file, a URL, a folder of images, an array, a Decoder.
 
 Files and URLs are opened by a decoder class from the entry-point group `framenest.decoders`, Framenest's own
-included. Its classmethod `open(path, argument, *, stream, allow_playlists, store, progress)` returns
-a `protocols.Decoder`; `argument` is what follows the colon in NAME:ARGUMENT.
+included. Its classmethod `open(path, argument, *, stream, store, progress)` returns a `protocols.Decoder`;
+`argument` is what follows the colon in NAME:ARGUMENT.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
@@ -23,10 +21,10 @@ from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.video.decoder import Decoder
 from framenest.video.source import is_remote
-from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
+from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
 
 DECODERS = "framenest.decoders"
-Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
+Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
 """Anything that `open_video` opens."""
 
 
@@ -36,7 +34,6 @@ def open_video(
     fps: float | None = None,
     stream: int | None = None,
     decoder: str = "pyav",
-    allow_playlists: bool = False,
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> Decoder:
@@ -44,14 +41,12 @@ def open_video(
 
     Args:
         video: a path, a URL (http(s), with the extra `web` of a page; all that fsspec opens with `remote`),
-            a folder of numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB, or a list of
-            Pillow images or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
+            a folder of numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB), or a Decoder,
+            returned unchanged.
         fps: frames per second of a folder or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
-        decoder: NAME or NAME:ARGUMENT of the decoder for files and URLs: "pyav", "pyav:cuda" (NVIDIA's video
-            engine), or one that another package registers.
-        allow_playlists: also open files that name other files or URLs (HLS, DASH, ffconcat). Fingerprinting
-            a playlist means reading everything that it names. A playlist at a URL may name only URLs.
+        decoder: "pyav", or NAME or NAME:ARGUMENT of a decoder for files and URLs that another package
+            registers.
         store: where timelines are cached; the user's cache by default. Hashes of files and downloads
             always stay on this machine.
         progress: of fetching the video of a page; as for `Session`.
@@ -66,11 +61,10 @@ def open_video(
     >>> open_video(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
     2.0
     """
-    if isinstance(video, (np.ndarray, list, tuple)):
-        pixels = video if isinstance(video, np.ndarray) else stacked(video)
+    if isinstance(video, np.ndarray):
         if fps is None:
             raise VideoError("frames in memory need their frame rate; give fps=")
-        return ArrayDecoder(pixels, fps)
+        return ArrayDecoder(video, fps)
     if isinstance(video, (str, os.PathLike)):
         path = os.fspath(video)
         if not is_remote(path) and Path(path).is_dir():
@@ -80,24 +74,20 @@ def open_video(
                 f"{path}: fps is for folders of images and frames in memory; a video file has its own times"
             )
         name, _, argument = decoder.partition(":")
-        opened = _decoder_class(name).open(
-            path, argument, stream=stream, allow_playlists=allow_playlists, store=store, progress=progress
-        )
+        opened = _decoder_class(name).open(path, argument, stream=stream, store=store, progress=progress)
         if not isinstance(opened, Decoder):
             raise ConfigError(f"{decoder!r} is not a decoder: it needs info, seconds, key_frames, read")
         return opened
     if isinstance(video, Decoder):
         return video
-    raise VideoError(
-        f"not a video: {type(video).__name__}; give a path, a Decoder, or an array or list of frames"
-    )
+    raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder, or an array of frames")
 
 
 @cache
 def _decoder_class(name: str) -> Any:
     points = plugins(DECODERS, ["pyav"])
     if name not in points:
-        names = ", ".join(["pyav", "pyav:cuda", *(point for point in points if point != "pyav")])
+        names = ", ".join(points)
         raise ConfigError(f"there is no decoder {name!r}; choose from {names}")
     return load_plugin(points[name])
 
@@ -114,7 +104,6 @@ def reopen(
     known: VideoInfo,
     video: Video | None = None,
     *,
-    allow_playlists: bool = False,
     store: Store | None = None,
 ) -> Decoder:
     """Open the video that a ranking was made from.
@@ -122,7 +111,6 @@ def reopen(
     Args:
         known: `Ranking.video` or `Prefix.video`.
         video: where the video is now, if it has moved; a Decoder; or the same frames in memory.
-        allow_playlists: open it even if it is a playlist; see `open_video`.
         store: where its timeline is cached; the user's cache by default.
 
     Returns:
@@ -136,7 +124,7 @@ def reopen(
     True
     """
     where = known.path if video is None else video
-    needs_fps = isinstance(where, (np.ndarray, list, tuple))
+    needs_fps = isinstance(where, np.ndarray)
     if isinstance(where, (str, os.PathLike)):
         where = os.fspath(where)
         if where == ArrayDecoder.PATH:
@@ -147,7 +135,7 @@ def reopen(
             raise VideoError(f"{where}: no such file; if it has moved, give its path with video=")
         needs_fps = Path(where).is_dir()
     fps = known.fps if needs_fps else None
-    decoder = open_video(where, fps=fps, stream=known.stream, allow_playlists=allow_playlists, store=store)
+    decoder = open_video(where, fps=fps, stream=known.stream, store=store)
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder
