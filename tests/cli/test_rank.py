@@ -220,8 +220,12 @@ def bad_inputs(tmp_path, clip):
     unwritable.write_text("x")
     return {
         "missing file": ([tmp_path / "no.mp4", "--no-question"], "no such file"),
+        "directory": ([folder, "--no-question"], "needs its frame rate"),
         "empty directory": ([folder, "--no-question", "--fps", "5"], "no images in this folder"),
-        "folder of videos": ([empty.parent, "--no-question"], "no images in this folder"),
+        "folder of videos": (
+            [empty.parent, "--no-question"],
+            "a folder of videos; name one, such as",
+        ),
         "empty file": ([empty, "--no-question"], "the file is empty"),
         "text file": ([text, "--no-question"], "not a video"),
         "audio only": ([audio_only(tmp_path / "a.mp4"), "--no-question"], "no video stream"),

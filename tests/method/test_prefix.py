@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import framenest as fn
 from framenest.protocols import MatchStrength
@@ -83,13 +84,22 @@ def test_a_video_in_memory_is_given_again(frames):
         prefix.images(video=frames[:-1])
 
 
+def test_a_list_of_images_or_arrays_is_a_video(frames):
+    whole = fn.rank(frames, None, 3, fps=25)
+    for given in ([*frames], tuple(Image.fromarray(one) for one in frames)):
+        prefix = fn.rank(given, None, 3, fps=25)
+        assert prefix.video == whole.video
+        assert (prefix.read(video=given) == whole.read(video=frames)).all()
+
+
 @pytest.mark.parametrize(
     ("video", "fps", "message"),
     [
-        (np.zeros((1, 4, 4, 3), np.uint8), None, "frames in memory need their frame rate; give fps="),
-        (np.zeros((1, 4, 4, 3), np.uint8), "25", "fps must be a number above 0, not '25'"),
-        (["a.mp4", "b.mp4"], None, "not a video: list; give a path"),
-        (np.zeros((0, 4, 4, 3), np.uint8), 25, "must not be empty"),
+        ([np.zeros((4, 4, 3), np.uint8)], None, "frames in memory need their frame rate; give fps="),
+        ([np.zeros((4, 4, 3), np.uint8)], "25", "fps must be a number above 0, not '25'"),
+        ([Image.new("L", (4, 4)), Image.new("L", (5, 4))], 25, r"0 has \(4, 4, 3\), number 1 \(4, 5, 3\)"),
+        (["a.mp4", "b.mp4"], None, "must hold Pillow images or arrays; number 0 is str"),
+        ([], 25, "must not be empty"),
         (None, None, "not a video: NoneType; give a path"),
     ],
 )

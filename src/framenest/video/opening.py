@@ -8,11 +8,13 @@ included. Its classmethod `open(path, argument, *, stream, store, progress)` ret
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
@@ -21,10 +23,10 @@ from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.video.decoder import Decoder
 from framenest.video.source import is_remote
-from framenest.video.stills import ArrayDecoder, ImageFolderDecoder
+from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
 DECODERS = "framenest.decoders"
-Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any]
+Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
 """Anything that `open_video` opens."""
 
 
@@ -41,8 +43,8 @@ def open_video(
 
     Args:
         video: a path, a URL (http(s), with the extra `web` of a page; all that fsspec opens with `remote`),
-            a folder of numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB), or a Decoder,
-            returned unchanged.
+            a folder of numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB, or a list of
+            Pillow images or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
         fps: frames per second of a folder or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
         decoder: "pyav", or NAME or NAME:ARGUMENT of a decoder for files and URLs that another package
@@ -61,10 +63,11 @@ def open_video(
     >>> open_video(np.zeros((10, 36, 64, 3), np.uint8), fps=5).info.duration
     2.0
     """
-    if isinstance(video, np.ndarray):
+    if isinstance(video, (np.ndarray, list, tuple)):
+        pixels = video if isinstance(video, np.ndarray) else stacked(video)
         if fps is None:
             raise VideoError("frames in memory need their frame rate; give fps=")
-        return ArrayDecoder(video, fps)
+        return ArrayDecoder(pixels, fps)
     if isinstance(video, (str, os.PathLike)):
         path = os.fspath(video)
         if not is_remote(path) and Path(path).is_dir():
@@ -80,7 +83,9 @@ def open_video(
         return opened
     if isinstance(video, Decoder):
         return video
-    raise VideoError(f"not a video: {type(video).__name__}; give a path, a Decoder, or an array of frames")
+    raise VideoError(
+        f"not a video: {type(video).__name__}; give a path, a Decoder, or an array or list of frames"
+    )
 
 
 @cache
@@ -124,7 +129,7 @@ def reopen(
     True
     """
     where = known.path if video is None else video
-    needs_fps = isinstance(where, np.ndarray)
+    needs_fps = isinstance(where, (np.ndarray, list, tuple))
     if isinstance(where, (str, os.PathLike)):
         where = os.fspath(where)
         if where == ArrayDecoder.PATH:

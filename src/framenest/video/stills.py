@@ -6,9 +6,11 @@ import hashlib
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from mimetypes import guess_type
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +107,23 @@ class ArrayDecoder(_Stills):
         return Image.fromarray(self._frames[number])
 
 
+def stacked(images: Sequence[Image.Image | np.ndarray[Any, Any]]) -> Pixels:
+    """A list of Pillow images or arrays (H, W, 3), all of one size, as one array (n, H, W, 3).
+
+    >>> stacked([Image.new("RGB", (64, 36)), np.zeros((36, 64, 3), np.uint8)]).shape
+    (2, 36, 64, 3)
+    """
+    frames = [np.asarray(one.convert("RGB")) if isinstance(one, Image.Image) else one for one in images]
+    for number, frame in enumerate(frames):
+        if not isinstance(frame, np.ndarray):
+            kind = type(frame).__name__
+            raise VideoError(f"a list of frames must hold Pillow images or arrays; number {number} is {kind}")
+        if frame.shape != frames[0].shape:
+            sizes = f"number 0 has {frames[0].shape}, number {number} {frame.shape}"
+            raise VideoError(f"the frames of a list must have one shape (H, W, 3); {sizes}")
+    return np.stack(frames) if frames else np.zeros((0, 0, 0, 3), np.uint8)
+
+
 class ImageFolderDecoder(_Stills):
     """A folder of images as a video, ordered by name, frame9 before frame10."""
 
@@ -114,9 +133,9 @@ class ImageFolderDecoder(_Stills):
         try:
             files = sorted((file for file in Path(folder).iterdir() if file.is_file()), key=_natural)
             self._files = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
-            if not self._files:
-                suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
-                raise VideoError(f"{folder}: no images in this folder (looked for {suffixes})")
+            videos = [file for file in files if (guess_type(file.name)[0] or "").startswith("video/")]
+            if videos and not self._files:
+                raise VideoError(f"{folder}: a folder of videos; name one, such as {videos[0]}")
             if fps is None:
                 raise VideoError(f"{folder}: a folder of images needs its frame rate; give fps=")
             fps = _checked_fps(fps)
@@ -132,6 +151,9 @@ class ImageFolderDecoder(_Stills):
                     hashlib.file_digest(opened, lambda: digest)
         except OSError as error:
             raise VideoError(f"{error.filename}: cannot be read ({error.strerror})") from error
+        if not self._files:
+            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+            raise VideoError(f"{folder}: no images in this folder (looked for {suffixes})")
         first = self._image(0)
         if first is None:
             raise VideoError(f"{self._files[0]}: not an image that can be read")
