@@ -46,12 +46,58 @@ def test_bolt_by_hand():
 
 
 def test_mdp3():
-    """Every golden case with the whole video as one segment."""
-    for case in [one for one in cases("mdp3") if one.get("segment_size", -1) == -1]:
+    """Every golden case: the whole video as one segment, and segments of 32."""
+    for case in cases("mdp3"):
         vectors = np.array(case["frame_embeds"]), np.array(case["text_embed"])
         assert (case["lambda_"], tuple(case["alphas"])) == (rules.MDP3_WEIGHT, rules.WIDTHS)
-        found = rules.mdp3(*vectors, case["K"])
+        if case.get("segment_size", -1) == -1:
+            found = rules.mdp3(*vectors, case["K"])
+        else:
+            found = rules.mdp3_segments(*vectors, case["K"], case["segment_size"])
         assert sorted(found.tolist()) == sorted(case["selected"])
+
+
+def test_mdp3_with_one_segment_is_the_greedy_rule():
+    rng = np.random.default_rng(1)
+    frames, text = rng.standard_normal((40, 8)), rng.standard_normal(8)
+    assert rules.mdp3_segments(frames, text, 9, 40).tolist() == sorted(rules.mdp3(frames, text, 9).tolist())
+
+
+def by_trying_all(frames, text, count, segment):
+    """MDP3 in segments, written down from its description: the table of dynamic programming, each worth
+    by numpy's own determinant."""
+    near = rules._multi_gaussian(frames, frames)
+    asked = 10 * np.log(rules._multi_gaussian(frames, text[None])[:, 0])
+
+    def worth(chosen):
+        return asked[chosen].sum() + np.linalg.slogdet(near[np.ix_(chosen, chosen)])[1]
+
+    table = {0: (0.0, [])}
+    for start in range(0, len(frames), segment):
+        made = {}
+        for before, (value, chosen) in table.items():
+            given, added = chosen[-1:], []
+            while True:
+                total = value + (worth(given + added) if added else 0.0)
+                number = before + len(added)
+                if number not in made or total > made[number][0]:
+                    made[number] = total, chosen + sorted(added)
+                left = [i for i in range(start, min(start + segment, len(frames))) if i not in added]
+                if not left or number == count:
+                    break
+                added.append(max(left, key=lambda i: worth(given + added + [i])))
+        table = made
+    return table[count][1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mdp3_in_segments_as_described(seed):
+    """Also where the last segment is shorter, and more frames are wanted than a segment has."""
+    rng = np.random.default_rng(seed)
+    frames = rng.standard_normal((19, 6)) / 2
+    for count in (1, 5, 12):
+        found = rules.mdp3_segments(frames, frames[3], count, 8).tolist()
+        assert found == by_trying_all(frames, frames[3], count, 8)
 
 
 def test_mdp3_prefixes_nest():

@@ -39,7 +39,7 @@ def session():
 
 OURS = [
     "mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt", "mdp3",
-    "facility-location",
+    "mdp3-segments", "facility-location",
 ]  # fmt: skip
 
 

@@ -24,7 +24,7 @@ FILE = "file:"
 TRAITS = ("name", "ranks", "needs_scorer", "settings")
 ORDER = (
     *("mec", "min-gap", "uniform", "top-k", "aks", "aks-released", "wfs-sb", "bolt"),
-    *("mdp3", "facility-location"),
+    *("mdp3", "mdp3-segments", "facility-location"),
 )
 S = TypeVar("S", CheckedSettings, MECConfig)
 

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -256,9 +257,11 @@ class RuleSelector(BuiltInSelector):
         return prefix_of(decoder, budget, exactly(positions, scored, budget, total))
 
 
-def _mdp3(scored: ScoredCandidates, budget: int) -> Ints:
+def _mdp3(scored: ScoredCandidates, budget: int, *, segments: bool = False) -> Ints:
     assert scored.vectors is not None
     assert scored.text is not None
+    if segments:
+        return rules.mdp3_segments(scored.vectors, scored.text, budget, 32 if budget <= 32 else 128)
     return rules.mdp3(scored.vectors, scored.text, budget)
 
 
@@ -304,6 +307,9 @@ bolt = PublishedRule(
     settings=BoltSettings(),
 )
 mdp3 = PublishedRule("mdp3", _mdp3, grid=thinned_seconds, ranks=True, needs_vectors=True)
+mdp3_segments = PublishedRule(
+    "mdp3-segments", partial(_mdp3, segments=True), grid=thinned_seconds, needs_vectors=True
+)
 facility_location = PublishedRule(
     "facility-location", _facility_location, grid=thinned_seconds, ranks=True, without_vectors="thumbnails"
 )

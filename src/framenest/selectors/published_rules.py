@@ -102,20 +102,71 @@ def mdp3(frames: Floats, text: Floats, count: int) -> Ints:
     """
     relevance = (2 / MDP3_WEIGHT) * np.log(_multi_gaussian(frames, text[None])[:, 0])
     kernel = _multi_gaussian(frames, frames)
-    size, left = len(frames), kernel.diagonal().copy()
-    order: list[int] = []
-    factors = np.zeros((min(count, size), size))
+    order, _ = _greedy_determinant(relevance, kernel, min(count, len(frames)))
+    return np.array(order, dtype=np.int64)
+
+
+def mdp3_segments(frames: Floats, text: Floats, count: int, segment: int) -> Ints:
+    """MDP3 in segments of `segment` candidates: dynamic programming over segments and numbers of frames.
+
+    Each segment applies the greedy rule of `mdp3`, given the last frame chosen before it, whose terms also
+    count towards the segment's value. best[k] is the value of k frames from the segments so far; a segment
+    adds j frames if that has strictly more value, fewer frames first. The last segment may be shorter (the
+    released code needs a multiple of `segment`). Returns positions, ascending.
+    """
+    size = len(frames)
+    count = min(count, size)
+    relevance = (2 / MDP3_WEIGHT) * np.log(_multi_gaussian(frames, text[None])[:, 0])
+    best: list[tuple[float, list[int]]] = [(0.0, [])]
+    for start in range(0, size, segment):
+        inside = np.arange(start, min(start + segment, size))
+        reach = {0: (0.0, list[int]())}
+        greedy: dict[int | None, tuple[list[int], list[float]]] = {}  # most prefixes share their last frame
+        for before, (worth, chosen) in enumerate(best):
+            last = chosen[-1] if chosen else None
+            if last not in greedy:
+                places = inside if last is None else np.concatenate([[last], inside])
+                kernel = _multi_gaussian(frames[places], frames[places])
+                order, worths = _greedy_determinant(
+                    relevance[places], kernel, min(count, len(inside)), first=None if last is None else 0
+                )
+                greedy[last] = [int(places[i]) for i in order], worths
+            order, worths = greedy[last]
+            for more in range(min(len(order), count - before) + 1):
+                total = worth + (worths[more - 1] if more else 0.0)
+                if before + more not in reach or total > reach[before + more][0]:
+                    reach[before + more] = total, chosen + sorted(order[:more])
+        best = [reach[number] for number in sorted(reach)]
+    return np.array(best[count][1], dtype=np.int64)
+
+
+def _greedy_determinant(
+    relevance: Floats, kernel: Floats, count: int, first: int | None = None
+) -> tuple[list[int], list[float]]:
+    """Greedy maximum of Σ relevance + log det, by incremental Cholesky; ties go to the earlier.
+
+    relevance: (n,); kernel: (n, n). first: a position in the set from the start. Returns `count` other
+    positions in the order in which they are taken, and the value of the set after each.
+    """
+    size = len(relevance)
+    left = kernel.diagonal().copy()
+    start = [] if first is None else [first]
+    factors = np.zeros((count + len(start), size))
     taken = np.zeros(size, dtype=bool)
-    for step in range(len(factors)):
+    worth, order, worths = 0.0, list[int](), list[float]()
+    for step in range(count + len(start)):
         gains = np.where(taken, -np.inf, relevance + np.log(np.maximum(left, _NOTHING_NEW)))
-        best = int(np.argmax(gains))
-        order.append(best)
+        best = start[step] if step < len(start) else int(np.argmax(gains))
+        worth += float(gains[best])
+        if step >= len(start):
+            order.append(best)
+            worths.append(worth)
         taken[best] = True
         row = (kernel[best] - factors[:step, best] @ factors[:step]) / np.sqrt(max(left[best], _NOTHING_NEW))
         if left[best] > _NOTHING_NEW:  # a frame that looks like a chosen one adds nothing to the rest
             factors[step] = row
             left = left - row**2
-    return np.array(order, dtype=np.int64)
+    return order, worths
 
 
 def _multi_gaussian(a: Floats, b: Floats) -> Floats:
