@@ -13,8 +13,7 @@ from framenest.scorers.calibration import sigmoid
 from framenest.scorers.ocr import MAX_LINES, OcrScorer, ScreenText, is_line, read_lines, texts
 from framenest.scorers.question_text import (
     Phrase,
-    asks_for_text,
-    counts_or_negates,
+    asks_for,
     has_kind_of_text,
     items,
     likeness,
@@ -75,7 +74,7 @@ def test_what_stands_on_every_frame_tells_nothing():
     ],
 )
 def test_questions_that_ask_for_something_written(question):
-    assert asks_for_text(question)
+    assert asks_for("text", question)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,7 @@ def test_questions_that_ask_for_something_written(question):
     ],
 )
 def test_questions_about_what_is_seen(question):
-    assert not asks_for_text(question)
+    assert not asks_for("text", question)
 
 
 def test_counts_and_negations():
@@ -99,9 +98,9 @@ def test_counts_and_negations():
         "When are all three cups up?",
         "without a hat",
     ):
-        assert counts_or_negates(question), question
+        assert asks_for("count", question), question
     for question in ("When is one cup red?", "Who knows?", "When are all cups upside down?"):
-        assert not counts_or_negates(question), question
+        assert not asks_for("count", question), question
 
 
 def test_kinds_of_text():

@@ -25,7 +25,7 @@ from framenest.protocols import Scorer, Store
 from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
-from framenest.scorers.question_text import asks_for_text
+from framenest.scorers.question_text import asks_for
 from framenest.scorers.speech import SpokenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session
@@ -215,7 +215,7 @@ class MEC:
 
     def _reader(self, question: str | None) -> Scorer | None:
         """The scorer that reads text on screen, if it counts for a question."""
-        wanted = question is not None and self.config.discovery.written and asks_for_text(question)
+        wanted = question is not None and self.config.discovery.written and asks_for("text", question)
         return self.session.reader if wanted else None
 
     def _index(self, features: VideoFeatures, *, zooms: bool) -> tuple[SparseIndex, Features]:

@@ -43,8 +43,6 @@ FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
 """What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
 REASON_LETTERS = 80  # shown of a line
-
-
 Readings = dict[int, tuple[str, float]]
 """By a hash of a line's picture: the line, and how sure OCR is of it."""
 
