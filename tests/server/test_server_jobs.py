@@ -125,7 +125,7 @@ def test_a_job_tells_those_who_wait_when_it_is_over(journal, error):
 
 def test_a_running_job_is_over_as_soon_as_it_is_cancelled(journal):
     told = []
-    jobs = Jobs(journal, limit=5, count=lambda _, state, __: told.append(state))
+    jobs = Jobs(journal, limit=5, count=lambda _, state: told.append(state))
     job = jobs.submit("rank", "a", {})
     assert jobs.take() is job
     assert jobs.cancel(job.id).state == "cancelled"

@@ -147,7 +147,7 @@ class Jobs:
     """The queue. Active jobs are in memory and in the journal, finished ones in the journal only."""
 
     def __init__(
-        self, journal: Journal, limit: int, count: Callable[[str, str, float | None], None] = lambda *_: None
+        self, journal: Journal, limit: int, count: Callable[[str, str], None] = lambda *_: None
     ) -> None:
         self._journal = journal
         self._limit = limit
@@ -223,12 +223,12 @@ class Jobs:
                 return
             old = "delete from jobs where state not in ('queued', 'running') and number <= ?"
             self._journal.execute(old, [job.number - MAX_REMEMBERED])
-            state, now = "cancelled" if cancelled else "failed" if error else "done", time.time()
-            self._change(job, error=error, finished=now, state=state)
+            state = "cancelled" if cancelled else "failed" if error else "done"
+            self._change(job, error=error, finished=time.time(), state=state)
             self._active.pop(job.id, None)
             self._ready.notify_all()  # what waited for this one may begin
         job.over.set_result(None)
-        self._count(job.kind, job.state, job.started and now - job.started)
+        self._count(job.kind, job.state)
 
     def cancel(self, id_: str) -> Job:
         """Stop a job for everyone who waits for it. It is over at once; its worker stops soon after."""
