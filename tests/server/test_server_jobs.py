@@ -254,15 +254,14 @@ def test_a_video_is_removed_in_the_middle_of_its_work(serve, long_media):
         found = server.http.get(f"/jobs/{job['id']}").json()
         assert (found["state"], found["question"]) == ("cancelled", None)
     kept = server.ask(video)  # the worker goes on
-    assert [file.stem for file in (server.data / "rankings").iterdir()] == [kept]
+    assert [entry["id"] for entry in server.http.get("/rankings").json()] == [kept]
 
 
-def test_what_a_cancelled_job_writes_after_its_video_was_removed_does_not_stay(journal, tmp_path):
-    rankings = Rankings(tmp_path, journal, Jobs(journal, limit=5))
+def test_what_a_cancelled_job_makes_after_its_video_was_removed_does_not_stay(journal):
+    rankings = Rankings(journal, Jobs(journal, limit=5))
     rankings.ask("known", RankRequest(video="v"))
     for id_ in ("known", "removed"):
-        rankings.path(id_).write_text("{}")
-        rankings.tidy(id_)
+        rankings.store(id_, b"{}")
     assert (rankings.has("known"), rankings.has("removed")) == (True, False)
 
 

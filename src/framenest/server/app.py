@@ -184,8 +184,7 @@ async def prefix(
 
     `?after=16&k=32` gives only the 16 frames that 32 adds to 16.
     """
-    body = here.rankings.prefix(ranking, k, after)
-    return Response(body, media_type="application/json", headers=PRIVATE)
+    return JSONResponse(here.rankings.prefix(ranking, k, after), headers=PRIVATE)
 
 
 @routes.get("/rankings/{ranking}/file")

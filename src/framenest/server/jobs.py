@@ -17,13 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 from framenest.errors import StoreError
 from framenest.server.guard import Refusal
 
-JOURNAL_FORMAT = 1
+JOURNAL_FORMAT = 2
 _TABLES = """
 create table if not exists videos (
     id text primary key, path text not null, name text not null, origin text not null,
     stat text not null, info text, created real not null);
 create table if not exists rankings (
-    id text primary key, video text not null, request text not null, created real not null);
+    id text primary key, video text not null, request text not null, created real not null,
+    ranking blob);
 create table if not exists jobs (
     id text primary key, number integer not null, kind text not null, target text not null,
     request text not null, state text not null, error text, attempts integer not null,

@@ -210,16 +210,14 @@ class Library:
         """Store the VideoInfo of an indexed video."""
         self._journal.execute("update videos set info = ? where id = ?", [json.dumps(info), id_])
 
-    def remove(self, video: LibraryVideo) -> list[str]:
-        """Forget a video, its rankings, and the file if it was uploaded; returns the rankings' ids."""
-        rows = self._journal.execute("select id from rankings where video = ?", [video.id])
+    def remove(self, video: LibraryVideo) -> None:
+        """Forget a video, its rankings, and the file if it was uploaded."""
         self._journal.execute("delete from rankings where video = ?", [video.id])
         self._journal.execute("delete from videos where id = ?", [video.id])
         if video.origin != "folder" and video.path.is_relative_to(self._settings.uploads.resolve()):
             video.path.unlink(missing_ok=True)
         elif video.path.parents[1] == (self._cache.root / DOWNLOADS).resolve():  # it came from a page
             shutil.rmtree(video.path.parent, ignore_errors=True)
-        return [row["id"] for row in rows]
 
     def _add(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
         """Register an allowed file; refused if it is not a video."""

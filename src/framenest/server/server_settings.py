@@ -24,7 +24,7 @@ class ServerSettings:
     """Options of `framenest serve`. Secrets are not in its repr.
 
     videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
-    uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
+    uploads and the journal. cache: a folder or an address for indexes, features and models (None:
     the user's cache). decoder: as for `open_video`. max_job: seconds of one job. hosts: web hosts that videos
     may be fetched from. preset: of questions that name none. upstream: the OpenAI-compatible server behind
     the gateway, which also answers the page's questions with answer_model. budget: frames that the gateway
@@ -85,11 +85,6 @@ class ServerSettings:
     def uploads(self) -> Path:
         """Folder of uploaded and fetched videos."""
         return self.data / "uploads"
-
-    @property
-    def rankings(self) -> Path:
-        """Folder of ranking files."""
-        return self.data / "rankings"
 
     @property
     def cache_folder(self) -> Path | None:

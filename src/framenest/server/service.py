@@ -47,7 +47,6 @@ class Service:
         self.settings = settings
         try:  # only this user may read the videos and questions
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-            settings.rankings.mkdir(exist_ok=True)
             settings.uploads.mkdir(exist_ok=True)
         except OSError as error:
             raise StoreError(f"{settings.data}: cannot be written ({error.strerror})") from error
@@ -55,7 +54,7 @@ class Service:
         self.metrics = Metrics()
         self.library = Library(self.journal, settings)
         self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
-        self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
+        self.rankings = Rankings(self.journal, self.jobs)
         share = memory_share(settings.workers + 1)  # the picture worker is one more
         limits = ProcessLimits(settings.max_job, share)
         self.workers = [VideoWorker(settings, limits) for _ in range(settings.workers)]
@@ -171,7 +170,7 @@ class Service:
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
-        return self.library.get(self.rankings.request(ranking).video)
+        return self.library.get(self.rankings.video(ranking))
 
     def packed(
         self, task: str, ranking: str, k: int, style: str, max_side: int, instructions: Sequence[str] = ()
@@ -204,8 +203,7 @@ class Service:
             self.jobs.forget(video.id)
             forget = "delete from remembered where key like 'search:%' and instr(value, ?)"
             self.journal.execute(forget, [video.id])
-            for id_ in self.library.remove(video):
-                self.rankings.remove(id_)
+            self.library.remove(video)
 
     def _run(self, worker: VideoWorker) -> None:
         while (job := self._retry(self.jobs.take)) is not None:
@@ -221,8 +219,6 @@ class Service:
                 log.exception("job %s", job.id)
                 end = partial(end, f"unexpected {type(error).__name__}")
             self._retry(end)
-            if job.kind == "rank":
-                self._retry(partial(self.rankings.tidy, job.target))
             log.info("job %s %s %s", job.id, job.kind, job.state)
 
     def _retry(self, step: Callable[[], Result]) -> Result | None:
@@ -244,11 +240,12 @@ class Service:
             return
         video = self.library.get(job.video)
         path = str(video.check())
-        arguments: list[Any] = [path]
+        call = partial(worker.call, progress=progress, cancelled=job.cancelled.is_set)
         if job.kind == "rank":
-            request = replace(convert(job.request, RankRequest), video=path)
-            arguments = [request, str(self.rankings.path(job.target))]
-        info = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
+            info, ranking = call("rank", replace(convert(job.request, RankRequest), video=path))
+            self.rankings.store(job.target, ranking)
+        else:
+            info = call("index", path)
         if video.info is None:
             self.library.indexed(video.id, info)
 

@@ -7,12 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from framenest.cache.files import write_atomic
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
@@ -67,11 +65,10 @@ class VideoTasks:
             Searcher(self._session).store_vectors(self._session.open(path), index)
         return index.video.to_json()
 
-    def rank(self, request: RankRequest, target: str) -> dict[str, Any]:
-        """Rank a video as a request asks, into a file; the video's VideoInfo."""
+    def rank(self, request: RankRequest) -> tuple[dict[str, Any], bytes]:
+        """Rank a video as a request asks; its VideoInfo, and the ranking as JSON."""
         ranking = rank_request(request, self._session)
-        write_atomic(Path(target), ranking.dumps().encode(errors="surrogatepass"), follow=False)
-        return ranking.video.to_json()
+        return ranking.video.to_json(), ranking.dumps().encode(errors="surrogatepass")
 
     def search(self, query: str, videos: list[str], n: int) -> dict[str, str]:
         """Search videos, reporting the best moments so far; returns why some could not be searched."""
