@@ -357,20 +357,6 @@ def test_wrong_settings_are_a_400(server, clip_data, settings, told):
     assert told in response.json()["error"]["message"]
 
 
-def test_style_vllm_video_sends_one_video(serve, behind, media, clip_data):
-    server = serve("--upstream", behind.url, "--style", "vllm-video", "--budget", "4", videos=media)
-    turns = [user(video(clip_data), QUESTION), user({"type": "text", "text": "And then?"})]
-    sent = bodies(server, behind, turns, [None, {"k": 8}])
-    assert sent[1].startswith(sent[0])
-    shown, _, later = behind.messages
-    assert shown["content"][0]["video_url"]["url"].startswith("data:video/jpeg;base64,")
-    fields = behind.requests[-1].json["media_io_kwargs"]["video"]
-    assert fields["num_frames"] == shown["content"][0]["video_url"]["url"].count(",")
-    assert len(frames_in(later)) == 4
-    both = [user(video(clip_data), video((media / "more" / "short.mp4").as_uri()), QUESTION)]
-    assert "sends one video" in ask(server, both).json()["error"]["message"]
-
-
 def test_what_is_said_goes_beside_the_frames(serve, behind, media):
     (media / "clip.srt").write_text("1\n00:00:02,000 --> 00:00:10,000\nNow we fire the kiln.\n")
     try:

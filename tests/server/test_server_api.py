@@ -103,14 +103,6 @@ def test_a_question_without_a_preset_has_the_server_s(server, serve, media, vide
     assert other.http.get(f"/rankings/{made}/file").json()["config"] == MECConfig().to_json()
 
 
-def test_an_unknown_path_is_told_the_nearest_names(server):
-    answer = server.http.post("/videos", json={"path": "elsewhere/Shorts.mp4"})
-    assert (answer.status_code, answer.json()["detail"]) == (
-        404,
-        "no such video; the nearest names: more/short.mp4",
-    )
-
-
 def test_prefixes_nest_and_sixteen_more_are_only_those_added(server, ranking):
     get = server.http.get
     first = get(f"/rankings/{ranking}/prefix", params={"k": 16})

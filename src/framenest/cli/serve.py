@@ -21,7 +21,6 @@ from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument,
 from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import ConfigError, needs_extra
-from framenest.lmm import FOR_SERVERS
 from framenest.server.server_settings import ServerSettings
 from framenest.text import is_url
 from framenest.transcript import NONE
@@ -75,11 +74,6 @@ class UpstreamServer:
         "with more if the model cannot tell.",
         default="32",
     )
-    style: str = option(
-        "How they are shown there: auto and openai send images with their times, vllm-video a video.",
-        type=click.Choice(["auto", *FOR_SERVERS]),
-        default=ServerSettings.style,
-    )
 
 
 def _settings(
@@ -127,7 +121,7 @@ def serve(
     if transcript.with_transcript and scorer.config.subtitles == NONE:
         options.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        options.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
+        options.refuse("nothing is sent to a model without --upstream", "answer_model", "budget")
     with needs_extra("server"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"

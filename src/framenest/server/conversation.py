@@ -33,7 +33,6 @@ from framenest.server.service import Service
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
-VIDEO_STYLE = "vllm-video"
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 
@@ -70,7 +69,7 @@ class ShownTurn:
 
     content: for the model. rankings, k: what it shows. offers: whether it ends with OTHERWISE. times: of its
     new frames, in seconds; a semicolon is between two videos. frames: numbers of all frames up to here, by
-    video. extra: what the style wants beside the messages.
+    video.
     """
 
     place: int
@@ -80,7 +79,6 @@ class ShownTurn:
     offers: bool
     times: str
     frames: dict[str, set[int]]
-    extra: dict[str, Any]
 
 
 class ChatFrames:
@@ -136,7 +134,7 @@ class ChatFrames:
         """
         shown = dict(earlier[-1].frames) if earlier else {}
         ids, times, complete = iter(rankings), list[str](), True
-        content, extra = list[Any](), dict[str, Any]()
+        content = list[Any]()
         for part in turn.parts:
             if not isinstance(part, LibraryVideo):
                 content.append(part)
@@ -144,33 +142,27 @@ class ChatFrames:
             prefix = self.service.rankings.get(ranking := next(ids)).prefix(k)
             before = shown.get(part.id, set())
             new = prefix.part(~np.isin(prefix.frames, list(before)))
-            # The fields for a video describe a single one, so later turns show images.
-            style = "openai" if shown or self.settings.style != VIDEO_STYLE else VIDEO_STYLE
-            images, fields = await self._images(ranking, new, style)
-            content += images
-            extra |= fields
+            content += await self._images(ranking, new)
             times.append(",".join(f"{second:.2f}" for second in new.seconds))
             shown[part.id] = before.union(prefix.frames.tolist())
             complete = complete and prefix.complete
         offers = offer and not complete
         content += [{"type": "text", "text": OTHERWISE}] * offers
         self.journal.remember(turn.digest, [k, offers, rankings])
-        return ShownTurn(turn.place, content, rankings, k, offers, ";".join(times), shown, extra)
+        return ShownTurn(turn.place, content, rankings, k, offers, ";".join(times), shown)
 
-    async def _images(self, ranking: str, new: Prefix, style: str) -> tuple[list[Any], dict[str, Any]]:
-        """Frames as parts of a message, and what the style wants beside the messages."""
+    async def _images(self, ranking: str, new: Prefix) -> list[Any]:
+        """Frames as parts of a message, each after its time."""
         if not len(new):
-            return [], {}
+            return []
         video, pictures = self.service.video_of(ranking), self.service.pictures
         side = min(IMAGE_LIMITS.size(new.video.width, new.video.height))
         async with self._packing:
             jpegs = await asyncio.gather(*(pictures.get(video, n, side) for n in new.frames.tolist()))
         spoken = self.service.rankings.get(ranking).transcript if self.settings.with_transcript else None
         beside = said_beside(new.seconds.tolist(), spoken, self.settings.transcript_tokens)
-        kind = STYLES[style]
-        request = kind.build(Draft(new, [], jpegs, "", kind.pairing("auto"), not kind.fuses, None, beside))
-        parts = [part for part in request["messages"][0]["content"] if part.get("text") != ""]
-        return parts, request.get("extra_body", {})
+        request = STYLES["openai"].build(Draft(new, [], jpegs, "", "images", True, None, beside))
+        return [part for part in request["messages"][0]["content"] if part.get("text") != ""]
 
 
 @dataclass(frozen=True)
@@ -195,8 +187,6 @@ class Conversation:
             messages = await parse_messages(frames, fields["messages"])
             fields["messages"] = [message.fields for message in messages]  # without the data of videos
         turns, latest = turns_with_videos(messages), None
-        if frames.settings.style == VIDEO_STYLE and len({v.id for turn in turns for v in turn.videos}) > 1:
-            raise Refusal(400, f"the style {VIDEO_STYLE} sends one video; this conversation has more")
         if turns and not any(_role(message.fields) == "assistant" for message in messages[turns[-1].place :]):
             latest = turns.pop()
         rungs, answered = sorted(set(settings.k or frames.settings.budget)), list[ShownTurn]()
@@ -214,13 +204,12 @@ class Conversation:
         if self.latest is not None:
             rankings = await self.frames.rankings(self.latest, self.settings)
             shown.append(await self.frames.show(self.latest, rankings, k, k != self.rungs[-1], shown))
-        fields = dict(self.fields)
-        if shown:
-            fields["messages"] = messages = [*fields["messages"]]
+        if not shown:
+            return msgspec.json.encode(self.fields), None
+        messages = [*self.fields["messages"]]
         for turn in shown:
             messages[turn.place] = messages[turn.place] | {"content": turn.content}
-            fields |= turn.extra
-        return msgspec.json.encode(fields), shown[-1] if shown else None
+        return msgspec.json.encode(self.fields | {"messages": messages}), shown[-1]
 
 
 def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field
 
 from framenest.errors import StoreError
 from framenest.server.guard import Refusal
@@ -27,7 +27,7 @@ create table if not exists rankings (
     ranking blob);
 create table if not exists jobs (
     id text primary key, number integer not null, kind text not null, target text not null,
-    request text not null, state text not null, error text, attempts integer not null,
+    request text not null, video text not null, question text, state text not null, error text, attempts integer not null,
     stage text, done integer not null, total integer not null,
     created real not null, started real, finished real);
 create table if not exists remembered (number integer primary key, key text unique, value text not null);
@@ -108,6 +108,10 @@ class Job(BaseModel):
     kind: JobKind
     target: str
     request: dict[str, Any] = Field(exclude=True)
+    video: str = Field(default="", description="Id of the video; empty for a search.")
+    question: str | None = Field(
+        default=None, description="Of a ranking, null once its video was removed; the query of a search."
+    )
     state: Literal["queued", "running", "done", "failed", "cancelled"] = "queued"
     error: str | None = None
     attempts: int = Field(default=0, exclude=True)
@@ -127,18 +131,6 @@ class Job(BaseModel):
     def active(self) -> bool:
         """Whether it waits or runs."""
         return self.state in ACTIVE
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def video(self) -> str:
-        """Id of the video; empty for a search."""
-        return str(self.request.get("video", ""))
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def question(self) -> str | None:
-        """Of a ranking, null once its video was removed; the query of a search."""
-        return self.request.get("question")
 
 
 _COLUMNS = [name for name in Job.model_fields if name not in ("waits_for", "wanted", "cancelled", "over")]
@@ -175,7 +167,10 @@ class Jobs:
                 return shared
             self.check_room()
             ((number,),) = self._journal.execute("select coalesce(max(number), 0) + 1 from jobs")
-            job = Job(id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request)
+            shown = {name: request[name] for name in ("video", "question") if name in request}
+            job = Job(
+                id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request, **shown
+            )
             self._save(job)
             self._active[job.id] = job
             self._ready.notify()
@@ -267,8 +262,8 @@ class Jobs:
         with self._ready:
             for job in self.waiting_or_running(video):
                 self.cancel(job.id)
-            statement = "update jobs set request = ? where json_extract(request, '$.video') = ?"
-            self._journal.execute(statement, [json.dumps({"video": video}), video])
+            statement = "update jobs set request = '{}', question = null where video = ?"
+            self._journal.execute(statement, [video])
 
     def latest(self, target: str) -> Job | None:
         """The job that last made, or tried to make, a target."""

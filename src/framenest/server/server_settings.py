@@ -28,8 +28,8 @@ class ServerSettings:
     the user's cache). decoder: as for `open_video`. max_job: seconds of one job. hosts: web hosts that videos
     may be fetched from. preset: of questions that name none. upstream: the OpenAI-compatible server behind
     the gateway, which also answers the page's questions with answer_model. budget: frames that the gateway
-    shows for a turn; several are a ladder. style: how it shows them. with_transcript: send what is said
-    beside the frames, in at most transcript_tokens.
+    shows for a turn; several are a ladder. with_transcript: send what is said beside the frames, in at most
+    transcript_tokens.
     """
 
     data: Path
@@ -51,7 +51,6 @@ class ServerSettings:
     upstream: str | None = None
     answer_model: str | None = None
     budget: Sequence[int] = (32,)
-    style: str = "auto"
     with_transcript: bool = False
     transcript_tokens: int = TOKENS
 

@@ -214,7 +214,7 @@ class Service:
                 stopped = self._closing.is_set() and not job.cancelled.is_set()
                 end = partial(self.jobs.put_back, job) if stopped else partial(end, cancelled=True)
             except FramenestError as error:
-                end = partial(end, self._message(error, job))
+                end = partial(end, self.without_paths(str(error)))
             except Exception as error:
                 log.exception("job %s", job.id)
                 end = partial(end, f"unexpected {type(error).__name__}")
@@ -250,7 +250,9 @@ class Service:
             self.library.indexed(video.id, info)
 
     def _search(self, worker: VideoWorker, job: Job, progress: Callable[[str, int, int], None]) -> None:
-        search = self.search_state(job.target) | {"job": None}
+        search = self.journal.recall(f"search:{job.target}")
+        if search is None:  # one of its videos was removed
+            raise Cancelled
         videos: dict[str, LibraryVideo] = {}
         for id_ in search["videos"]:
             with suppress(Refusal):  # it has just gone
@@ -291,9 +293,3 @@ class Service:
                 message = message.replace(f"{folder.resolve()}{os.sep}", "")
         return message
 
-    def _message(self, error: FramenestError, job: Job) -> str:
-        message = str(error)
-        with suppress(Refusal, StoreError):  # the video may be gone
-            video = self.library.get(job.video)
-            message = message.replace(str(video.path), video.name)
-        return self.without_paths(message)
