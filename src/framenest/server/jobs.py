@@ -27,8 +27,8 @@ create table if not exists rankings (
     ranking blob);
 create table if not exists jobs (
     id text primary key, number integer not null, kind text not null, target text not null,
-    request text not null, video text not null, question text, state text not null, error text, attempts integer not null,
-    stage text, done integer not null, total integer not null,
+    request text not null, video text not null, question text, state text not null, error text,
+    attempts integer not null, stage text, done integer not null, total integer not null,
     created real not null, started real, finished real);
 create table if not exists remembered (number integer primary key, key text unique, value text not null);
 create index if not exists jobs_by_target on jobs (target);

@@ -292,4 +292,3 @@ class Service:
             if folder is not None:
                 message = message.replace(f"{folder.resolve()}{os.sep}", "")
         return message
-
