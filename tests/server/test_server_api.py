@@ -84,7 +84,7 @@ def test_a_part_of_the_video_is_looked_at(server, video, ranking):
     ({"start": "soon"}, "start: give seconds or [HH:]MM:SS"),
     ({"start": []}, "start: give seconds or [HH:]MM:SS"),
     ({"end": True}, "end: give seconds or [HH:]MM:SS"),
-    ({"start": -1}, "start: -1.0 is not allowed; it must be seconds, 0 or more"),
+    ({"start": -1}, "start = -1.0 is not allowed; it must be seconds, 0 or more"),
     ({"start": 5, "end": 3}, "end = 3.0 is not allowed; it must be seconds, more than start (5)"),
 ])  # fmt: skip
 def test_a_part_that_is_none_is_refused(server, video, part, told):

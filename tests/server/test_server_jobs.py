@@ -97,7 +97,7 @@ def test_an_orderly_stop_does_not_count_as_an_attempt(tmp_path):
             jobs.submit("rank", "a", {})
         job = jobs.take()
         assert (job.target, job.attempts) == ("a", 0)
-        jobs.put_back(job)
+        jobs.close()
         journal.close()
 
 
@@ -132,7 +132,7 @@ def test_a_running_job_is_over_as_soon_as_it_is_cancelled(journal):
     assert job.cancelled.is_set()  # what its worker looks at
     assert jobs.counts() == {"queued": 0, "running": 0}
     assert jobs.submit("rank", "a", {}) is not job
-    for late in (lambda: jobs.finish(job), lambda: jobs.finish(job, "failed"), lambda: jobs.put_back(job)):
+    for late in (lambda: jobs.finish(job), lambda: jobs.finish(job, "failed"), jobs.close):
         late()
         assert jobs.get(job.id).state == "cancelled"
     assert told == ["cancelled"]

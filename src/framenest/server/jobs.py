@@ -206,12 +206,6 @@ class Jobs:
         """A job as clients see it."""
         return job.model_copy(update={"waits_for": self.waits_for(job)})
 
-    def put_back(self, job: Job) -> None:
-        """Queue a job that the server's end interrupted; it runs again after the next start."""
-        with self._ready:
-            if job.active:
-                self._change(job, started=None, state="queued")
-
     def finish(self, job: Job, error: str | None = None, *, cancelled: bool = False) -> None:
         """Mark a job as done, failed or cancelled; does nothing if it is already over."""
         with self._ready:
@@ -286,10 +280,12 @@ class Jobs:
         return {state: states.count(state) for state in ACTIVE}
 
     def close(self) -> None:
-        """Wake up everyone who waits for a job; active jobs stay in the journal."""
+        """Wake up everyone who waits for a job. Active jobs run again after the next start."""
         with self._ready:
             self._closed = True
             self._ready.notify_all()
+            for job in self._active.values():
+                self._change(job, started=None, state="queued")
 
     def _change(self, job: Job, **new: Any) -> None:
         """Write first: if the journal fails, the job stays as it was, and the change can be retried."""

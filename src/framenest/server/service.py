@@ -90,7 +90,8 @@ class Service:
     def close(self) -> None:
         """Stop all work and end all processes."""
         self._closing.set()
-        self.jobs.close()
+        with suppress(StoreError):  # those who cannot be put back count as failed attempts
+            self.jobs.close()
         for worker in (*self.workers, self.picture_worker):
             worker.close()
         if self._model is not None:
@@ -207,18 +208,18 @@ class Service:
 
     def _run(self, worker: VideoWorker) -> None:
         while (job := self._retry(self.jobs.take)) is not None:
-            end = partial(self.jobs.finish, job)
+            why = None
             try:
                 self._do(worker, job)
             except Cancelled:
-                stopped = self._closing.is_set() and not job.cancelled.is_set()
-                end = partial(self.jobs.put_back, job) if stopped else partial(end, cancelled=True)
+                if not job.cancelled.is_set():  # the server is closing
+                    return
             except FramenestError as error:
-                end = partial(end, self.without_paths(str(error)))
+                why = self.without_paths(str(error))
             except Exception as error:
                 log.exception("job %s", job.id)
-                end = partial(end, f"unexpected {type(error).__name__}")
-            self._retry(end)
+                why = f"unexpected {type(error).__name__}"
+            self._retry(partial(self.jobs.finish, job, why, cancelled=job.cancelled.is_set()))
             log.info("job %s %s %s", job.id, job.kind, job.state)
 
     def _retry(self, step: Callable[[], Result]) -> Result | None:
@@ -252,7 +253,7 @@ class Service:
     def _search(self, worker: VideoWorker, job: Job, progress: Callable[[str, int, int], None]) -> None:
         search = self.journal.recall(f"search:{job.target}")
         if search is None:  # one of its videos was removed
-            raise Cancelled
+            raise Refusal(404, "no such search")
         videos: dict[str, LibraryVideo] = {}
         for id_ in search["videos"]:
             with suppress(Refusal):  # it has just gone
