@@ -9,7 +9,7 @@ import rich_click as click
 import framenest
 from command_line import commands, help_of, run
 from framenest.cli import app
-from framenest.cli.option_groups import AnsweringModel
+from framenest.cli.options import AnsweringModel
 from framenest.config import PRESETS
 from framenest.evaluation.lmms_eval.tasks import TaskSettings
 from framenest.evaluation.qa_run import QaSettings

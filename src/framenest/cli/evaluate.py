@@ -12,28 +12,8 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest.cache.files import write_atomic
-from framenest.cli import options
-from framenest.cli.option_groups import (
-    KEEP_FEATURES,
-    AnsweringModel,
-    Common,
-    ImageOptions,
-    check_server,
-    refuse_one_file,
-    refuse_pairing,
-)
-from framenest.cli.options import (
-    Budgets,
-    Count,
-    Folder,
-    InputFile,
-    Name,
-    OutputFile,
-    Parsed,
-    SelectorNames,
-    argument,
-    option,
-)
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import confirm, note, out, print_table, say, table
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, StoreError
@@ -67,15 +47,15 @@ class QuestionSet:
     """Which questions to use, and which scorer; for `recall` and `ablations`."""
 
     kind: str = option("Format of QUESTIONS.", type=click.Choice(list(QUESTION_READERS)), default="framenest")
-    videos: Folder | None = option("Folder of the videos. [default: the folder of QUESTIONS]")
+    videos: opt.Folder | None = option("Folder of the videos. [default: the folder of QUESTIONS]")
     part: Part = option("All questions, or a fixed half of them.", default="all")
-    scorer: Name = option("A name from `framenest models`, or noisy-truth:SNR for no model.", required=True)
+    scorer: str = option("A name from `framenest models`, or noisy-truth:SNR for no model.", required=True)
 
     def load(self, file: str) -> list[GroundedQuestion]:
         """Load the questions."""
         return load_questions(file, kind=self.kind, videos=self.videos, part=self.part)
 
-    def session(self, scoring: ScorerConfig, common: Common, bars: Bars) -> Session:
+    def session(self, scoring: ScorerConfig, common: opt.Common, bars: Bars) -> Session:
         """Open a session with the scorer."""
         store = NoStore() if self.kind == "timeline" else common.cache
         return Session(self.scorer, store=store, progress=bars, scoring=scoring)
@@ -86,20 +66,20 @@ def evaluate() -> None:
     """Measure selectors on questions with known answers."""
 
 
-@options.command(evaluate)
+@command(evaluate)
 def recall(
     *,
     questions: str = argument(),
-    selectors: SelectorNames = option(
+    selectors: opt.SelectorNames = option(
         "Selectors to compare; mec:residual and mec:horizon=64 are MEC with a preset or settings.",
         default="mec,uniform,top-k,aks,wfs-sb",
     ),
-    budgets: Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
-    seeds: Count = option("Seeds of noisy-truth's noise to average over.", default=1),
-    json_file: OutputFile | None = JSON_FILE,
+    budgets: opt.Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
+    seeds: opt.Count = option("Seeds of noisy-truth's noise to average over.", default=1),
+    json_file: opt.OutputFile | None = JSON_FILE,
     question_set: QuestionSet,
     scoring: ScorerConfig,
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Measure how often a selection includes a frame that shows what QUESTIONS ask about.
 
@@ -158,14 +138,14 @@ def _write_json(file: Path | None, data: Any) -> None:
         write_atomic(file, (json.dumps(data, indent=1) + "\n").encode())
 
 
-@options.command(evaluate)
+@command(evaluate)
 def ablations(
     *,
     questions: str = argument(),
-    json_file: OutputFile | None = JSON_FILE,
+    json_file: opt.OutputFile | None = JSON_FILE,
     question_set: QuestionSet,
     scoring: ScorerConfig,
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Compute the paper's component, schedule and horizon tables on QUESTIONS, with hit@K for accuracy.
 
@@ -203,15 +183,15 @@ class Benchmark:
 
     panel: ClassVar = "The benchmark"
     dataset: str = option("Which benchmark.", type=click.Choice(list(BENCHMARKS)), required=True)
-    annotations: InputFile = option("The benchmark's own file, or a folder of them.", required=True)
-    videos: Folder = option("Folder to search for the videos by name.", required=True)
-    category: Name | None = option("Only questions of this category, such as long.")
+    annotations: opt.InputFile = option("The benchmark's own file, or a folder of them.", required=True)
+    videos: opt.Folder = option("Folder to search for the videos by name.", required=True)
+    category: str | None = option("Only questions of this category, such as long.")
     limit: int | None = option("Only the first this many questions.")
     part: tuple[int, int] | None = option(
         "Only the questions of every N-th video: 1/8 to 8/8 split the work among eight processes.",
-        type=Parsed("I/N", _share),
+        type=opt.Parsed("I/N", _share),
     )
-    prompt_transcripts: Folder | None = option(
+    prompt_transcripts: opt.Folder | None = option(
         "Put the subtitle files of this folder, as text, before the question.", panel=PROMPT_PANEL
     )
 
@@ -262,41 +242,43 @@ class Prompting:
         default="framenest",
     )
 
-    def limited(self, model: AnsweringModel, dataset: str) -> AnsweringModel:
+    def limited(self, model: opt.AnsweringModel, dataset: str) -> opt.AnsweringModel:
         """The model with the token limit of lmms-eval's task, which is too low for thinking."""
         theirs = self.parse == "lmms-eval" and model.thinks is False
         limit = conventions.ANSWER_TOKENS[dataset] if theirs else None
         return replace(model, answer_tokens=model.answer_tokens or limit)
 
 
-@options.command(evaluate)
+@command(evaluate)
 def qa(
     *,
-    results: OutputFile = option(
+    results: opt.OutputFile = option(
         "Append answers here; questions answered there are not asked again.", default="results.jsonl"
     ),
-    jobs: Count = option("Concurrent requests.", default=4),
-    keep_features: bool | None = KEEP_FEATURES,
-    images: ImageOptions = options.group(pairing={"default": "pairs"}),
+    jobs: opt.Count = option("Concurrent requests.", default=4),
+    keep_features: bool | None = opt.KEEP_FEATURES,
+    images: opt.ImageOptions = opt.adapt(pairing={"default": "pairs"}),
     plan: bool = option(
         "Ask nothing; print what would run where, and how many frames, tokens and hours. Hours come from the "
         "answers in --results, so ask a few first, with --limit."
     ),
     benchmark: Benchmark,
     prompting: Prompting,
-    json_file: OutputFile | None = option("Write the table's rows here.", "--json"),
-    model: AnsweringModel = options.group(
+    json_file: opt.OutputFile | None = option("Write the table's rows here.", "--json"),
+    model: opt.AnsweringModel = opt.adapt(
         thinking={"default": "off"},
         answer_tokens={"help": "Maximum tokens of an answer. [default: 8192; 1024 with thinking off]"},
         temperature={"default": 0.0},
     ),
-    budgets: Budgets = option("Frame budgets to ask with.", default="8,16,32,64,128,256", panel=FRAMES_PANEL),
-    selectors: SelectorNames = option(
+    budgets: opt.Budgets = option(
+        "Frame budgets to ask with.", default="8,16,32,64,128,256", panel=FRAMES_PANEL
+    ),
+    selectors: opt.SelectorNames = option(
         "Selectors to compare; mec:no-zoom and mec:horizon=64 are MEC with a preset or settings.",
         default="mec,uniform",
         panel=FRAMES_PANEL,
     ),
-    scorer: Name | None = option("A scorer from `framenest models`.", panel=FRAMES_PANEL),
+    scorer: str | None = option("A scorer from `framenest models`.", panel=FRAMES_PANEL),
     query: str = option(
         "Text to score frames against: question or question+options; per selector as in "
         "wfs-sb=question+options.",
@@ -305,7 +287,7 @@ def qa(
         panel=FRAMES_PANEL,
     ),
     scoring: ScorerConfig,
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Ask a model a benchmark's questions, with each selector's frames at each budget.
 
@@ -320,7 +302,7 @@ def qa(
     """
     if scorer is None and any(needs_scorer(name) for name in selectors):
         raise ConfigError("give a scorer, such as --scorer tags; `framenest models` lists them")
-    refuse_pairing(model.style)
+    opt.refuse_pairing(model.style)
     for selector in selectors:
         check_selector(selector, min(budgets))
         left = [k for k in budgets if k not in served_budgets(selector, budgets)]
@@ -331,12 +313,12 @@ def qa(
     if not questions:
         note("there are fewer videos than parts, and none in this part")
         return
-    refuse_one_file(scoring, len({question.video for question in questions}))
+    opt.refuse_one_file(scoring, len({question.video for question in questions}))
     videos, subtitles = benchmark.folders(questions, scoring)
     file = QaResults(results)
     with prompting.limited(model, benchmark.dataset).client(may_think=True) as client, common.bars() as bars:
         if not plan:
-            check_server(client)
+            opt.check_server(client)
         elif model.model is None:
             raise ConfigError("--plan asks no server; name the model, such as --model Qwen/Qwen3.5-9B")
         selections = SelectionCache(
@@ -385,7 +367,7 @@ def _print_plan(questions: list[BenchmarkQuestion], rows: list[Row], lost: int) 
         say("hours: unknown until each selector has some answers; run with --limit 20 first")
 
 
-@options.command(evaluate, name="table")
+@command(evaluate, name="table")
 def results_table(
     *,
     files: tuple[str, ...] = argument(nargs=-1, required=True),
@@ -395,8 +377,8 @@ def results_table(
         default="main",
     ),
     as_markdown: bool = option("Print Markdown.", "--markdown"),
-    json_file: OutputFile | None = option("Write the rows here.", "--json"),
-    common: Common,
+    json_file: opt.OutputFile | None = option("Write the rows here.", "--json"),
+    common: opt.Common,
 ) -> None:
     """Print tables, in percent, from the results in FILES.
 
@@ -429,7 +411,7 @@ def print_rows(rows: list[Row]) -> None:
             out.print(f"[bold]{escape(title)}[/]")
         columns = list(dict.fromkeys(name for row in group for name in row))
         texts = [name for name in columns if any(isinstance(row.get(name), str) for row in group)]
-        grid = table(*columns, left=texts, wrap=["Selector"])
+        grid = table(*columns, texts=texts)
         for row in group:
             grid.add_row(*(cell(row.get(name)) or "–" for name in columns))
         print_table(grid)
@@ -440,12 +422,12 @@ def lmms_eval() -> None:
     """Evaluate with lmms-eval on frames that Framenest selects."""
 
 
-@options.command(lmms_eval)
+@command(lmms_eval)
 def tasks(
     *,
     selectors: str = option("One task for each.", default=",".join(SELECTORS), metavar="NAME,…"),
     list_names: bool = option("Print the names of the tasks instead.", "--list"),
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Write the task files, and print their folder for --include_path.
 
