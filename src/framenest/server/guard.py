@@ -66,15 +66,9 @@ class Refusal(FramenestError):
         self.retry_after = retry_after
 
 
-_STATUS: dict[type[FramenestError], int] = {
-    IndexMismatch: 409,
-    BudgetError: 422,
-    ConfigError: 422,
-    VideoError: 422,
-    ScorerError: 422,
-    ModelError: 502,
-    StoreError: 507,
-}
+_STATUS = {IndexMismatch: 409, ModelError: 502, StoreError: 507} | dict.fromkeys(
+    (BudgetError, ConfigError, ScorerError, VideoError), 422
+)
 
 
 def status_of(error: FramenestError) -> int:
@@ -256,10 +250,6 @@ def _allowed(request: Request, token: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """
-    >>> _name("localhost:8600"), _name("[::1]:8600"), _name("::1")
-    ('localhost', '::1', '')
-    """
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -167,10 +167,8 @@ class Jobs:
                 return shared
             self.check_room()
             ((number,),) = self._journal.execute("select coalesce(max(number), 0) + 1 from jobs")
-            shown = {name: request[name] for name in ("video", "question") if name in request}
-            job = Job(
-                id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request, **shown
-            )
+            job = Job(id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request)
+            job.video, job.question = request.get("video", ""), request.get("question")
             self._save(job)
             self._active[job.id] = job
             self._ready.notify()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
-from framenest.config import DEFAULT_PRESET, MECConfig, ScorerConfig
+from framenest.config import DEFAULT_PRESET, ScorerConfig
 from framenest.errors import BadSetting, ConfigError
 from framenest.lmm.prompt import TOKENS
 from framenest.rank_request import Budget
@@ -58,7 +58,6 @@ class ServerSettings:
         for folder in self.videos:
             if not folder.is_dir():
                 raise ConfigError(f"{folder}: not a folder; give a folder of videos to offer")
-        MECConfig.preset(self.preset)
         for name in ("workers", "queue", "max_job", "max_upload", "max_stored"):
             if getattr(self, name) < 1:
                 raise BadSetting(name, getattr(self, name), "1 or more")

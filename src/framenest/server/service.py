@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -64,11 +64,10 @@ class Service:
         self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url and model else None
         busy = f"{ANSWERS_AT_ONCE} questions are being answered already"
         self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, busy, 10)
-        preset, config = settings.preset, MECConfig.preset(settings.preset)
         self.default = RankRequest(
             video="",
-            preset=preset,
-            config=config,
+            preset=settings.preset,
+            config=MECConfig.preset(settings.preset),
             scorer=settings.scorer,
             scoring=settings.scoring,
             opening=VideoConfig(decoder=settings.decoder),
@@ -173,19 +172,17 @@ class Service:
         """The video that a ranking is of."""
         return self.library.get(self.rankings.video(ranking))
 
-    def packed(
-        self, task: str, ranking: str, k: int, style: str, max_side: int, instructions: Sequence[str] = ()
-    ) -> Any:
+    def packed(self, task: str, ranking: str, k: int, *how: Any) -> Any:
         """The question of a ranking and its first k frames for a model; few at once, as they take memory.
 
-        task: "request" for a Request, "messages" for its JSON text.
+        task: "request" for a Request, "messages" for its JSON text. how: style, max_side and instructions.
         """
         loaded = self.rankings.get(ranking)
         loaded.prefix(k)
         self.video_of(ranking).check()
         spoken = self.settings.transcript_tokens if self.settings.with_transcript else 0
         with self._packing():
-            return self.picture_worker.call(task, loaded, k, style, max_side, spoken, instructions)
+            return self.picture_worker.call(task, loaded, k, spoken, *how)
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
         """What the configured model answers; refused if none is configured or too many wait for it.
@@ -264,21 +261,20 @@ class Service:
             statement = "update remembered set value = ? where key = ?"
             self.journal.execute(statement, [json.dumps(search), f"search:{job.target}"])
 
-        def moment(row: dict[str, Any]) -> dict[str, Any]:
-            video = videos[row["video"]]
-            image = f"/videos/{video.id}/frames/{row['frame']}"
-            return row | {"video": video.id, "name": video.name, "image": image}
-
         def report(stage: str, *values: Any) -> None:
             if stage == "moments":
-                search["moments"] = [*map(moment, values[0])]
+                search["moments"] = []
+                for row in values[0]:
+                    video = videos[row["video"]]
+                    image = f"/videos/{video.id}/frames/{row['frame']}"
+                    search["moments"].append(row | {"video": video.id, "name": video.name, "image": image})
                 with suppress(StoreError):  # go on reading what the worker reports
                     keep()
             elif stage in ("videos", "probes"):
                 progress(stage, *values)
 
-        query = (search["query"], list(videos), search["n"])
-        skipped = worker.call("search", *query, progress=report, cancelled=job.cancelled.is_set)
+        call = partial(worker.call, progress=report, cancelled=job.cancelled.is_set)
+        skipped = call("search", search["query"], list(videos), search["n"])
         for path, why in skipped.items():
             video = videos.pop(path)
             reason = self.without_paths(why.removeprefix(f"{path}: "))

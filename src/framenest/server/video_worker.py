@@ -108,10 +108,10 @@ class VideoTasks:
         self,
         ranking: Ranking,
         k: int,
+        spoken: int,
         style: StyleName,
         max_side: int,
-        spoken: int,
-        instructions: Sequence[str],
+        instructions: Sequence[str] = (),
     ) -> Request:
         """The question of a ranking and its first k frames, as a request for a model.
 
