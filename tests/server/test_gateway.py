@@ -349,7 +349,8 @@ def test_a_request_has_settings_of_its_own(server, behind, clip_data):
 
 @pytest.mark.parametrize(("settings", "told"), [
     ({"frames": 3}, "framenest.frames: Extra inputs"), ({"k": 0}, "framenest.k"), ({"k": 257}, "framenest.k"),
-    ({"max_gap": -1}, "max_gap = -1.0 is not allowed"), ({"preset": "none"}, "no preset 'none'"), ([1], "framenest: "),
+    ({"max_gap": -1}, "max_gap = -1.0 is not allowed"), ({"preset": "none"}, "no preset 'none'"),
+    ([1], "framenest: "),
 ])  # fmt: skip
 def test_wrong_settings_are_a_400(server, clip_data, settings, told):
     response = ask(server, [user(video(clip_data), QUESTION)], settings)
