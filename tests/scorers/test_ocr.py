@@ -252,6 +252,22 @@ def test_text_on_screen_is_found(station, tmp_path, warm_tags_store):
     assert "ocr" not in seen.scorer
 
 
+def test_index_reads_only_if_told_to(tmp_path):
+    class Reader(Nothing):
+        name, version, inputs = "ocr", "counting", ()
+
+        def encode(self, frames):
+            read.extend(frames.frames.tolist())
+            return {"text": np.zeros((len(frames), 8), np.uint8)}
+
+    decoder, read = ArrayDecoder(np.zeros((40, 8, 8, 3), np.uint8), fps=1), []
+    for ocr in ("auto", "on"):
+        session = Session(None, store=tmp_path, scoring=ScorerConfig(ocr=ocr))
+        session._loaded["ocr"] = Reader()
+        MEC(MECConfig(IndexConfig(10, 0)), session=session).index(decoder)
+        assert len(read) == (10 if ocr == "on" else 0)
+
+
 @pytest.mark.parametrize(("written", "ocr"), [(False, "on"), (True, "none")])
 def test_off_it_changes_nothing(station, written, ocr):
     config = MECConfig(IndexConfig(20, 0)).with_settings({"written": written})

@@ -202,6 +202,9 @@ class MEC:
             index, _ = self._index(features, zooms=questions_follow)
             if features.scorer is not None:
                 self.session.heard(decoder, *index.span)  # encodes the transcript for the questions
+            if self.session.scoring.ocr == "on" and self.session.reader is not None:
+                screens = self.session.features(decoder, self.session.reader, self.config.index.thumbnail)
+                screens.get(index.frames, "text")
             finish_writes()  # for questions in other processes
             return index
 
