@@ -104,6 +104,7 @@ RelevanceText = Literal["question", "question+options"]
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 Calibration = Literal["auto", "none", "logistic"]
 Rule = Literal["paper", "residual"]
+Reading = Literal["auto", "on", "none"]
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,10 @@ class DiscoveryConfig(CheckedSettings):
     relevance_text: RelevanceText = setting(
         "question", "The text that frames are scored against.", one_of(RelevanceText)
     )
-    text_weight: float = setting(0.25, "λt: weight of on-screen text, with --ocr.", NOT_NEGATIVE)
     speech_weight: float = setting(0.6, "λs: weight of the transcript, with --subtitles.", NOT_NEGATIVE)
+    written: bool = setting(
+        False, "Read text on screen if the question asks for something written; it then decides.", SWITCH
+    )
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,12 @@ class ScorerConfig(CheckedSettings):
     )
     rerank: int = setting(0, "Score this many of the best candidates again, with the reranker.", whole(0))
     reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", ANY)
-    ocr: int = setting(0, "Read on-screen text in this many frames.", whole(0, "frames"))
+    ocr: Reading = setting(
+        "auto",
+        "Read text on screen if the question asks for it: auto does if the extra `tags` is installed. "
+        "The preset `paper` never reads.",
+        one_of(Reading),
+    )
     subtitles: str | None = setting(
         None,
         "The transcript, as evidence: a FILE (SRT, WebVTT, ASS, whisper's JSON), a folder of files with the "
@@ -308,7 +316,7 @@ DEFAULT_PRESET = "residual"
 """The preset of commands, the page and `fn.rank`; code that reproduces the paper uses "paper"."""
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"rule": "paper"},
-    "residual": {"rule": "residual"},
+    "residual": {"rule": "residual", "written": True},
     "static-weights": _weights(0.6, 0.6),
     "evidence-only": _weights(1.0, 1.0, diversity=0.0),
     "no-coverage": {"coverage_term": False},

@@ -333,7 +333,7 @@ CATALOGUE = {entry.name: entry for entry in (
         (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MEGABYTE, "Apache-2.0",
                  revision="4bd860ac4f15ad1897a214615cccc700f8f71818"),)),
     ModelEntry(
-        "ocr", "text on screen", "CPU, slow", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), ()),
+        "ocr", "text on screen", "CPU, slow", "tags", ("rapidocr", "onnxruntime", "rapidfuzz"), ()),
 )}  # fmt: skip
 """Scorers by name."""
 

@@ -97,8 +97,11 @@ class Judge(Protocol):
 class Labeller(Protocol):
     """A scorer that names what frames show."""
 
-    def labels(self, encoded: Encoded, question: str) -> list[str]:
-        """A line for each of n frames, such as "coffee mug 0.81"; what the question asks for comes first."""
+    def labels(self, encoded: Encoded, question: str, reference: Encoded) -> list[str]:
+        """Why each of n frames matches, in a line such as "coffee mug 0.81"; "" if nothing speaks for it.
+
+        reference: the probes' features.
+        """
         ...
 
 

@@ -14,6 +14,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
+from framenest.models import CATALOGUE
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
 from framenest.protocols import Explainer, Progress, Scorer, Store
@@ -99,9 +100,12 @@ class Session:
         return self._load("reranker", self.scoring.reranker, scoring)
 
     @property
-    def ocr(self) -> Scorer | None:
-        """The scorer that reads text on screen; None if that is off."""
-        return self._load("ocr", "ocr", self.scoring) if self.scoring.ocr else None
+    def reader(self) -> Scorer | None:
+        """The scorer that reads text on screen; None if that is off, or "auto" and not on this machine."""
+        needed = [CATALOGUE[name] for name in ("ocr", "tags")]  # the latter for its sentence encoder
+        here = all(entry.installed() and entry.here(self._local) for entry in needed)
+        reads = here if self.scoring.ocr == "auto" else self.scoring.ocr == "on"
+        return self._load("ocr", "ocr", self.scoring) if reads else None
 
     def _load(self, role: str, scorer: str | Scorer, scoring: ScorerConfig) -> Scorer:
         if role not in self._loaded:
@@ -259,15 +263,20 @@ class Session:
         while len(self._items) > 1 and (total > self._memory or len(self._items) > MAX_ITEMS):
             total -= _nbytes(self._items.pop(next(iter(self._items))))
 
-    def scoring_name(self, question: str | None, transcript: Transcript | None = None) -> str:
-        """The names of everything that scores a question. transcript: the one that counts, if any."""
+    def scoring_name(
+        self, question: str | None, transcript: Transcript | None = None, reader: Scorer | None = None
+    ) -> str:
+        """The names of everything that scores a question.
+
+        transcript, reader: the one that counts, and the scorer that reads text on screen, if any.
+        """
         if question is None:
             return scorer_name(None)
         parts = [scorer_name(self.scorer)]
         if self.reranker is not None:
             parts.append(f"best {self.scoring.rerank} reranked by {scorer_name(self.reranker)}")
-        if self.ocr is not None:
-            parts.append(f"text on screen by {scorer_name(self.ocr)}, {self.scoring.ocr} frames")
+        if reader is not None:
+            parts.append(f"text on screen by {reader.name} {reader.version} and {SentenceEncoder.name}")
         if transcript is not None:
             which = f"{len(transcript.lines)} lines of {transcript.source}, {digest(transcript.lines)[:8]}"
             parts.append(f"what is said by {SentenceEncoder.name}, {which}")

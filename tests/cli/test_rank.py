@@ -257,7 +257,7 @@ def bad_inputs(tmp_path, clip):
         ),
         "bad preset": ([clip, "--no-question", "--preset", "best"], "'best' is not one of"),
         "text without a question": (
-            [clip, "--no-question", "--ocr", "8"],
+            [clip, "--no-question", "--ocr", "on"],
             "--ocr has no effect: nothing is scored with --no-question",
         ),
         "a GPU for tags": (

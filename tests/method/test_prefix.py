@@ -204,9 +204,11 @@ def test_settings_by_keyword(clip):
     assert (mec.session.scoring.rerank, mec.session.scoring.device) == (64, "cpu")
     assert fn.MEC(scorer=None).config == fn.MECConfig()
     assert fn.MEC(scorer=None, preset="residual", horizon=9).config.ranking.rule == "residual"
-    on_top = fn.MEC(fn.MECConfig.preset("no-zoom"), None, scoring=fn.ScorerConfig(ocr=3), horizon=9, batch=2)
+    on_top = fn.MEC(
+        fn.MECConfig.preset("no-zoom"), None, scoring=fn.ScorerConfig(ocr="none"), horizon=9, batch=2
+    )
     assert (on_top.config.discovery.zoom, on_top.config.ranking.horizon) == (0, 9)
-    assert on_top.session.scoring == fn.ScorerConfig(ocr=3, batch=2)
+    assert on_top.session.scoring == fn.ScorerConfig(ocr="none", batch=2)
 
 
 @pytest.mark.parametrize(

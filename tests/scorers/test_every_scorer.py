@@ -48,8 +48,8 @@ def make(request, tiny_scorer):
         if name == "tags":
             return request.getfixturevalue("tag_scorer")
         if name == "ocr":
-            pytest.importorskip("rapidocr", reason="needs the extra `ocr`")
-            pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")
+            pytest.importorskip("rapidocr", reason="needs the extra `tags`")
+            pytest.importorskip("rapidfuzz", reason="needs the extra `tags`")
             return reader()
         return tiny_scorer(name, config or ScorerConfig(device="cpu"))
 

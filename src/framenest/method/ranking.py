@@ -43,7 +43,6 @@ class Stats:
         decoded: frames decoded for this ranking; frames seen before cost nothing.
         seconds: wall time by stage.
         match: how surely anything in the video matches the question; None if the scorer cannot tell.
-        read: frames whose text on screen was read; None without OCR.
     """
 
     candidates: Whole
@@ -54,7 +53,6 @@ class Stats:
     decoded: Whole
     seconds: Mapping[str, Amount]
     match: MatchStrength | None = None
-    read: Whole | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -78,7 +76,7 @@ class CandidatePool:
         frames: (n,) int64 ascending.
         seconds: (n,) float64.
         is_zoom: (n,) bool.
-        cues: (n,) float32 each: relevance, change, observability; text with OCR, speech with a transcript.
+        cues: (n,) float32 each: relevance, change, observability; speech with a transcript.
         evidence: (n,) float32, the weighted sum of the cues.
         active: numbers of the active segments.
         anchors: frame numbers that were zoomed in on.
@@ -86,7 +84,8 @@ class CandidatePool:
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
-        labels: n lines, what the scorer names in each frame ("coffee mug 0.81"); empty if it names nothing.
+        labels: n lines, why each frame matches ("coffee mug 0.81", 'reads "The end"'), "" if nothing speaks
+            for it; no lines if nothing gives reasons.
     """
 
     video: VideoInfo
@@ -176,7 +175,7 @@ class Ranking:
         return " ".join(line.text for line in lines)
 
     def labels(self, rank: int) -> str:
-        """What the scorer names in the frame of a rank, from 1; empty if it names nothing.
+        """Why the frame of a rank, from 1, matches; empty if nothing says so.
 
         >>> ranking.labels(1)
         ''
@@ -355,7 +354,7 @@ def _plain(array: NDArray[Any]) -> list[Any]:
     return values
 
 
-CueName = Literal["relevance", "change", "observability", "text", "speech"]
+CueName = Literal["relevance", "change", "observability", "speech"]
 
 
 class PoolFields(msgspec.Struct):

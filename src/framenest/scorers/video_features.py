@@ -179,8 +179,8 @@ class VideoFeatures:
         with self._timing("match", self._scorer_timing):
             return self.scorer.match_strength(probes.encoded, question)
 
-    def labels(self, frames: Features, question: str | None) -> tuple[str, ...]:
-        """What each frame shows, as one line; empty if the scorer names nothing.
+    def labels(self, frames: Features, question: str | None, reference: Features) -> tuple[str, ...]:
+        """Why each frame matches, as one line; no lines if the scorer names nothing. reference: the probes.
 
         Raises:
             ScorerError: the scorer returned something else.
@@ -188,7 +188,8 @@ class VideoFeatures:
         if question is None or not isinstance(self.scorer, Labeller):
             return ()
         with self._timing("match", self._scorer_timing):
-            lines = tuple(self.scorer.labels(frames.encoded, question)) if len(frames.frames) else ()
+            probes = reference.encoded
+            lines = tuple(self.scorer.labels(frames.encoded, question, probes)) if len(frames.frames) else ()
         if len(lines) != len(frames.frames) or not all(isinstance(line, str) for line in lines):
             raise ScorerError(f"scorer {self.scorer.name!r}: labels must return {len(frames.frames)} strings")
         return lines
