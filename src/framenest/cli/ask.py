@@ -83,7 +83,7 @@ def ask(
         raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
     refuse_pairing(model.style)
     printer = AnswerPrinter()
-    with model.client(may_think=False) as client:
+    with model.client() as client:
         check_server(client)
         with common.bars() as bars:
             opened = common.open(video, opening)

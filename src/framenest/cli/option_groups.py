@@ -267,8 +267,8 @@ class AnsweringModel:
         """Whether the model is told to reason; None leaves it to the server."""
         return {"on": True, "off": False}.get(self.thinking)
 
-    def client(self, *, may_think: bool) -> Client:
-        """Return a client of the server. `may_think` applies if thinking is left to the server."""
+    def client(self) -> Client:
+        """Return a client of the server."""
         return Client(
             self.base_url,
             self.model,
@@ -276,7 +276,7 @@ class AnsweringModel:
             timeout=self.timeout,
             retries=self.retries,
             thinking=self.thinks,
-            max_tokens=self.answer_tokens or TOKEN_LIMITS[may_think if self.thinks is None else self.thinks],
+            max_tokens=self.answer_tokens or TOKEN_LIMITS[self.thinks or False],
             temperature=self.temperature,
         )
 
