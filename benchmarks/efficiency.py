@@ -4,9 +4,9 @@
     python benchmarks/efficiency.py test-00000-of-00001.parquet --videomme --category long \
       --videos data/ --scorer blip2 --base-url http://localhost:8000/v1 --style vllm-video -o efficiency.json
 
-QUESTIONS is a file as `framenest evaluate recall` takes it, or with --videomme the Parquet file of Video-MME. For
-each selector and video a cache of its own begins empty, and the scorer is loaded before the clock starts, so
-no selector lives off another's features. The parts, in seconds a question:
+QUESTIONS is a file as `framenest evaluate recall` takes it, or with --videomme the Parquet file of Video-MME.
+For each selector and video a cache of its own begins empty, and the scorer is loaded before the clock starts,
+so no selector lives off another's features. The parts, in seconds a question:
 
 decode      opening the video and decoding candidates.
 encode      the scorer's forward pass over the candidates, as far as it needs no question.

@@ -1,4 +1,4 @@
-"""Results of lmms-eval: the scores of Framenest's tasks, how many answers they rest on, and how they were run.
+"""Results of lmms-eval: scores of Framenest's tasks, how many answers they rest on, and how they were run.
 
 Scores are lmms-eval's own. Answers are counted in its file of samples, beside the result file.
 """
