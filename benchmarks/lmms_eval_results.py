@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
 from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.lmms_eval.tasks import DURATIONS, NATIVE
+from framenest.evaluation.lmms_eval.tasks import DURATIONS, NATIVE, TaskSettings
 
 RESULT_FILES = "*_results.json"
 BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_target_canvas")
@@ -39,6 +39,8 @@ METRICS: dict[str, dict[str, tuple[str, float]]] = {
 QUESTIONS = {"videomme": 2700, "videomme-v2": 3200, "longvideobench": 1337}
 """Questions of a benchmark. MLVU's two sets have the number that lmms-eval loaded."""
 QUESTIONS_OF_A_DURATION = 900
+DEFAULTS = {entry.name: entry.default for entry in fields(TaskSettings)[1:]} | {"version": None}
+"""Of settings that somebody's own yaml leaves out."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,12 @@ def _read_runs(file: Path) -> Iterator[TaskRun]:
     thinking = any(str(arguments.get(name)).lower() == "true" for name in THINKING)
     others = {k: v for k, v in arguments.items() if k not in (*BUDGETS, *MODELS, *THINKING)}
     for task, numbers in results.items():
-        settings = _settings(configs.get(task, {}).get("lmms_eval_specific_kwargs"))
+        settings = DEFAULTS | _settings(configs.get(task, {}).get("lmms_eval_specific_kwargs"))
         benchmark = settings.get("benchmark")
         if benchmark not in READERS:
             continue
         budgets = {int(arguments[name]) for name in BUDGETS if arguments.get(name)}
-        budgets |= {settings["frames"]} if settings.get("frames") else set()
+        budgets |= {settings["frames"]} if settings["frames"] else set()
         if len(budgets) != 1:
             raise ConfigError(f"{file}: {task} names no single number of frames: {sorted(budgets)}")
         plain = {name.partition(",")[0]: value for name, value in numbers.items()}
@@ -109,9 +111,9 @@ def _read_runs(file: Path) -> Iterator[TaskRun]:
         }
         answered, failed = _count_answers(file, task)
         way = {"model": model, "backend": config["model"], "generation": config.get("gen_kwargs")}
-        way |= {"lmms-eval": data.get("lmms_eval_version"), "framenest": settings.get("version")}
-        way |= {name: settings.get(name) for name in ("prompt", "pairing", "frames_as")}
-        if settings.get("scorer"):
+        way |= {"lmms-eval": data.get("lmms_eval_version"), "framenest": settings["version"]}
+        way |= {name: settings[name] for name in ("prompt", "pairing", "frames_as")}
+        if settings["scorer"]:
             way |= {name: settings[name] for name in ("scorer", "query")}
         if settings["selector"] != NATIVE:  # which may read a codec stream
             way["model arguments"] = ",".join(f"{name}={value}" for name, value in sorted(others.items()))
@@ -143,11 +145,10 @@ def _count_answers(file: Path, task: str) -> tuple[int, int]:
     return len(texts) - failed, failed
 
 
-def _settings(kwargs: Any) -> Mapping[str, Any]:
+def _settings(kwargs: Any) -> dict[str, Any]:
     """The settings below `framenest` in our task's yaml, wherever lmms-eval put them."""
     if not isinstance(kwargs, Mapping):
         return {}
     if isinstance(kwargs.get("framenest"), Mapping):
-        settings: Mapping[str, Any] = kwargs["framenest"]
-        return settings
+        return dict(kwargs["framenest"])
     return next((inner for value in kwargs.values() if (inner := _settings(value))), {})

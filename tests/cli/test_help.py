@@ -12,7 +12,6 @@ from framenest.cli import app
 from framenest.cli.option_groups import AnsweringModel
 from framenest.config import PRESETS
 from framenest.evaluation.lmms_eval.tasks import TaskSettings
-from framenest.evaluation.qa_run import QaSettings
 
 
 def test_version(capsys):
@@ -94,8 +93,8 @@ def test_only_what_reproduces_the_paper_fuses_every_two_frames():
         for option in command.params
         if option.name == "pairing"
     }
-    assert found == {"ask": "auto", "export": "auto", "evaluate qa": "pairs"}
-    assert (QaSettings("videomme", "m").pairing, TaskSettings("videomme").pairing) == ("pairs", "pairs")
+    assert found == {"ask": "auto", "export": "auto", "lmms-eval tasks": "pairs"}
+    assert TaskSettings("videomme", "uniform").pairing == "pairs"
 
 
 @pytest.mark.parametrize("name", ["ask", "evaluate qa"])
