@@ -15,10 +15,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import av
+from framenest.models.downloads import open_wheel
 from PIL import Image
 from rich.progress import track
-
-from framenest.models.downloads import open_wheel
 
 SCIKIT_IMAGE = """
     astronaut.png brick.png camera.png cell.png chelsea.png clock_motion.png coffee.png coins.png

@@ -83,6 +83,11 @@ def test_the_method_draws_nothing():
         assert not {"html", "ImageDraw", "encode_image"} & modules, path.name
 
 
+def test_only_the_command_of_evaluations_imports_them():
+    others = [path for path in (SOURCE / "cli").glob("*.py") if path.name != "evaluate.py"]
+    assert [path.name for path in others if "evaluation" in imported_rooms(path)] == []
+
+
 def test_a_name_is_enough_to_find_a_class_or_a_file():
     """No two classes share a name; of files only a command's, which bears the name of what it calls."""
     trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal, Self, TypedDict, get_args
 
 from framenest.errors import BadSetting, ConfigError
+from framenest.records import convert
 
 MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -290,11 +291,7 @@ class MECConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, dict[str, Any]]) -> MECConfig:
-        return cls(
-            IndexConfig(**data["index"]),
-            DiscoveryConfig(**data["discovery"]),
-            RankingConfig(**data["ranking"]),
-        )
+        return convert(data, cls, "config")
 
 
 class Settings(TypedDict, total=False):

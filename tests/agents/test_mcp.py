@@ -183,7 +183,7 @@ def test_look_then_more_gives_only_the_new_frames(ask):
 
 
 def test_what_was_seen_in_a_frame_is_its_reason(service, monkeypatch):
-    monkeypatch.setattr(Ranking, "seen", lambda _, rank: "coffee mug 0.81" if rank == 1 else "")
+    monkeypatch.setattr(Ranking, "labels", lambda _, rank: "coffee mug 0.81" if rank == 1 else "")
     look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
     told = text(asyncio.run(mcp_server(service).call_tool("look", look)))
     assert "s, rank 1: seen: coffee mug 0.81\n" in f"{told}\n"

@@ -115,7 +115,7 @@ def test_output_is_padded_and_wrapped_on_a_terminal_only(capsys, monkeypatch, cl
 def test_the_scorer_is_told_once(capsys, clip, monkeypatch):
     """Not again by the next command, unless the choice changes; never where nothing is ranked."""
     chosen = ["table", "scorer table, the best one"]
-    monkeypatch.setattr("framenest.cli.option_groups.choose", lambda _: chosen)
+    monkeypatch.setattr("framenest.cli.options.choose", lambda _: chosen)
     assert run(capsys, "rank") == (2, "", "error: give a VIDEO, or --manifest FILE for many\n")
     asked = ("select", clip, "Where?", "--selector", "aks", "-k", 4)
     assert "the best one" not in run(capsys, *asked, "-q")[2]
@@ -479,7 +479,7 @@ def test_quiet_prints_results_only(capsys, clip, table, ranking, tmp_path):
 
 def test_the_scorer_is_not_mentioned_where_none_is_used(capsys, clip, monkeypatch):
     chosen = ("table", "scorer table, the best one")
-    monkeypatch.setattr("framenest.cli.option_groups.choose", lambda _: chosen)
+    monkeypatch.setattr("framenest.cli.options.choose", lambda _: chosen)
     for selector, said in (("uniform", 0), ("aks", 1)):
         _, _, err = run(capsys, "select", clip, "Where?", "--selector", selector, "-k", 4)
         assert err.count("scorer table, the best one") == said

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import Any
 
 import rich_click as click
 from click.shell_completion import get_completion_class
 
 import framenest
 from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, serve
-from framenest.cli.printing import fail, set_quiet, warnings_as_notes
+from framenest.cli.printing import fail, out, warnings_as_notes
 from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
 from framenest.scorers.feature_store import finish_writes
@@ -25,11 +26,6 @@ __all__ = ["app", "main"]
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 )
 @click.version_option(framenest.__version__, prog_name="framenest")
-@click.command_panel("Look", commands=["rank", "show", "report", "extract", "index", "search"])
-@click.command_panel("Ask", commands=["ask", "export"])
-@click.command_panel("Measure", commands=["select", "evaluate", "lmms-eval"])
-@click.command_panel("Serve", commands=["serve", "mcp"])
-@click.command_panel("This machine", commands=["doctor", "models", "cache", "completion"])
 def app() -> None:
     """One ranking of a video's frames per question; every frame budget is a prefix of it.
 
@@ -58,27 +54,17 @@ def completion(shell: str) -> None:
     click.echo(script(app, {}, "framenest", "_FRAMENEST_COMPLETE").source())
 
 
-COMMANDS = [
-    rank.rank,
-    exports.show,
-    exports.report,
-    exports.extract,
-    exports.export,
-    ask.ask,
-    many_videos.index,
-    many_videos.search,
-    rank.select,
-    evaluate.evaluate,
-    evaluate.lmms_eval,
-    serve.serve,
-    serve.mcp,
-    machine.doctor,
-    machine.models,
-    machine.cache,
-    completion,
-]
-for command in COMMANDS:  # --help lists them in this order
-    app.add_command(command)
+PANELS: dict[str, list[Any]] = {
+    "Look": [rank.rank, exports.show, exports.report, exports.extract, many_videos.index, many_videos.search],
+    "Ask": [ask.ask, exports.export],
+    "Measure": [rank.select, evaluate.evaluate, evaluate.lmms_eval],
+    "Serve": [serve.serve, serve.mcp],
+    "This machine": [machine.doctor, machine.models, machine.cache, completion],
+}
+for panel, commands in PANELS.items():  # --help lists them in this order
+    app.add_panel(click.RichCommandPanel(panel, commands=[command.name for command in commands]))
+    for command in commands:
+        app.add_command(command)
 
 
 def _with_options(message: str) -> str:
@@ -91,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line. An error is one line on stderr and exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
     code = 2
-    set_quiet(False)
+    out.brief = False
     try:
         with warnings_as_notes():
             try:

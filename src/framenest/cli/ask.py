@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from framenest.cli import options
-from framenest.cli.option_groups import (
-    CHOICES,
-    LOOK_FOR,
-    AnsweringModel,
-    Common,
-    ImageOptions,
-    ScorerChoice,
-    TranscriptOptions,
-    check_server,
-    refuse_pairing,
-)
-from framenest.cli.options import Budgets, InputFile, OutputFile, SelectorName, argument, option
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_json, print_reply
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError, ModelError
@@ -33,36 +22,38 @@ from framenest.session import Session
 from framenest.video.decoder import Decoder
 
 
-@options.command(
+@command(
     usual="budgets choices look_for rewrite output as_json base_url model selector with_transcript name quiet"
 )
 def ask(
     *,
-    video: InputFile = argument(),
+    video: opt.InputFile = argument(),
     question: str = argument(),
-    budgets: Budgets = option(
+    budgets: opt.Budgets = option(
         "Number of frames. 8,16,32 is a ladder: ask with the fewest, and with more if the model cannot tell.",
         "--budget",
         "-k",
         default="16",
     ),
-    choices: tuple[str, ...] = CHOICES,
-    look_for: tuple[str, ...] = LOOK_FOR,
+    choices: tuple[str, ...] = opt.CHOICES,
+    look_for: tuple[str, ...] = opt.LOOK_FOR,
     rewrite: bool = option(
         "First let the model write two to four descriptions of what to look for, in addition to --look-for: "
         "one short call without images."
     ),
-    output: OutputFile | None = option("Also write the ranking as JSON, for show, report and extract.", "-o"),
+    output: opt.OutputFile | None = option(
+        "Also write the ranking as JSON, for show, report and extract.", "-o"
+    ),
     as_json: bool = option("Print one JSON object instead of streaming.", "--json"),
-    model: AnsweringModel,
-    selector: SelectorName | None = option(
+    model: opt.AnsweringModel,
+    selector: opt.SelectorName | None = option(
         "Frame selector. [default: mec; uniform if nothing in the video clearly matches]"
     ),
-    images: ImageOptions,
-    transcript: TranscriptOptions,
+    images: opt.ImageOptions,
+    transcript: opt.TranscriptOptions,
     opening: VideoConfig,
-    scorer: ScorerChoice,
-    common: Common,
+    scorer: opt.ScorerChoice,
+    common: opt.Common,
 ) -> None:
     """Ask a multimodal model a QUESTION about VIDEO: select the frames, send them with their times.
 
@@ -81,10 +72,10 @@ def ask(
     check_style(model.style, images.pairing)
     if rewrite and selector not in (None, MecSelector.name):
         raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
-    refuse_pairing(model.style)
+    opt.refuse_pairing(model.style)
     printer = AnswerPrinter()
     with model.client() as client:
-        check_server(client)
+        opt.check_server(client)
         with common.bars() as bars:
             opened = common.open(video, opening)
             session = scorer.session(common, bars, [selector or "mec"])

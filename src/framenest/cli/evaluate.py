@@ -11,18 +11,8 @@ import rich_click as click
 from rich.markup import escape
 
 from framenest.cache.files import write_atomic
-from framenest.cli import options
-from framenest.cli.option_groups import Common
-from framenest.cli.options import (
-    Budgets,
-    Count,
-    Folder,
-    Name,
-    OutputFile,
-    SelectorNames,
-    argument,
-    option,
-)
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import note, out, print_table, say, table
 from framenest.config import RelevanceText, ScorerConfig
 from framenest.evaluation.grounded_questions import (
@@ -56,15 +46,15 @@ class QuestionSet:
     """Which questions to use, and which scorer; for `recall` and `ablations`."""
 
     kind: str = option("Format of QUESTIONS.", type=click.Choice(list(QUESTION_READERS)), default="framenest")
-    videos: Folder | None = option("Folder of the videos. [default: the folder of QUESTIONS]")
+    videos: opt.Folder | None = option("Folder of the videos. [default: the folder of QUESTIONS]")
     part: Part = option("All questions, or a fixed half of them.", default="all")
-    scorer: Name = option("A name from `framenest models`, or noisy-truth:SNR for no model.", required=True)
+    scorer: str = option("A name from `framenest models`, or noisy-truth:SNR for no model.", required=True)
 
     def load(self, file: str) -> list[GroundedQuestion]:
         """Load the questions."""
         return load_questions(file, kind=self.kind, videos=self.videos, part=self.part)
 
-    def session(self, scoring: ScorerConfig, common: Common, bars: Bars) -> Session:
+    def session(self, scoring: ScorerConfig, common: opt.Common, bars: Bars) -> Session:
         """Open a session with the scorer."""
         store = NoStore() if self.kind == "timeline" else common.cache
         return Session(self.scorer, store=store, progress=bars, scoring=scoring)
@@ -75,20 +65,20 @@ def evaluate() -> None:
     """Measure selectors on questions with known answers."""
 
 
-@options.command(evaluate)
+@command(evaluate)
 def recall(
     *,
     questions: str = argument(),
-    selectors: SelectorNames = option(
+    selectors: opt.SelectorNames = option(
         "Selectors to compare; mec:residual and mec:horizon=64 are MEC with a preset or settings.",
         default="mec,uniform,top-k,aks,wfs-sb",
     ),
-    budgets: Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
-    seeds: Count = option("Seeds of noisy-truth's noise to average over.", default=1),
-    json_file: OutputFile | None = JSON_FILE,
+    budgets: opt.Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
+    seeds: opt.Count = option("Seeds of noisy-truth's noise to average over.", default=1),
+    json_file: opt.OutputFile | None = JSON_FILE,
     question_set: QuestionSet,
     scoring: ScorerConfig,
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Measure how often a selection includes a frame that shows what QUESTIONS ask about.
 
@@ -147,14 +137,14 @@ def _write_json(file: Path | None, data: Any) -> None:
         write_atomic(file, (json.dumps(data, indent=1) + "\n").encode())
 
 
-@options.command(evaluate)
+@command(evaluate)
 def ablations(
     *,
     questions: str = argument(),
-    json_file: OutputFile | None = JSON_FILE,
+    json_file: opt.OutputFile | None = JSON_FILE,
     question_set: QuestionSet,
     scoring: ScorerConfig,
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Compute the paper's component, schedule and horizon tables on QUESTIONS, with hit@K for accuracy.
 
@@ -184,7 +174,7 @@ def print_rows(rows: list[Row]) -> None:
         columns = [
             name for name in dict.fromkeys(name for row in group for name in row) if name != "Ablation"
         ]
-        grid = table(*columns, left=["Selector"], wrap=["Selector"])
+        grid = table(*columns, texts=["Selector"])
         for row in group:
             grid.add_row(*(_cell(row.get(name)) for name in columns))
         print_table(grid)
@@ -199,13 +189,13 @@ def lmms_eval() -> None:
     """Evaluate with lmms-eval on frames that Framenest selects."""
 
 
-@options.command(lmms_eval)
+@command(lmms_eval)
 def tasks(
     *,
     selectors: str = option(
         "One task of each benchmark for each.", default=",".join(SELECTORS), metavar="NAME,…"
     ),
-    scorer: Name | None = option("A name from `framenest models`; not auto, so that results say which."),
+    scorer: str | None = option("A name from `framenest models`; not auto, so that results say which."),
     query: RelevanceText = option("Text to score frames against.", default="question"),
     prompt: Wording = option("The paper's prompt, or that of lmms-eval's own task.", default="paper"),
     pairing: TaskPairing = option(
@@ -219,7 +209,7 @@ def tasks(
     ),
     frames: int = option("Frames in the message, for --frames-as frames and images.", "-k", default=0),
     list_names: bool = option("Print the names of the tasks instead.", "--list"),
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Write the task files, and print their folder for --include_path.
 

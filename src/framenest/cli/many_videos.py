@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,28 +16,9 @@ from rich.markup import escape
 from framenest.cache.directory import local_directory
 from framenest.cache.files import write_atomic
 from framenest.cache.remote import RemoteStore
-from framenest.cli import options
-from framenest.cli.option_groups import (
-    Common,
-    ProbingOptions,
-    ScorerChoice,
-    other_settings,
-    refuse_one_file,
-)
-from framenest.cli.options import (
-    Count,
-    Duration,
-    ImageFile,
-    InputFile,
-    OutputFile,
-    OutputFolder,
-    Size,
-    argument,
-    check_writable,
-    check_writable_folder,
-    option,
-)
-from framenest.cli.printing import confirm, fail, note, print_json, print_table, quiet, say, short_path, table
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
+from framenest.cli.printing import confirm, fail, note, out, print_json, print_table, say, short_path, table
 from framenest.config import IndexConfig, MECConfig, VideoConfig
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, RunReport
 from framenest.corpus.manifest import find_videos, index_groups, ranking_groups, write_rankings
@@ -47,7 +27,6 @@ from framenest.errors import ConfigError, FramenestError, StoreError, VideoError
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
-from framenest.progress import Bars
 from framenest.rank_request import RankRequest
 from framenest.report.figure import contact_sheet
 from framenest.report.page import moments_page
@@ -64,20 +43,20 @@ class ManyVideos:
     """How to process many videos."""
 
     panel: ClassVar = "Many videos"
-    jobs: Count | None = option("Worker processes. [default: one per core, fewer with a GPU model]")
-    time_limit: Duration | None = option("Time limit per video or question; 0 for none. [default: 30m]")
-    memory: Size | None = option(
+    jobs: opt.Count | None = option("Worker processes. [default: one per core, fewer with a GPU model]")
+    time_limit: opt.Duration | None = option("Time limit per video or question; 0 for none. [default: 30m]")
+    memory: opt.Size | None = option(
         "Memory limit per worker, such as 2GiB; a worker over it is killed. "
         "[default: an equal share of 75 % of the machine's memory]"
     )
-    failures: OutputFile | None = option(
+    failures: opt.OutputFile | None = option(
         "JSON lines file for what failed and why; each run replaces it. [default: failures.jsonl]"
     )
     engine: Literal["local", "ray"] = option(
         "Processes on this machine, or a Ray cluster (extra `ray`).", default="local"
     )
     address: str | None = option("With --engine ray: address for ray.init. [default: start a cluster here]")
-    encoders: Count | None = option(
+    encoders: opt.Count | None = option(
         "With --engine ray: processes that run the scorer for all workers. [default: one per GPU, if any]"
     )
 
@@ -127,7 +106,7 @@ def _workers_for(job: BatchJob) -> int:
 
 
 def batch_job(
-    common: Common, request: RankRequest, library: str | None = None, keep_features: bool | None = True
+    common: opt.Common, request: RankRequest, library: str | None = None, keep_features: bool | None = True
 ) -> BatchJob:
     """Return a job with the scorer of a request, whose results go to the cache."""
     if library is not None:
@@ -145,16 +124,18 @@ def batch_job(
 
 
 def run(
-    job: BatchJob, groups: list[Group], many: ManyVideos, common: Common, what: str, as_json: bool
+    job: BatchJob, groups: list[Group], many: ManyVideos, common: opt.Common, what: str, as_json: bool
 ) -> RunReport:
     """Run a job on all groups with progress bars, and print a summary, or a line of JSON for each item."""
-    refuse_one_file(job.scoring, len(groups))
-    report = RunReport(many.failures or check_writable("failures.jsonl"))
+    opt.refuse_one_file(job.scoring, len(groups))
+    report = RunReport(many.failures or opt.check_writable("failures.jsonl"))
     total = sum(map(len, groups))
     try:
         with common.bars() as bars:
             bars(what, 0, total)
-            for outcomes in outcomes_of(many, job, groups, partial(_show, bars)):
+            for outcomes in outcomes_of(
+                many, job, groups, lambda video, stage, *counts: bars(_label(video), *counts, note=stage)
+            ):
                 if outcomes:
                     bars.end(_label(outcomes[0].item.video))
                 for place, outcome in enumerate(outcomes):
@@ -175,10 +156,6 @@ def run(
     return report
 
 
-def _show(bars: Bars, video: str, stage: str, done: int, total: int) -> None:
-    bars(_label(video), done, total, note=stage)
-
-
 def _label(video: str) -> str:
     shown = short_path(video)
     return shown if len(shown) <= LABEL_CHARACTERS else f"…{shown[1 - LABEL_CHARACTERS :]}"
@@ -193,7 +170,7 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
         print_json({"video": outcome.item.video, "question": outcome.item.request.question, **facts})
     elif outcome.status == "failed":
         note(f"{outcome.error}: {outcome.text}")
-    elif alone or (outcome.status == "done" and not quiet()):
+    elif alone or (outcome.status == "done" and not out.brief):
         say(f"{outcome.item.video}: {outcome.text}")
 
 
@@ -220,18 +197,18 @@ def _print_summary(report: RunReport, what: str) -> None:
     say(f"{'; '.join(parts)}; in {clock(report.seconds)}")
 
 
-@options.command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")
+@command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")
 def index(
     *,
-    videos: tuple[InputFile, ...] = argument(nargs=-1, required=True),
+    videos: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True),
     as_json: bool = option("Print a line of JSON for each video.", "--json"),
     many: ManyVideos,
     library: str | None = LIBRARY,
     opening: VideoConfig,
-    scorer: ScorerChoice,
-    probes: ProbingOptions,
-    others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig),
-    common: Common,
+    scorer: opt.ScorerChoice,
+    probes: opt.ProbingOptions,
+    others: tuple[tuple[str, Any], ...] = opt.other_settings(IndexConfig),
+    common: opt.Common,
 ) -> int:
     """Index VIDEOS once, so that later questions need not decode them again.
 
@@ -247,8 +224,7 @@ def index(
       --cache s3://bucket/library
     """
     paths = find_videos(videos, pictures=opening.fps is not None)
-    settings = {name: value for name, value in vars(probes).items() if value is not None} | dict(others)
-    config = MECConfig().with_settings(settings)
+    config = MECConfig().with_settings(probes.settings | dict(others))
     if config != MECConfig(index=config.index):
         raise ConfigError("--set of this command is for settings of the index; give others to rank")
     name = None if scorer.name == "none" else scorer.resolved(common)
@@ -272,7 +248,7 @@ def rank_many(
     output: str | None,
     request: RankRequest,
     many: ManyVideos,
-    common: Common,
+    common: opt.Common,
     *,
     keep_features: bool | None,
     as_json: bool,
@@ -280,7 +256,7 @@ def rank_many(
     """Rank the videos of a list for their questions, as the request says. Returns the exit code."""
     if output is None or output == "-":
         raise ConfigError("--manifest needs a folder for the rankings; give -o FOLDER")
-    folder = check_writable_folder(output).absolute()
+    folder = opt.check_writable_folder(output).absolute()
     table = Path((request.scorer or "").partition(":")[2])
     scores = common.local.fingerprint(str(table)) if table.is_file() else None
     groups = ranking_groups(manifest, folder, request, scores)
@@ -294,22 +270,22 @@ MAX_NAMED = 5  # of the videos that could not be searched
 MOMENT_PIXELS = 480  # of the longer side of a moment's picture, at most
 
 
-@options.command(
-    usual="count as_json sheet folder report jobs failures engine name subtitles cache_location quiet"
-)
+@command(usual="count as_json sheet folder report jobs failures engine name subtitles cache_location quiet")
 def search(
     *,
     query: str = argument(),
-    videos: tuple[InputFile, ...] = argument(nargs=-1),
-    count: Count = option("Moments to find.", "-n", default=10),
+    videos: tuple[opt.InputFile, ...] = argument(nargs=-1),
+    count: opt.Count = option("Moments to find.", "-n", default=10),
     as_json: bool = option("Print a JSON list of moments.", "--json"),
-    sheet: ImageFile | None = option("Also draw their best frames as a contact sheet."),
-    folder: OutputFolder | None = option("Also write each moment as a short MP4 into this folder.", "--to"),
-    report: OutputFile | None = option("Also write a page with their pictures, times and reasons."),
+    sheet: opt.ImageFile | None = option("Also draw their best frames as a contact sheet."),
+    folder: opt.OutputFolder | None = option(
+        "Also write each moment as a short MP4 into this folder.", "--to"
+    ),
+    report: opt.OutputFile | None = option("Also write a page with their pictures, times and reasons."),
     many: ManyVideos,
     library: str | None = LIBRARY,
-    scorer: ScorerChoice,
-    common: Common,
+    scorer: opt.ScorerChoice,
+    common: opt.Common,
 ) -> int:
     """Find the moments of many VIDEOS that match QUERY: in which video, and when.
 
@@ -336,7 +312,9 @@ def search(
         if missing:
             request = RankRequest(video="", scorer=name, scoring=scorer.config)
             job, groups = batch_job(common, request, library), index_groups(map(str, missing), request)
-            with redirect_stdout(io.StringIO() if quiet() else sys.stderr):  # the moments alone go to stdout
+            with redirect_stdout(
+                io.StringIO() if out.brief else sys.stderr
+            ):  # the moments alone go to stdout
                 failed = run(job, groups, many, common, "videos", as_json=False).failed
             wanted = [video for video in paths if video not in failed]
         if not wanted:
@@ -365,7 +343,7 @@ def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_jso
         print_json([moment.to_json() for moment in moments])
         return
     texts = ("video", "why")
-    rows = table("score", "from", "to", "best", *texts, left=texts, wrap=texts)
+    rows = table("score", "from", "to", "best", *texts, texts=texts)
     for one in moments:
         times = (clock(seconds) for seconds in (one.start, one.end, one.time))
         rows.add_row(f"{one.score:.2f}", *times, escape(short_path(one.video)), escape(one.why))
@@ -373,7 +351,7 @@ def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_jso
 
 
 def _draw_moments(
-    query: str, moments: Sequence[Moment], sheet: Path | None, report: Path | None, common: Common
+    query: str, moments: Sequence[Moment], sheet: Path | None, report: Path | None, common: opt.Common
 ) -> None:
     """Write the pictures of moments as a contact sheet and as a page."""
     pictures = [one.images(max_side=MOMENT_PIXELS, store=common.cache)[0] for one in moments]

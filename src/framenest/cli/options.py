@@ -1,4 +1,4 @@
-"""How commands declare their options: as typed parameters, and as dataclasses that commands share."""
+"""Options: how commands declare them as typed parameters, their types, and the groups that commands share."""
 
 from __future__ import annotations
 
@@ -6,25 +6,52 @@ import inspect
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import field, fields, is_dataclass
-from functools import wraps
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import rich_click as click
 from click import get_current_context
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from framenest.config import CheckedSettings, ScorerConfig
-from framenest.errors import ConfigError, StoreError
+from framenest.cache.directory import DirectoryStore, ManagedStore, local_directory
+from framenest.cache.files import write_atomic
+from framenest.cache.remote import open_store
+from framenest.cli.printing import err, note, out
+from framenest.config import (
+    DEFAULT_PRESET,
+    PRESETS,
+    CheckedSettings,
+    DiscoveryConfig,
+    IndexConfig,
+    MECConfig,
+    Probing,
+    RankingConfig,
+    ScorerConfig,
+    VideoConfig,
+)
+from framenest.errors import ConfigError, ScorerError, StoreError
+from framenest.frames import VideoInfo
 from framenest.images import IMAGE_FORMATS
+from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName
+from framenest.lmm.client import KEY_VARIABLE, Client
+from framenest.lmm.prompt import TOKENS
+from framenest.progress import Bars
 from framenest.rank_request import Budget
-from framenest.selectors import check_selector
+from framenest.scorers import choose
+from framenest.selectors import check_selector, needs_scorer, setting_value
+from framenest.session import Session
 from framenest.text import bytes_of, seconds_of
+from framenest.transcript import AUTO, Transcript
+from framenest.video.decoder import Decoder
+from framenest.video.opening import open_video, reopen
 
 SCORER_PANEL = "The scorer"
+METHOD_PANEL = "The method (defaults are the paper's)"
 MAX_CHOICES_LENGTH = 20
 """--help shows choices of up to this many characters as [a|b|c]; longer lists would break inside a word."""
 
@@ -35,27 +62,22 @@ def option(help: str, *flags: str, **settings: Any) -> Any:  # noqa: A002 - clic
     Its name becomes the flag and its type hint the type. `flags` may add a short flag such as "-k", or
     replace the name by a long one such as "--json"; `settings` are click.option's.
     """
-    return field(metadata={"help": help, "flags": flags, "settings": settings})
+    return field(metadata={"flags": flags, "settings": {"help": help, **settings}})
 
 
-def config_option(config: type, name: str, **settings: Any) -> Any:
+def config_option(config: type, name: str) -> Any:
     """Declare the option of a config's field. It has no default, so that presets hold unless it is given."""
     entry = config.__dataclass_fields__[name]  # type: ignore[attr-defined]  # every config is a dataclass
     text = entry.metadata["help"]
-    if entry.default not in (None, False):
+    if entry.default is not None and entry.default is not False:
         shown = f"{entry.default:g}" if isinstance(entry.default, float) else entry.default
         text += f" ({entry.metadata['whose']}: {shown})"
-    return option(text, default=None, **settings)
+    return option(text, default=None)
 
 
 def argument(**settings: Any) -> Any:
     """Declare a command's parameter as a positional argument; `settings` are click.argument's."""
     return field(metadata={"argument": settings})
-
-
-def group(**changes: dict[str, Any]) -> Any:
-    """Declare an option group, a parameter whose type is a dataclass, with changed settings of its fields."""
-    return field(metadata={"changes": changes})
 
 
 class Command(click.RichCommand):
@@ -68,8 +90,7 @@ class Command(click.RichCommand):
         """Hide what is not usual, except from --help-all and from shell completion."""
         shown = (*self.usual, "help", "help_all")
         rare = [p for p in self.params if self.usual and p.name not in shown and not ctx.meta.get(ALL)]
-        for panel in self.panels:  # each holds what the help before this one showed
-            panel.objects.clear()
+        self.panels = [click.RichOptionPanel("Options")]  # comes before other panels
         for parameter in rare:
             parameter.hidden = True  # type: ignore[attr-defined]  # an argument has no panel to hide in
         super().format_help(ctx, formatter)
@@ -87,76 +108,67 @@ def _help_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         context.exit()
 
 
-def command(parent: Any = click, name: str | None = None, usual: str = "") -> Callable[..., Any]:
+def command(parent: Any = click, usual: str = "", cls: type = Command, **settings: Any) -> Callable[..., Any]:
     """Make a function a command, of a click group if given, with the options its parameters declare.
 
     usual: the parameters that --help shows, separated by spaces, if the rest is left to --help-all.
+    `settings` are click.command's.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
+        hints = get_type_hints(function, include_extras=True)
+        groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+        parameters: list[click.Parameter] = []
+        for name, parameter in inspect.signature(function).parameters.items():
+            metadata = getattr(parameter.default, "metadata", {})
+            if name in groups:
+                parameters += _group_options(hints[name])
+            elif "argument" in metadata:
+                kind = _click_type(hints[name])
+                parameters.append(click.RichArgument([name], type=kind, **metadata["argument"]))
+            else:
+                parameters.append(_option(name, hints[name], **metadata))
         if usual:
-            more: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": _help_all}
-            all_options = click.option("--help-all", is_flag=True, help="Show all options and exit.", **more)
-            function = all_options(function)
-        with_panel = click.option_panel("Options")(from_parameters(function))  # comes before other panels
-        decorated = parent.command(name, cls=Command)(with_panel)
+            eager: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": _help_all}
+            text = "Show all options and exit."
+            parameters.append(click.RichOption(["--help-all"], is_flag=True, help=text, **eager))
+
+        @wraps(function)
+        def call(**values: Any) -> Any:
+            built = {name: _build(kind, values) for name, kind in groups.items()}
+            return function(**values, **built)
+
+        decorated = parent.command(cls=cls, params=parameters, **settings)(call)
         decorated.usual = tuple(usual.split())
         return decorated
 
     return decorate
 
 
-def from_parameters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the arguments and options that a function's parameters declare, and build its option groups."""
-    hints = get_type_hints(function, include_extras=True)
-    decorators: list[Any] = []
-    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    for name, parameter in inspect.signature(function).parameters.items():
-        metadata = getattr(parameter.default, "metadata", {})
-        if name in groups:
-            decorators += _group_options(hints[name], metadata.get("changes", {}))
-        elif "argument" in metadata:
-            decorators.append(click.argument(name, type=_click_type(hints[name]), **metadata["argument"]))
-        elif metadata:
-            decorators.append(_option(name, hints[name], **metadata))
-
-    @wraps(function)
-    def call(*args: Any, **values: Any) -> Any:
-        built = {name: _build(kind, values) for name, kind in groups.items()}
-        return function(*args, **values, **built)
-
-    decorated: Callable[..., Any] = call
-    for decorator in reversed(decorators):  # click lists the option added last first
-        decorated = decorator(decorated)
-    return decorated
-
-
-def _group_options(kind: type, changes: dict[str, dict[str, Any]]) -> Iterator[Any]:
+def _group_options(kind: type) -> Iterator[click.Option]:
     """The options of a group's fields, and of the groups nested in it."""
     hints = get_type_hints(kind, include_extras=True)
+    panel = SCORER_PANEL if kind is ScorerConfig else getattr(kind, "panel", "Options")
     for entry in fields(kind):
         if is_dataclass(hints[entry.name]):
-            yield from _group_options(hints[entry.name], changes)
+            yield from _group_options(hints[entry.name])
             continue
         declared = config_option(kind, entry.name) if issubclass(kind, CheckedSettings) else entry
-        panel = SCORER_PANEL if kind is ScorerConfig else getattr(kind, "panel", "Options")
-        settings = {"panel": panel, "help": declared.metadata["help"]}
-        settings |= declared.metadata["settings"] | changes.get(entry.name, {})
-        flags = declared.metadata["flags"]
-        yield _option(entry.name, hints[entry.name], settings.pop("help"), flags, settings)
+        settings = {"panel": panel, **declared.metadata["settings"]}
+        yield _option(entry.name, hints[entry.name], declared.metadata["flags"], settings)
 
 
-def _option(name: str, hint: Any, help: str, flags: tuple[str, ...], settings: dict[str, Any]) -> Any:  # noqa: A002 - as above
-    settings = {"type": _click_type(hint), "help": help, **settings}
-    choices = getattr(settings["type"], "choices", ())
+def _option(name: str, hint: Any, flags: tuple[str, ...], settings: dict[str, Any]) -> click.Option:
+    settings = {"type": _click_type(hint), **settings}
+    choices, text = getattr(settings["type"], "choices", ()), settings["help"]
     if len("|".join(choices)) > MAX_CHOICES_LENGTH:
-        named = all(re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", help) for choice in choices)
-        settings |= {"metavar": "NAME", "help": help if named else f"{help} One of {', '.join(choices)}."}
+        named = all(re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", text) for choice in choices)
+        settings |= {"metavar": "NAME", "help": text if named else f"{text} One of {', '.join(choices)}."}
     if hint is bool:
         settings |= {"type": None, "is_flag": True}
     if not any(flag.startswith("--") for flag in flags):
         flags = ("--" + name.replace("_", "-"), *flags)
-    return click.option(*flags, name, **settings)
+    return click.RichOption([*flags, name], **settings)
 
 
 def _click_type(hint: Any) -> Any:
@@ -287,8 +299,6 @@ def _plot(file: str) -> Path:
 
 
 Count = Annotated[int, click.IntRange(1)]
-Name = Annotated[str, Parsed("NAME", str)]
-Url = Annotated[str, Parsed("URL", str)]
 InputFile = Annotated[str, Parsed("FILE", str)]
 Folder = Annotated[str, Parsed("DIR", str)]
 Budgets = Annotated[list[int], Parsed("K", Budget.parse)]
@@ -301,3 +311,301 @@ OutputFile = Annotated[Path, Parsed("FILE", check_writable)]
 OutputFolder = Annotated[Path, Parsed("DIR", check_writable_folder)]
 ImageFile = Annotated[Path, Parsed("FILE", _image)]
 PlotFile = Annotated[Path, Parsed("FILE", _plot)]
+
+
+CHOICES = option(
+    "An answer option; may be repeated. The answer is a letter.", "--option", multiple=True, metavar="TEXT"
+)
+LOOK_FOR = option(
+    "Also look for this; describe what it looks like: “a potter opens a kiln”. May be repeated; a frame "
+    "that shows one of them is relevant.",
+    multiple=True,
+    metavar="TEXT",
+)
+AS_JSON = option("Print JSON.", "--json")
+KEEP_FEATURES = option(
+    "Cache features of any size, or none. [default: up to 512 MiB per video]",
+    "--keep-features/--no-keep-features",
+    default=None,
+)
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options of every command: the cache, and how much to print."""
+
+    cache_location: str | None = option(
+        "Directory for indexes, features and models, or a URL such as s3://… (extra `remote`) for all but "
+        "models. [default: $FRAMENEST_CACHE, or the user's cache]",
+        "--cache",
+        metavar="DIR|URL",
+    )
+    quiet: bool = option("Print results and errors only.", "-q")
+    debug: bool = option("Show the traceback of an error.")
+
+    def __post_init__(self) -> None:
+        out.brief = self.quiet
+
+    @cached_property
+    def cache(self) -> ManagedStore:
+        """The store for indexes and features."""
+        return open_store(self.cache_location)
+
+    @property
+    def local(self) -> DirectoryStore:
+        """The directory for models, fingerprints and downloads, which are never stored remotely."""
+        return local_directory(self.cache)
+
+    def bars(self) -> Bars:
+        """Progress bars; none with --quiet."""
+        return Bars(off=self.quiet, console=err)
+
+    def open(self, video: str, opening: VideoConfig) -> Decoder:
+        """Open a video, with progress bars."""
+        return open_video(video, **vars(opening), store=self.cache, progress=self.bars())
+
+
+@dataclass(frozen=True)
+class RankedVideo:
+    """How to reopen the video of a ranking."""
+
+    video: InputFile | None = option("The video, if it has moved.")
+    allow_playlists: bool = config_option(VideoConfig, "allow_playlists")
+
+    def reopen(self, info: VideoInfo, common: Common) -> Decoder:
+        """Open the video; raise if it has changed."""
+        return reopen(info, self.video, allow_playlists=self.allow_playlists, store=common.cache)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerChoice:
+    """Which scorer to use, and how to run it."""
+
+    panel: ClassVar = SCORER_PANEL
+    name: str = option(
+        "A name from `framenest models`, optionally with a checkpoint (clip:org/name, blip2:FOLDER), or "
+        "table:FILE for your own scores (CSV or JSON: frame or seconds → score).",
+        "--scorer",
+        default="auto",
+    )
+    config: ScorerConfig
+
+    def __post_init__(self) -> None:
+        if self.config.subtitles is None:
+            object.__setattr__(self, "config", replace(self.config, subtitles=AUTO))
+
+    def resolved(self, common: Common) -> str:
+        """Return the scorer's name; for "auto", choose one for this machine and note why."""
+        short = self.name.partition(":")[0]
+        if short in ("tags", "table") and self.config.device not in ("auto", "cpu"):
+            raise ConfigError(f"--device {self.config.device} has no effect: {short} runs on the CPU")
+        if self.name == "auto":
+            with suppress(ScorerError):  # if no scorer is ready, the command fails when it needs one
+                name, why = choose(common.local)
+                _note_once(why, common.local.root / "noted" / "scorer.txt")
+                return name
+        return self.name
+
+    def session(self, common: Common, bars: Bars, selectors: Sequence[str]) -> Session:
+        """Open a session with this scorer. It is chosen only if a selector uses one."""
+        name = self.resolved(common) if any(map(needs_scorer, selectors)) else self.name
+        return Session(name, store=common.cache, progress=bars, scoring=self.config)
+
+
+def _note_once(text: str, file: Path) -> None:
+    """Print this note unless it was the last one printed here; `file` remembers it."""
+    if out.brief or (file.is_file() and file.read_text(encoding="utf-8") == text):
+        return
+    note(text)
+    with suppress(StoreError):  # a read-only cache: noted every time
+        write_atomic(file, text.encode(), follow=False)
+
+
+def refuse_one_file(config: ScorerConfig, videos: int) -> None:
+    """Refuse --subtitles FILE for several videos."""
+    if videos > 1 and Path(config.subtitles or "").is_file():
+        raise ConfigError("--subtitles FILE is for one video; for several, give a folder or auto")
+
+
+@dataclass(frozen=True)
+class ProbingOptions:
+    """Where a video is probed."""
+
+    panel: ClassVar = METHOD_PANEL
+    max_gap: float | None = config_option(IndexConfig, "max_gap")
+    probing: Probing | None = config_option(IndexConfig, "probing")
+    start: Moment | None = config_option(IndexConfig, "start")
+    end: Moment | None = config_option(IndexConfig, "end")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the command line gives."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} is not a setting; write it like zoom=4")
+    return name, setting_value(value)
+
+
+def other_settings(*configs: type) -> Any:
+    """Declare --set NAME=VALUE, for settings of these configs that have no option of their own."""
+    own = {"horizon", *(entry.name for entry in fields(ProbingOptions))}
+    names = [entry.name for config in configs for entry in fields(config) if entry.name not in own]
+    return option(
+        f"Another setting, such as {names[0]}=64; may be repeated. docs/design.md explains them: "
+        f"{', '.join(names)}.",
+        "--set",
+        multiple=True,
+        type=Parsed("NAME=VALUE", _setting),
+        panel=METHOD_PANEL,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """The settings of MEC."""
+
+    panel: ClassVar = METHOD_PANEL
+    preset: str = option(
+        "residual shows each event once before it repeats one. paper is the paper's rule, bit for bit; "
+        "the others are its ablations.",
+        type=click.Choice(list(PRESETS)),
+        default=DEFAULT_PRESET,
+    )
+    horizon: int | None = config_option(RankingConfig, "horizon")
+    probes: ProbingOptions
+    others: tuple[tuple[str, Any], ...] = other_settings(IndexConfig, DiscoveryConfig, RankingConfig)
+
+    @cached_property
+    def config(self) -> MECConfig:
+        """The preset, with the settings given."""
+        horizon = {} if self.horizon is None else {"horizon": self.horizon}
+        settings = horizon | self.probes.settings | dict(self.others)
+        return MECConfig.preset(self.preset).with_settings(settings)
+
+
+TOKEN_LIMITS = {True: 8192, False: 1024}
+"""Default limit of an answer's tokens, with thinking and without."""
+
+
+def _temperature(text: str) -> float | None:
+    try:
+        return None if text == "server" else float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a number nor 'server'") from None
+
+
+@dataclass(frozen=True)
+class AnsweringModel:
+    """The server that answers, and its settings."""
+
+    panel: ClassVar = "The model"
+    base_url: str = option(
+        "OpenAI-compatible server, such as http://localhost:8000/v1. [default: $OPENAI_BASE_URL]",
+        envvar="OPENAI_BASE_URL",
+        required=True,
+    )
+    model: str | None = option("Model to ask. [default: the server's, if it has just one]")
+    style: StyleName = option(
+        "openai: one image per frame, any server. vllm-video: one video, vLLM.",
+        type=click.Choice(FOR_SERVERS),
+        default="openai",
+    )
+    thinking: Literal["on", "off", "server"] = option(
+        "Whether the model reasons first. on, off: by chat_template_kwargs, which some servers refuse.",
+        default="server",
+    )
+    answer_tokens: int | None = option("Maximum tokens of an answer. [default: 1024; 8192 with thinking]")
+    temperature: float | None = option(
+        "Sampling temperature. server: send none.", type=Parsed("T|server", _temperature), default="server"
+    )
+    retries: int = option("Retries if the server is busy or fails.", default=4)
+    timeout: float = option("Seconds to wait for an answer, or for its next words.", default=600)
+    key_variable: str = option("Environment variable with the API key.", default=KEY_VARIABLE)
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether the model is told to reason; None leaves it to the server."""
+        return {"on": True, "off": False}.get(self.thinking)
+
+    def client(self) -> Client:
+        """Return a client of the server."""
+        return Client(
+            self.base_url,
+            self.model,
+            key_variable=self.key_variable,
+            timeout=self.timeout,
+            retries=self.retries,
+            thinking=self.thinks,
+            max_tokens=self.answer_tokens or TOKEN_LIMITS[self.thinks or False],
+            temperature=self.temperature,
+        )
+
+
+def check_server(client: Client) -> None:
+    """Fail before the video is read if no server answers; note if it does not list the model."""
+    names = client.models()
+    if names and client.model not in names:
+        note(f"{client.base_url} lists {', '.join(names)}; trying {client.model} anyway")
+
+
+def refuse_pairing(style: str) -> None:
+    """Refuse --pairing for a style whose models do not fuse frames."""
+    if style not in STYLES or not STYLES[style].fuses:
+        refuse(f"style {style} does not fuse frames", "pairing")
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How frames are sent to a model."""
+
+    pairing: Pairing = option(
+        "Qwen3-VL and Qwen3.5 fuse two frames and give both the mean of their times. auto: fuse frames less "
+        "than 2 s apart, send others twice. pairs: always fuse, as in the paper. duplicate: send each frame "
+        "twice. images: send images, not a video.",
+        default="auto",
+    )
+    max_side: int | None = option("Shrink images to this many pixels on the longer side.")
+    max_pixels: int | None = option("Shrink images to this many pixels.")
+    quality: int = option("JPEG quality, 1 to 100.", default=90)
+    frame_pixels: int | None = option(
+        "For vllm-video: pixels per frame in Qwen's processor; lmms-eval sends 786432. "
+        "[default: all frames share 25,165,824]"
+    )
+    tell_times: bool | None = option(
+        "Write the frames' times as text. [default: only if the model's processor does not]",
+        "--times/--no-times",
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        _ = self.settings  # checks them before the work starts
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments for `messages` and `ask`."""
+        limits = ImageLimits(self.max_side, self.max_pixels, self.quality, self.frame_pixels)
+        return {"pairing": self.pairing, "limits": limits, "tell_times": self.tell_times}
+
+
+@dataclass(frozen=True)
+class TranscriptOptions:
+    """Whether to send the transcript with the frames."""
+
+    with_transcript: bool = option("Send the transcript around each frame with it.")
+    transcript_tokens: Count = option("Estimated maximum of transcript tokens to send.", default=TOKENS)
+
+    def __post_init__(self) -> None:
+        if not self.with_transcript:
+            refuse("no transcript is sent without --with-transcript", "transcript_tokens")
+
+    def settings(self, transcript: Transcript | None) -> dict[str, Any]:
+        """Keyword arguments for `messages` and `ask`."""
+        if not self.with_transcript:
+            return {}
+        if transcript is None or not transcript.lines:
+            raise ConfigError("--with-transcript: no transcript was found; rank with --subtitles FILE")
+        return {"transcript": transcript, "transcript_tokens": self.transcript_tokens}

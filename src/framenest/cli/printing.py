@@ -36,6 +36,9 @@ NOTED = (CacheWarning, ScorerWarning)
 class SafeConsole(Console):
     """A console that escapes control characters, which files, videos and servers may contain."""
 
+    brief = False
+    """Print results and errors only."""
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Escape the text of every segment."""
         for segment in super().render(renderable, options):
@@ -44,17 +47,6 @@ class SafeConsole(Console):
 
 out = SafeConsole(highlight=False)
 err = SafeConsole(stderr=True, highlight=False)
-notes = SafeConsole(stderr=True, highlight=False)
-
-
-def set_quiet(quiet: bool) -> None:
-    """Print results and errors only from now on, or notes too."""
-    notes.quiet = quiet
-
-
-def quiet() -> bool:
-    """Whether to print results and errors only."""
-    return notes.quiet
 
 
 def print_json(data: Any) -> None:
@@ -77,13 +69,14 @@ def say_labelled(*labels_and_texts: str) -> None:
 def confirm(*labels_and_texts: str) -> None:
     """Print what was done as `say_labelled` does; nothing with --quiet, or where stdout is for data."""
     parameters = get_current_context().params
-    if not (quiet() or parameters.get("as_json") or parameters.get("output") == "-"):
+    if not (out.brief or parameters.get("as_json") or parameters.get("output") == "-"):
         say_labelled(*labels_and_texts)
 
 
 def note(text: str) -> None:
     """Print a note to stderr; nothing with --quiet."""
-    notes.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
+    if not out.brief:  # not on a console of its own, which would write into progress bars
+        err.print(f"[dim]note:[/] {escape(text)}", soft_wrap=True)
 
 
 def fail(text: str) -> None:
@@ -91,20 +84,15 @@ def fail(text: str) -> None:
     err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
 
-def table(*headings: str, left: Collection[str] = (), wrap: Collection[str] = ()) -> Table:
-    """Return an empty table. Columns are right-aligned except those in `left`.
-
-    On a narrow terminal the columns in `wrap` are wrapped, so that no number is cut off.
-    """
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+def table(*headings: str, texts: Collection[str] = ()) -> Table:
+    """Return an empty table. Only the columns in `texts` are left-aligned, and wrapped if space is short."""
+    rows = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for heading in headings:
-        grid.add_column(
-            heading,
-            justify="left" if heading in left else "right",
-            no_wrap=heading not in wrap,
-            overflow="fold" if heading in wrap else "ellipsis",
-        )
-    return grid
+        if heading in texts:
+            rows.add_column(heading, overflow="fold")
+        else:
+            rows.add_column(heading, justify="right", no_wrap=True)
+    return rows
 
 
 def print_table(rows: Table) -> None:
@@ -134,15 +122,11 @@ def short_path(path: str) -> str:
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
     """Print warnings of the cache and of scorers as notes, and no other warnings."""
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        note(str(message))
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for category in NOTED:
-            warnings.simplefilter("always", category)
-        warnings.showwarning = show
+        warnings.simplefilter("always", CacheWarning)
+        warnings.simplefilter("always", ScorerWarning)
+        warnings.showwarning = lambda message, *_, **__: note(str(message))
         yield
 
 
@@ -156,12 +140,11 @@ class AnswerPrinter:
         if self._open not in (None, kind):
             err.print()
         self._open = kind
-        shown = harmless(piece)
         if kind == "answer":
-            out.file.write(shown)
+            out.file.write(harmless(piece))
             out.file.flush()
         else:
-            err.print(Text(shown, style="dim"), end="", soft_wrap=True)
+            err.print(Text(piece, style="dim"), end="", soft_wrap=True)
 
     def end(self, _: Step) -> None:
         """End the line of an answer."""
@@ -181,7 +164,7 @@ def print_reply(reply: Reply) -> None:
     for place in reply.cited:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
-    if quiet():
+    if out.brief:
         print_table(facts)
         return
     facts.add_row("shown", " ".join(times))
@@ -190,7 +173,7 @@ def print_reply(reply: Reply) -> None:
     facts.add_row("model", escape(reply.answer.model))
     print_table(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
-    costs = table(*headings, left=["said"])
+    costs = table(*headings, texts=["said"])
     for step in reply.steps:
         usage = step.answer.usage
         costs.add_row(
@@ -224,9 +207,9 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
         budgets = {prefix.budget: prefix.seconds.tolist() for prefix in prefixes}
         print_json({"video": ranking.video.path, **facts, "match": match, "ranks": ranks, "budgets": budgets})
         return
-    if not quiet():
+    if not out.brief:
         _print_facts(ranking, whole=scores)
-        rows = table("rank", "time", "reason", left=["reason"], wrap=["reason"])
+        rows = table("rank", "time", "reason", texts=["reason"])
         for row in ranks:
             rows.add_row(str(row["rank"]), clock(row["seconds"]), escape(row["reason"]))
         print_table(rows)
@@ -286,7 +269,6 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
 
 
 def _notes(ranking: Ranking) -> Iterator[str]:
-    """What went wrong, and what to try."""
     stats = ranking.stats
     replaced = sum(used >= 0 for _, used in stats.substitutes)
     dropped = len(stats.substitutes) - replaced
@@ -328,7 +310,7 @@ def _print_scores(ranking: Ranking, count: int) -> None:
     while out.is_terminal and 1 + sum(widths[name] for name in columns) > out.width and len(columns) > 6:
         left_out.append(list(columns)[-2])  # the last one is their sum
         del columns[left_out[-1]]
-    ranks = table(*columns, left=["from"])
+    ranks = table(*columns)
     for cells in zip(*columns.values(), strict=True):
         ranks.add_row(*cells)
     print_table(ranks)
@@ -336,16 +318,9 @@ def _print_scores(ranking: Ranking, count: int) -> None:
         out.print(f"[dim]left out on this narrow terminal: {', '.join(left_out)}; see show --csv[/]")
 
 
-def note_if_short(selector: str, prefix: Prefix) -> None:
-    """Note if a selector returns fewer frames than the budget, and why."""
-    if len(prefix) < prefix.budget:
-        because = f": {prefix.why}" if prefix.why else ""
-        note(f"{selector} returns {len(prefix)} frames for a budget of {prefix.budget}{because}")
-
-
 def print_prefix(prefix: Prefix) -> None:
     """Print the times of a budget's frames, in order, on a line of their own that can be copied."""
-    if not quiet():
+    if not out.brief:
         short = ", all candidates of this short video" if prefix.complete else ""
         out.print(f"[dim]{len(prefix)} frames in time order{short}:[/]", soft_wrap=True)
     say(" ".join(clock(float(second)) for second in prefix.seconds))

@@ -7,35 +7,14 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from framenest.cli import options
+from framenest.cli import options as opt
 from framenest.cli.exports import write_frames
 from framenest.cli.many_videos import ManyVideos, rank_many
-from framenest.cli.option_groups import (
-    AS_JSON,
-    CHOICES,
-    KEEP_FEATURES,
-    LOOK_FOR,
-    Common,
-    MethodOptions,
-    ScorerChoice,
-)
-from framenest.cli.options import (
-    Budgets,
-    ImageFile,
-    InputFile,
-    OutputFile,
-    OutputFolder,
-    SelectorNames,
-    Url,
-    argument,
-    check_writable,
-    option,
-)
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import (
     TOP,
     confirm,
     note,
-    note_if_short,
     print_json,
     print_prefix,
     print_ranking,
@@ -62,29 +41,29 @@ WITH_SERVER = (
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
 
-@options.command(
-    usual="budgets output folder sheet as_json verbose no_question look_for name preset start end quiet"
-)
+@command(usual="budgets output folder sheet as_json verbose no_question look_for name preset start end quiet")
 def rank(
     *,
-    video: InputFile | None = argument(required=False),
+    video: opt.InputFile | None = argument(required=False),
     question: str | None = argument(required=False),
     output: str | None = option(
         "Write the ranking as JSON (- is stdout). With --manifest: a folder.",
         "-o",
         metavar="FILE",
     ),
-    budgets: Budgets = option(
+    budgets: opt.Budgets = option(
         f"Frames to print; 8,16 prints the times of both. [default: {TOP}]",
         "--budget",
         "-k",
         default=(),
     ),
-    folder: OutputFolder | None = option("Also write the frames of the largest budget as images.", "--to"),
-    sheet: ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
-    as_json: bool = AS_JSON,
+    folder: opt.OutputFolder | None = option(
+        "Also write the frames of the largest budget as images.", "--to"
+    ),
+    sheet: opt.ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
+    as_json: bool = opt.AS_JSON,
     verbose: bool = option("Also print what was looked at, and the scores of each rank.", "-v"),
-    server: Url | None = option(
+    server: str | None = option(
         "Rank on a running `framenest serve`, such as http://127.0.0.1:8600, with its scorer. It must serve "
         "the video's folder (--videos). $FRAMENEST_TOKEN is its token. [default: $FRAMENEST_SERVER]",
         envvar="FRAMENEST_SERVER",
@@ -92,17 +71,17 @@ def rank(
     no_question: bool = option(
         "Rank without a question: by what changes, is clear to see and not shown yet."
     ),
-    choices: tuple[str, ...] = CHOICES,
-    look_for: tuple[str, ...] = LOOK_FOR,
+    choices: tuple[str, ...] = opt.CHOICES,
+    look_for: tuple[str, ...] = opt.LOOK_FOR,
     opening: VideoConfig,
-    keep_features: bool | None = KEEP_FEATURES,
-    scorer: ScorerChoice,
-    manifest: InputFile | None = option(
+    keep_features: bool | None = opt.KEEP_FEATURES,
+    scorer: opt.ScorerChoice,
+    manifest: opt.InputFile | None = option(
         "CSV, JSON, JSON lines, Parquet or text with columns `video` and `question`.", panel=ManyVideos.panel
     ),
     many: ManyVideos,
-    method: MethodOptions,
-    common: Common,
+    method: opt.MethodOptions,
+    common: opt.Common,
 ) -> int:
     """Rank the frames of VIDEO for QUESTION: one ranking, any budget.
 
@@ -121,9 +100,9 @@ def rank(
     framenest rank kiln.mp4 "What is fired?" --server http://127.0.0.1:8600
     """
     if server:
-        options.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
+        opt.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
     if no_question:
-        options.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
+        opt.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     if manifest is None:
         _check_one(video, question, no_question, output)
     elif video or question or budgets or look_for or folder or sheet or verbose:
@@ -168,14 +147,13 @@ def rank(
 
 
 def _check_one(video: str | None, question: str | None, no_question: bool, output: str | None) -> None:
-    """Check what was given for one video."""
     if video is None:
         raise ConfigError("give a VIDEO, or --manifest FILE for many")
-    options.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
+    opt.refuse("it needs --manifest", *(entry.name for entry in fields(ManyVideos)))
     if no_question == bool((question or "").strip()):
         raise ConfigError("give either a QUESTION, which must not be empty, or --no-question")
     if output not in (None, "-"):
-        check_writable(str(output))
+        opt.check_writable(str(output))
 
 
 def _deliver(
@@ -197,20 +175,20 @@ def _deliver(
 NAMES = ", ".join(selector_forms()) + ", or file:PATH for a list of AKS or WFS-SB"
 
 
-@options.command(usual="selectors budgets output as_json name quiet")
+@command(usual="selectors budgets output as_json name quiet")
 def select(
     *,
-    video: InputFile = argument(),
+    video: opt.InputFile = argument(),
     question: str = argument(),
-    selectors: SelectorNames = option(
+    selectors: opt.SelectorNames = option(
         f"One of {NAMES}; several, separated by commas, are compared.", "--selector", default="mec"
     ),
-    budgets: Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
-    output: OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
+    budgets: opt.Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
+    output: opt.OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),
     as_json: bool = option("Print a line of JSON for each selector.", "--json"),
     opening: VideoConfig,
-    scorer: ScorerChoice,
-    common: Common,
+    scorer: opt.ScorerChoice,
+    common: opt.Common,
 ) -> None:
     """Select frames of VIDEO for QUESTION with any selector, one list per budget.
 
@@ -243,7 +221,6 @@ def select(
 
 
 def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Sequence[Selection]) -> None:
-    """Print the times that one selector chose, or compare several."""
     labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
     if len(selections) > 1:
         _print_comparison(labels, selections)
@@ -255,13 +232,14 @@ def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Se
         for prefix in selection.prefixes.values():
             if len(selections) == 1:
                 print_prefix(prefix)
-            note_if_short(label, prefix)
+            if len(prefix) < prefix.budget:
+                because = f": {prefix.why}" if prefix.why else ""
+                note(f"{label} returns {len(prefix)} frames for a budget of {prefix.budget}{because}")
 
 
 def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
-    """A row for every selector and budget."""
     headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
-    rows = table(*headings, left=["selector"], wrap=["selector"])
+    rows = table(*headings, texts=["selector"])
     for label, selection in zip(labels, selections, strict=True):
         for budget, prefix in selection.prefixes.items():
             first = selections[0].prefixes[budget].frames.tolist()

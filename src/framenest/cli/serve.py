@@ -10,14 +10,13 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import rich_click as click
 from platformdirs import user_data_path
 
-from framenest.cli import options
-from framenest.cli.option_groups import Common, ScorerChoice, TranscriptOptions
-from framenest.cli.options import Budgets, Folder, Name, Parsed, Size, argument, option
+from framenest.cli import options as opt
+from framenest.cli.options import argument, command, option
 from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import ConfigError, needs_extra
@@ -39,7 +38,7 @@ class Access:
         multiple=True,
         metavar="HOST",
     )
-    decoder: Name = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
+    decoder: str = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,8 @@ class ServerLimits:
     workers: int = option("Jobs that run at once.", default=1)
     queue: int = option("Jobs that may wait.", default=64)
     max_job: int = option("Time limit of a job.", default=3600, metavar="SECONDS")
-    max_upload: Size = option("Largest upload.", default="2GiB")
-    max_stored: Size = option("Size of all uploads.", default="20GiB")
-
-
-def _http_url(text: str) -> str:
-    if not is_url(text):
-        raise ValueError(f"{text!r} is not an http(s) URL")
-    return text
+    max_upload: opt.Size = option("Largest upload.", default="2GiB")
+    max_stored: opt.Size = option("Size of all uploads.", default="20GiB")
 
 
 @dataclass(frozen=True)
@@ -65,12 +58,13 @@ class UpstreamServer:
     """The server with the models: behind the gateway, and for the page's answers."""
 
     panel: ClassVar = "Models"
-    upstream: Annotated[str, Parsed("URL", _http_url)] | None = option(
+    upstream: str | None = option(
         "OpenAI-compatible server, such as http://localhost:8000/v1. Its API is then served here at /v1, and "
-        "its models see videos. Its API key is read from $OPENAI_API_KEY."
+        "its models see videos. Its API key is read from $OPENAI_API_KEY.",
+        metavar="URL",
     )
-    answer_model: Name | None = option("Model that answers on the page.")
-    budget: Budgets = option(
+    answer_model: str | None = option("Model that answers on the page.")
+    budget: opt.Budgets = option(
         "Frames that a model is shown for a question at /v1. 8,16,32 is a ladder: ask with the fewest, and "
         "with more if the model cannot tell.",
         default="32",
@@ -83,7 +77,7 @@ class UpstreamServer:
 
 
 def _settings(
-    data: Path, videos: tuple[str, ...], scorer: ScorerChoice, common: Common, *groups: Any
+    data: Path, videos: tuple[str, ...], scorer: opt.ScorerChoice, common: opt.Common, *groups: Any
 ) -> ServerSettings:
     return ServerSettings(
         data=data,
@@ -96,11 +90,11 @@ def _settings(
     )
 
 
-@options.command(usual="host port videos data name preset upstream answer_model budget quiet")
+@command(usual="host port videos data name preset upstream answer_model budget quiet")
 def serve(
     *,
     access: Access,
-    videos: tuple[Folder, ...] = option(
+    videos: tuple[opt.Folder, ...] = option(
         "Folder whose videos clients may use; may be repeated. [default: uploads only]", multiple=True
     ),
     preset: str = option(
@@ -108,12 +102,14 @@ def serve(
         type=click.Choice(list(PRESETS)),
         default=ServerSettings.preset,
     ),
-    data: Folder | None = option("Folder for uploads, rankings and jobs. [default: the user's data folder]"),
-    scorer: ScorerChoice,
+    data: opt.Folder | None = option(
+        "Folder for uploads, rankings and jobs. [default: the user's data folder]"
+    ),
+    scorer: opt.ScorerChoice,
     limits: ServerLimits,
     models: UpstreamServer,
-    transcript: TranscriptOptions,
-    common: Common,
+    transcript: opt.TranscriptOptions,
+    common: opt.Common,
 ) -> None:
     """Serve rankings over HTTP, with a web page to ask questions.
 
@@ -125,9 +121,11 @@ def serve(
     FRAMENEST_TOKEN=… framenest serve --host 0.0.0.0 --videos lectures/
     """
     if transcript.with_transcript and scorer.config.subtitles == NONE:
-        options.refuse("there is no transcript with --subtitles none", "with_transcript")
+        opt.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        options.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
+        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
+    elif not is_url(models.upstream):
+        raise ConfigError(f"--upstream {models.upstream!r} is not an http(s) URL")
     with needs_extra("server"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
@@ -138,14 +136,14 @@ def serve(
     _listen(settings, create_app, "Framenest at {url}/, its API at {url}/openapi.json" + gateway)
 
 
-@options.command()
+@command()
 def mcp(
     *,
     folders: tuple[str, ...] = argument(metavar="FOLDER", nargs=-1, required=True),
     http: bool = option("Serve streamable HTTP at /mcp of --host and --port instead of stdin and stdout."),
     access: Access,
-    scorer: ScorerChoice,
-    common: Common,
+    scorer: opt.ScorerChoice,
+    common: opt.Common,
 ) -> None:
     """Let agents see long videos: a Model Context Protocol server.
 
@@ -157,7 +155,7 @@ def mcp(
     framenest mcp lectures/ meetings/ --http --port 8700
     """
     if not http:
-        options.refuse("agents connect over stdin and stdout without --http", "host", "port")
+        opt.refuse("agents connect over stdin and stdout without --http", "host", "port")
     with needs_extra("mcp"):
         import anyio
 

@@ -151,11 +151,12 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
     config, terms = ranking.config.ranking, ranking.terms
     rule = RULES[config.rule]
     named = {term.name: term for term in rule.terms if term.name in terms}
-    data = {"name": rule.name, "joins": rule.joins, "terms": [asdict(term) for term in named.values()]}
-    if len(named) < len(rule.terms):
-        return data | {"parts": [], "because": []}
-    parts = rule.parts(ranking.evidence.astype(np.float64), terms, config)
-    return data | {
+    complete = len(named) == len(rule.terms)
+    parts = rule.parts(ranking.evidence.astype(np.float64), terms, config) if complete else []
+    return {
+        "name": rule.name,
+        "joins": rule.joins,
+        "terms": [asdict(term) for term in named.values()],
         "parts": [
             {
                 "name": part.name,

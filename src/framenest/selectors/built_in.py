@@ -21,7 +21,7 @@ from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.protocols import Embedder, FrameEmbedder
-from framenest.rank_request import Budget, LookFor
+from framenest.rank_request import Budget
 from framenest.selectors import published_rules as rules
 from framenest.selectors.published_rules import Floats, Ints
 from framenest.selectors.selection import Selection, Selector, prefix_of, ranked_prefix
@@ -68,9 +68,9 @@ class MecSelector(BuiltInSelector):
         self.settings = settings
         self._mec = MEC(settings, session=session)
 
-    def rank(self, video: Video, question: str | None, look_for: LookFor | Sequence[str] = ()) -> Ranking:
+    def rank(self, video: Video, question: str | None) -> Ranking:
         """The ranking that serves every budget."""
-        return self._mec.rank(video, question, look_for=look_for)
+        return self._mec.rank(video, question)
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
         ranking = self.rank(decoder, question)
