@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, Self, TypedDict, get_args
+from typing import Any, Literal, Self, get_args
 
 from framenest.errors import BadSetting, ConfigError
-from framenest.records import convert
 
 MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -239,10 +238,7 @@ class VideoConfig(CheckedSettings):
 
     fps: float | None = setting(None, "Frame rate of a folder of numbered images.", ANY)
     stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
-    decoder: str = setting("pyav", "pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", ANY)
-    allow_playlists: bool = setting(
-        False, "Allow a video that refers to other files or URLs: HLS, DASH, ffconcat.", SWITCH
-    )
+    decoder: str = setting("pyav", "pyav, or a plug-in.", ANY)
 
 
 @dataclass(frozen=True)
@@ -288,58 +284,6 @@ class MECConfig:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, dict[str, Any]]) -> MECConfig:
-        return convert(data, cls, "config")
-
-
-class Settings(TypedDict, total=False):
-    """Every setting of MECConfig and ScorerConfig by name, as keyword arguments of `MEC` and `rank`."""
-
-    base_probes: int
-    extra_probes: int
-    saturation: float
-    max_gap: float | None
-    probing: Probing
-    thumbnail: int
-    blur_kernel: int
-    exposure_mean: float
-    exposure_sigma: float
-    start: float
-    end: float | None
-    relevance_weight: float
-    change_weight: float
-    observability_weight: float
-    segment_length: int
-    activation: float
-    anchors: int
-    zoom: int
-    relevance_text: RelevanceText
-    text_weight: float
-    speech_weight: float
-    horizon: int
-    evidence_weight_start: float
-    evidence_weight_end: float
-    gamma: float
-    diversity_weight: float
-    coverage_term: bool
-    rule: Rule
-    evidence_floor: float
-    event_shortest: float
-    event_longest: float
-    scene_shortest: float
-    scene_longest: float
-    same_look_from: float
-    device: str
-    batch: int | None
-    precision: Precision
-    calibration: Calibration
-    revision: str | None
-    rerank: int
-    reranker: str
-    ocr: int
-    subtitles: str | None
 
 
 METHOD_CONFIGS = (IndexConfig, DiscoveryConfig, RankingConfig)

@@ -47,8 +47,7 @@ class Session:
         keep_features: True caches features of any size in the store, False none; by default up to 512 MiB
             per video.
         scoring: how the scorer runs, a second pass, text on screen.
-        decoder: for video files and URLs: "pyav", "pyav:cuda" or another one; see `open_video`.
-        allow_playlists: also open videos that are playlists; see `open_video`.
+        decoder: for video files and URLs: "pyav" or another one; see `open_video`.
         memory: the memory limit, in bytes; by default a quarter of what this process may use, at most 4 GiB.
 
     >>> session = Session(scorer=None)
@@ -65,7 +64,6 @@ class Session:
         keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
         decoder: str = "pyav",
-        allow_playlists: bool = False,
         memory: int | None = None,
     ) -> None:
         must_be("scoring", scoring, ScorerConfig | None, "a ScorerConfig")
@@ -77,7 +75,6 @@ class Session:
         self._keep_features = keep_features
         self.features_limit = FeaturesLimit(self.store)
         self._decoder = decoder
-        self._allow_playlists = allow_playlists
         self._local = local_directory(self.store)
         self._scorer = scorer
         self._loaded: dict[str, Scorer] = {}
@@ -142,8 +139,7 @@ class Session:
         """Open a video; returns the same decoder for the same content at the same path."""
         with self.timing("timeline"):
             file = Path(video) if isinstance(video, (str, os.PathLike)) else None
-            # The content of a playlist is known only after opening.
-            if file is not None and file.is_file() and not self._allow_playlists:
+            if file is not None and file.is_file():
                 path = str(file.absolute())
                 key = ("video", self._local.fingerprint(path), path)
                 return self.keep(key, lambda: self._open(video, fps))
@@ -157,7 +153,6 @@ class Session:
             video,
             fps=fps,
             decoder=self._decoder,
-            allow_playlists=self._allow_playlists,
             store=self.store,
             progress=self.progress,
         )

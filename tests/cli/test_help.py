@@ -156,7 +156,7 @@ WITHOUT_EFFECT = [
             ("--pairing", "pairs"),
             f"style {style} does not fuse frames",
         )
-        for style in ("openai", "hf-video", "internvl", "llava-onevision", "aks", "vlmevalkit")
+        for style in ("openai", "hf-video", "internvl", "llava-onevision", "vlmevalkit")
     ),
     (EXPORT, ("--transcript-tokens", "99"), "without --with-transcript"),
     (("evaluate", "recall", "no.json", "--scorer", "tags"), ("--reranker", "blip2"), "without --rerank"),

@@ -4,15 +4,12 @@ import inspect
 import json
 from contextlib import suppress
 from dataclasses import replace
-from typing import get_type_hints
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import framenest as fn
-from framenest.config import Settings
-from framenest.method.mec import MECArguments
 from framenest.protocols import MatchStrength
 from framenest.testing import TableScorer
 from media import number_in, numbered_video
@@ -144,15 +141,6 @@ def test_a_size_of_another_kind_is_named(ranking, given, message):
         ranking.prefix(2).images(**given)
     with pytest.raises(fn.ConfigError, match=message):
         ranking.prefix(2).read(**given)
-
-
-def test_keyword_settings_are_typed():
-    """So that a type checker finds a typo; nothing else keeps the types and the settings equal."""
-    configs = (fn.IndexConfig, fn.DiscoveryConfig, fn.RankingConfig, fn.ScorerConfig)
-    fields = [name_and_kind for config in configs for name_and_kind in get_type_hints(config).items()]
-    assert [*get_type_hints(Settings).items()] == fields
-    arguments = [*inspect.signature(fn.MEC).parameters][:-1]
-    assert [*MECArguments.__annotations__] == [*Settings.__annotations__, *arguments]
 
 
 def test_no_signature_shows_a_lambda():

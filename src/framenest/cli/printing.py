@@ -168,8 +168,6 @@ def print_reply(reply: Reply) -> None:
         print_table(facts)
         return
     facts.add_row("shown", " ".join(times))
-    if (pairing := reply.steps[-1].pairing) is not None:
-        facts.add_row("sent", pairing)
     facts.add_row("model", escape(reply.answer.model))
     print_table(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")

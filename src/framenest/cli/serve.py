@@ -38,7 +38,7 @@ class Access:
         multiple=True,
         metavar="HOST",
     )
-    decoder: str = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
+    decoder: str = option("pyav, or a plug-in.", default="pyav")
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import keep
-from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig, Settings, must_be
+from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig, must_be
 from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
 from framenest.method.cues import blank, change, encode, observability
@@ -67,13 +67,12 @@ class MEC:
         keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
         session: Session | None = None,
-        **settings: Unpack[Settings],
+        **settings: Any,
     ) -> None:
         must_be("config", config, MECConfig | None, "a MECConfig (preset= takes a name)")
         must_be("session", session, Session | None, "a Session")
-        of_method: dict[str, Any] = {**settings}
         of_scorer = [field.name for field in fields(ScorerConfig)]
-        running = {name: of_method.pop(name) for name in of_scorer if name in of_method}
+        running = {name: settings.pop(name) for name in of_scorer if name in settings}
         if running:
             scoring = replace(scoring or ScorerConfig(), **running)
         own = not isinstance(scorer, str) or scorer != "auto" or progress is not True
@@ -86,7 +85,7 @@ class MEC:
         if preset is not None and config is not None:
             raise ConfigError("a preset is a config; give one or the other")
         self.config = (config or MECConfig.preset(preset or "paper")).with_settings(
-            of_method, also=["preset", *of_scorer]
+            settings, also=["preset", *of_scorer]
         )
         self.session = session or Session(
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
@@ -379,19 +378,6 @@ def rank_request(request: RankRequest, session: Session, opened: Decoder | None 
     )
 
 
-class MECArguments(Settings, total=False):
-    """The keyword arguments of `MEC`."""
-
-    config: MECConfig | None
-    scorer: str | Scorer | None
-    preset: str | None
-    store: Store | str | os.PathLike[str] | None
-    progress: ShowProgress
-    keep_features: bool | None
-    scoring: ScorerConfig | None
-    session: Session | None
-
-
 def rank(
     video: Video,
     question: str | None,
@@ -400,7 +386,7 @@ def rank(
     options: Sequence[str] = (),
     look_for: LookFor | Sequence[str] = (),
     fps: float | None = None,
-    **settings: Unpack[MECArguments],
+    **settings: Any,
 ) -> Prefix:
     """Choose the k frames of a video that answer a question, in one call.
 

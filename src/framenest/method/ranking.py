@@ -221,12 +221,11 @@ class Ranking:
     def _repr_html_(self) -> str:
         question = "no question" if self.question is None else f"“{self.question}”"
         prefix = self.prefix(min(8, len(self)))
-        highest = max(float(self.pool.evidence.max(initial=0)), 1e-9)
         lines = [
             f"{len(self)} ranks of {self.video.path} for {question}, {self.scorer}",
             f"The first {len(prefix)} ranks; ranking.prefix(k) serves any other budget.",
         ]
-        return prefix.strip(lines, list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)))
+        return prefix.strip(lines)
 
     def prefix(self, budget: int) -> Prefix:
         """The first `budget` ranks, in time order.
@@ -297,8 +296,8 @@ class Ranking:
         file = convert(data, RankingFile)
         video, pool = replace(file.video, from_file=True), file.pool
         video.check_frames(pool.frames, pool.seconds, "pool", "candidates")
-        config, count = MECConfig.from_json(file.config), len(pool.frames)
-        parts = len(segments(pool.is_zoom.count(False), config.discovery.segment_length))
+        count = len(pool.frames)
+        parts = len(segments(pool.is_zoom.count(False), file.config.discovery.segment_length))
         if max(pool.active, default=0) >= max(parts, 1):
             raise BadField(f"pool.active must be below {parts}, the segments of the probes")
         if max(pool.anchors, default=0) >= video.num_frames:
@@ -315,7 +314,7 @@ class Ranking:
                 question=file.question,
                 options=file.options,
                 scorer=file.scorer,
-                config=config,
+                config=file.config,
                 num_frames=pool.num_frames,
                 frames=np.array(pool.frames, dtype=np.int64),
                 seconds=np.array(pool.seconds, dtype=np.float64),
@@ -392,7 +391,7 @@ class RankingFile(msgspec.Struct):
     question: str | None
     options: tuple[str, ...]
     scorer: str
-    config: dict[str, dict[str, Any]]
+    config: MECConfig
     stats: Stats
     ranks: Annotated[list[dict[str, Any]], Meta(min_length=1)]
     pool: PoolFields

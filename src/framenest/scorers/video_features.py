@@ -24,7 +24,6 @@ from framenest.protocols import (
     Labeller,
     MatchStrength,
     Progress,
-    ReachChecker,
     Scorer,
     Store,
     Timer,
@@ -77,7 +76,6 @@ class VideoFeatures:
         self._progress = progress
         self._timing = timing
         self._scorer_timing: Timing | None = scorer.timing if isinstance(scorer, Timer) else None
-        self._reach_checked = False
         self._passed: dict[int, FrameBatch] = {}
         with timing("load", self._scorer_timing):
             key = partial(features_key, decoder, scorer, thumbnail)
@@ -156,9 +154,6 @@ class VideoFeatures:
         count = len(features.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        if isinstance(self.scorer, ReachChecker) and not self._reach_checked:
-            self.scorer.check_reach(self.decoder.info)
-        self._reach_checked = True
         with self._timing("match", self._scorer_timing):
             scores = self.scorer.match(features.encoded, question, reference=reference.encoded)
         relevance = np.asarray(scores, dtype=np.float32)
