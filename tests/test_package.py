@@ -27,6 +27,7 @@ ROOMS = [
     ["config", "frames", "processes"],
     ["protocols", "images", "rank_request"],
     ["cache"],
+    ["package_index"],
     ["models"],
     ["video"],
     ["transcript"],
