@@ -88,7 +88,7 @@ def test_an_archive_that_is_damaged_or_not_there(index, store):
         packaged(archive="some_package-2.0.tar.gz").fetch(store)
     with pytest.raises(StoreError, match=r"127.0.0.1 does not have this file"):
         packaged(archive="some_package-3.0.tar.gz").fetch(store)
-    with pytest.raises(StoreError, match="could not be fetched from 127.0.0.1 .Not Found"):
+    with pytest.raises(StoreError, match=r"could not be fetched from 127.0.0.1 \(Not Found\)"):
         packaged(archive="other-3.0.tar.gz").fetch(store)
 
 
