@@ -24,7 +24,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from platformdirs import site_config_path, user_config_path
 
-from framenest.errors import StoreError
+from framenest.errors import NotFetched, StoreError
 from framenest.images import as_base64
 from framenest.protocols import Progress
 from framenest.text import one_line
@@ -61,10 +61,10 @@ def fetch_archive(name: str, what: str = "", progress: Progress = lambda *_: Non
             if done < total:
                 raise OSError(f"the connection closed after {done:,} of {total:,} bytes")
         except StopIteration:
-            raise StoreError(f"{name}: {urlsplit(index).hostname} does not have this file") from None
+            raise NotFetched(f"{name}: {urlsplit(index).hostname} does not have this file") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = one_line(getattr(error, "reason", error))
-            raise StoreError(
+            raise NotFetched(
                 f"{name}: could not be fetched from {urlsplit(index).hostname} ({why})"
             ) from error
         file.seek(0)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -152,33 +152,11 @@ def moments_page(query: str, moments: Sequence[Mapping[str, Any]], images: Seque
         parts |= {"name": html.escape(Path(moment["video"]).name), "score": f"{moment['score']:.2f}"}
         parts["picture"] = data_url(encode_image(image, "webp", quality=80), "image/webp")
         tiles += _filled("moment.html", parts)
-    return _plain_page(query, f'<ol class="moments">{tiles}</ol>')
+    return plain_page(query, f'<ol class="moments">{tiles}</ol>')
 
 
-class GallerySection(NamedTuple):
-    """Some pictures with their captions, what they show, who made them, and a page about them."""
-
-    heading: str
-    pictures: Sequence[tuple[Image.Image, str]]
-    credit: str
-    link: str
-
-
-def gallery_page(title: str, sections: Sequence[GallerySection]) -> str:
-    """One page of sections of pictures, without scripts."""
-    body = ""
-    for section in sections:
-        heading, credit, link = map(html.escape, (section.heading, section.credit, section.link))
-        tiles = ""
-        for image, caption in section.pictures:
-            url, text = data_url(encode_image(image, "webp", quality=80), "image/webp"), html.escape(caption)
-            tiles += f'<li class="panel"><img src="{url}" alt="{text}"><div><p>{text}</p></div></li>'
-        about = f'<p class="facts"><span>{credit}</span><a href="{link}">the report</a></p>'
-        body += f'<h2>{heading}</h2>{about}<ol class="moments">{tiles}</ol>'
-    return _plain_page(title, body)
-
-
-def _plain_page(title: str, body: str) -> str:
+def plain_page(title: str, body: str) -> str:
+    """One self-contained page without scripts. body: HTML."""
     style = _asset("base.css") + _asset("moments.css")
     parts = {"title": html.escape(title), "style": style, "hash": _hash(style), "body": body}
     return _filled("plain.html", parts)
