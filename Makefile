@@ -1,5 +1,5 @@
 # make demo            set up what it needs, rank two free videos for a question each, write demo/report.html
-# make test            set up, lint, type-check, run the core tests: about 20 minutes on 2 cores
+# make test            set up, lint, type-check, run the core tests
 # make test-all        also the tests of every extra, the docs and the wheel; what CI runs
 # make wheel           build sdist and wheel, check them, install the wheel and rank a video with it
 # make tables          write the tables and numbers of the pages from benchmarks/results

@@ -237,7 +237,7 @@ class ScorerConfig(CheckedSettings):
 class VideoConfig(CheckedSettings):
     """How a video is opened."""
 
-    fps: float | None = setting(None, "Frame rate of a folder of numbered images.", ANY)
+    fps: float | None = setting(None, "Frame rate of a folder of numbered images; 1 unless given.", ANY)
     stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
     decoder: str = setting("pyav", "pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", ANY)
     allow_playlists: bool = setting(
